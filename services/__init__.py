@@ -1,0 +1,1 @@
+"""One package per deployable service; none imports another."""

@@ -1,0 +1,34 @@
+"""Every event type, by the name it is stored under.
+
+A new meaning is a new version with a new tag; the old tag stays readable through an upcaster (`UPCASTERS`), which
+turns the decoded JSON of the old version into an event of the new type. Nothing stored is ever rewritten.
+"""
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from shared.events import cluster, intents, log, scheduling
+from shared.events.base import Cause, Draft, Event, Recorded
+
+CONTEXT_MODULES: Mapping[str, ModuleType] = {
+    "log": log,
+    "cluster": cluster,
+    "scheduling": scheduling,
+    "intents": intents,
+}
+"""Area of the type name -> the module that declares its types."""
+
+EVENT_TYPES: Mapping[str, type[Event]] = {
+    kind.type_name(): kind
+    for module in CONTEXT_MODULES.values()
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+}
+"""Stored type name -> class."""
+
+Upcaster = Callable[[dict[str, Any]], Event]
+UPCASTERS: Mapping[str, Upcaster] = {}
+"""Stored type name of an old version -> how it is read today."""
+
+__all__ = ["CONTEXT_MODULES", "EVENT_TYPES", "UPCASTERS", "Cause", "Draft", "Event", "Recorded", "Upcaster"]

@@ -1,0 +1,78 @@
+"""What every event is: past tense, about one object, readable without the code that wrote it.
+
+An event's `data` in the log is its JSON, tag first. The envelope (context, seq, when, who, why) is `Recorded`.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Base of all events. The tag is the type's name with its version: `koord.scheduling.PodPlaced.v1`.
+
+    Attributes:
+        seen: on the first event of an append only: the positions (context -> seq) that its decisions rest on.
+        now_ns: there too: the instant they were taken at, nanoseconds since the epoch.
+        config: there too: digest of the configuration in force.
+    """
+
+    seen: dict[str, int] | None = None
+    now_ns: int | None = None
+    config: str | None = None
+
+    SCHEMA: ClassVar[int] = 1
+    KEY: ClassVar[str]  # the field that names the object the event is about
+
+    @property
+    def key(self) -> str:
+        """The object the event is about: `namespace/name`, or a name."""
+        return str(getattr(self, self.KEY))
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The tag under which this type is stored."""
+        return str(cls.__struct_config__.tag)
+
+
+class Cause(NamedTuple):
+    """The event that led to another one."""
+
+    context: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.context}/{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Cause":
+        """Read `context/seq`."""
+        context, _, seq = text.rpartition("/")
+        return cls(context, int(seq))
+
+
+class Draft(NamedTuple):
+    """An event that is to be appended."""
+
+    event: Event
+    cause: Cause | None = None
+    correlation: str | None = None  # what belongs to one story: a pod's uid, a round
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event with its envelope, as a State folds it.
+
+    Attributes:
+        at_ns: when it was appended, by the writer's clock, whole microseconds, in nanoseconds since the epoch.
+        actor: who appended it: service and replica.
+        digest: SHA-256 over the previous digest and this row; see shared/log/digest.py.
+    """
+
+    context: str
+    seq: int
+    event: Event
+    at_ns: int = 0
+    actor: str = ""
+    cause: Cause | None = None
+    correlation: str | None = None
+    digest: bytes = b""

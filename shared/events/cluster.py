@@ -1,0 +1,229 @@
+"""Events of the `cluster` context: what the gateway (or the simulator) saw, and how each intent ended.
+
+An outcome's `cause` in the envelope is the intent it answers.
+"""
+
+from typing import Any, ClassVar
+
+from shared.events.base import Event
+from shared.kube.node import Node, NodeMetric
+from shared.kube.pod import Pod
+
+
+class NodeObserved(Event, frozen=True, tag="koord.cluster.NodeObserved.v1"):
+    """A node appeared, or a kept field of it changed. Heartbeats change none."""
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    object: Node
+
+
+class NodeDeleted(Event, frozen=True, tag="koord.cluster.NodeDeleted.v1"):
+    """A node is gone from the API."""
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    node_uid: str
+
+
+class PodObserved(Event, frozen=True, tag="koord.cluster.PodObserved.v1"):
+    """A pod appeared, or a kept field of it changed."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+    object: Pod
+
+
+class PodDeleted(Event, frozen=True, tag="koord.cluster.PodDeleted.v1"):
+    """A pod is gone from the API."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+
+
+class NodeMetricObserved(Event, frozen=True, tag="koord.cluster.NodeMetricObserved.v1"):
+    """A node's NodeMetric object appeared or changed; its `status.updateTime` is the data's own time."""
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    object: NodeMetric
+
+
+class NodeMetricDeleted(Event, frozen=True, tag="koord.cluster.NodeMetricDeleted.v1"):
+    """A node's NodeMetric object is gone."""
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+
+
+class ObjectObserved(Event, frozen=True, tag="koord.cluster.ObjectObserved.v1"):
+    """Another object appeared or changed: a namespace, PriorityClass, ConfigMap or custom resource.
+
+    Attributes:
+        resource: plural and group, such as `configmaps` or `elasticquotas.scheduling.sigs.k8s.io`.
+        object: the object without managedFields, resourceVersion and generation.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    uid: str
+    object: dict[str, Any]
+
+
+class ObjectDeleted(Event, frozen=True, tag="koord.cluster.ObjectDeleted.v1"):
+    """Such an object is gone from the API."""
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    uid: str
+
+
+class WatchResumed(Event, frozen=True, tag="koord.cluster.WatchResumed.v1"):
+    """A watch could not go on where it was; the resource was listed anew and compared, so nothing is lost but the steps between.
+
+    Attributes:
+        reason: why: `Expired` (410), or what the connection said.
+    """
+
+    KEY: ClassVar[str] = "resource"
+
+    resource: str
+    reason: str
+
+
+class PodBound(Event, frozen=True, tag="koord.cluster.PodBound.v1"):
+    """Outcome of PodPlaced: the API server holds the binding."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+    node: str
+
+
+class BindRejected(Event, frozen=True, tag="koord.cluster.BindRejected.v1"):
+    """Outcome of PodPlaced: the binding cannot be made; deciding again may help."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+    reason: str
+
+
+class BindFailed(Event, frozen=True, tag="koord.cluster.BindFailed.v1"):
+    """Outcome of PodPlaced: the API server gave no answer within the deadline."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+    reason: str
+
+
+class BindWithheld(Event, frozen=True, tag="koord.cluster.BindWithheld.v1"):
+    """Outcome of PodPlaced in shadow mode: nothing was written."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+
+
+class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
+    """Outcome of EvictionAsked: the pod is going away, or is gone already."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+
+
+class EvictionRefused(Event, frozen=True, tag="koord.cluster.EvictionRefused.v1"):
+    """Outcome of EvictionAsked: a disruption budget, or the API server, says no."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+    reason: str
+
+
+class EvictionFailed(Event, frozen=True, tag="koord.cluster.EvictionFailed.v1"):
+    """Outcome of EvictionAsked: the API server gave no answer within the deadline."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+    reason: str
+
+
+class LevelWritten(Event, frozen=True, tag="koord.cluster.LevelWritten.v1"):
+    """Outcome of a level (PodUnschedulable, FieldsDecided, ObjectDecided): the object agrees with it."""
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    fields: str = ""
+
+
+class LevelSuperseded(Event, frozen=True, tag="koord.cluster.LevelSuperseded.v1"):
+    """Outcome of a level: a newer one of the same field group came before it was written, or the object is gone."""
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    fields: str = ""
+
+
+class LevelRejected(Event, frozen=True, tag="koord.cluster.LevelRejected.v1"):
+    """Outcome of a level: the API server refuses it for good."""
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    reason: str
+    fields: str = ""
+
+
+class LevelFailed(Event, frozen=True, tag="koord.cluster.LevelFailed.v1"):
+    """Outcome of a level: the API server gave no answer within the deadline."""
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    reason: str
+    fields: str = ""
+
+
+class MissingPermission(Event, frozen=True, tag="koord.cluster.MissingPermission.v1"):
+    """Outcome of any intent: the gateway's account may not do this.
+
+    Attributes:
+        name: the object the intent was about.
+        rule: the RBAC rule to add, as `verb resource`.
+        pod_uid: the pod, when the intent was about one.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    name: str
+    rule: str
+    pod_uid: str = ""

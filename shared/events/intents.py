@@ -1,0 +1,61 @@
+"""Intents that any context may append: what the world must be made to agree with. The gateway answers each with an outcome.
+
+Binding a pod is the intent `PodPlaced`, an unschedulable pod's condition is `PodUnschedulable`; both belong to the scheduler.
+"""
+
+from typing import Any, ClassVar
+
+from shared.events.base import Event
+
+
+class EvictionAsked(Event, frozen=True, tag="koord.intents.EvictionAsked.v1"):
+    """A pod must give way. Carried out through the Eviction API with the uid as precondition.
+
+    Attributes:
+        reason: why, for people and for the pod's DisruptionTarget condition.
+        grace_period_s: seconds the pod gets to end; the pod's own when absent.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    reason: str
+    grace_period_s: int | None = None
+
+
+class FieldsDecided(Event, frozen=True, tag="koord.intents.FieldsDecided.v1"):
+    """A group of fields of an existing object must have these values, until a newer level says otherwise.
+
+    Attributes:
+        resource: plural and group, such as `nodes` or `reservations.scheduling.koordinator.sh`.
+        name: `namespace/name`, or the name of a cluster-scoped object.
+        fields: name of the field group; one context owns it, and its newest level is all that is written.
+        patch: the values, as a JSON merge patch of the object.
+        subresource: `status`, or empty for the object itself.
+        uid: when given, only the object with that uid is meant.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    fields: str
+    patch: dict[str, Any]
+    subresource: str = ""
+    uid: str = ""
+
+
+class ObjectDecided(Event, frozen=True, tag="koord.intents.ObjectDecided.v1"):
+    """A custom resource must exist with this content, or must not exist.
+
+    Attributes:
+        resource: plural and group, such as `reservations.scheduling.koordinator.sh`.
+        body: the object without status; None when it must be gone.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    body: dict[str, Any] | None

@@ -1,0 +1,54 @@
+"""Events that any writer's log may hold: they are about the log itself."""
+
+from typing import ClassVar
+
+from shared.events.base import Event
+
+
+class WriterStarted(Event, frozen=True, tag="koord.log.WriterStarted.v1"):
+    """A replica took over as the writer of this context. Whatever an earlier epoch still says is ignored.
+
+    Attributes:
+        epoch: larger than every earlier one; at least the database's clock in milliseconds.
+        release: the version of the code that writes from here on.
+        emits: the event types, with their versions, that this release may append.
+    """
+
+    KEY: ClassVar[str] = "writer"
+
+    epoch: int
+    release: str
+    emits: tuple[str, ...] = ()
+    writer: str = "writer"
+
+
+class ConfigTaken(Event, frozen=True, tag="koord.log.ConfigTaken.v1"):
+    """A configuration came into force for this context's decisions.
+
+    Attributes:
+        source: where it came from: a file, a ConfigMap, the built-in default.
+        digest: SHA-256 of `text`, hexadecimal; decisions name it.
+        text: the whole configuration.
+    """
+
+    KEY: ClassVar[str] = "source"
+
+    source: str
+    digest: str
+    text: str
+
+
+class ConfigRefused(Event, frozen=True, tag="koord.log.ConfigRefused.v1"):
+    """A configuration was not taken over; the last good one stays in force.
+
+    Attributes:
+        path: where in the text the fault is.
+        reason: what is wrong and what to do.
+    """
+
+    KEY: ClassVar[str] = "source"
+
+    source: str
+    digest: str
+    path: str
+    reason: str

@@ -1,0 +1,113 @@
+"""Events of the `scheduling` context: what the scheduler decided, and from what."""
+
+from typing import ClassVar
+
+import msgspec
+
+from shared.events.base import Event
+
+
+class Rejections(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many nodes one plugin rejected for one reason.
+
+    Attributes:
+        code: the reason's stable code, such as `InsufficientResource`.
+        detail: what the code is about: a resource, a taint.
+    """
+
+    plugin: str
+    code: str
+    nodes: int
+    detail: str = ""
+
+
+class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the best nodes: its total, and each plugin's weighted part of it."""
+
+    node: str
+    score: int
+    parts: dict[str, int]
+
+
+class ClassJudged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the nodes were judged for a class of equal pods, at the first of them.
+
+    Attributes:
+        nodes: how many nodes there were.
+        feasible: how many passed every filter.
+        best: the best few, highest total first.
+    """
+
+    nodes: int
+    feasible: int
+    rejected: tuple[Rejections, ...] = ()
+    best: tuple[Candidate, ...] = ()
+
+
+class PodOutcome(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """One pod of a round, in the order in which the round took them.
+
+    Attributes:
+        judged: index into the round's `classes`.
+        node: where it was placed; empty when it was not.
+    """
+
+    pod_uid: str
+    judged: int
+    node: str = ""
+
+
+class RoundDecided(Event, frozen=True, tag="koord.scheduling.RoundDecided.v1"):
+    """The scheduler took a batch of pods and placed what fits. Holds what the decision rested on: `seen`, `now_ns`, `config`.
+
+    Attributes:
+        round: number of the round, from 1, within this context.
+        pods: the pods in the order in which they were taken, with their outcomes.
+        classes: per class of equal pods, how the nodes were judged.
+    """
+
+    KEY: ClassVar[str] = "round"
+
+    round: int
+    pods: tuple[PodOutcome, ...] = ()
+    classes: tuple[ClassJudged, ...] = ()
+
+
+class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
+    """The scheduler chose a node for a pod. An intent: the gateway answers with PodBound or BindRejected.
+
+    Attributes:
+        round: the RoundDecided that holds `now_ns`, the positions seen, and how each plugin judged the nodes.
+        request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
+        score: the winner's total, weights applied, 0..100 a plugin.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str  # identity: a pod re-created under the same name is another pod
+    pod: str  # namespace/name, for people
+    node: str
+    round: int
+    request: dict[str, int]
+    score: int = 0
+
+
+class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulable.v1"):
+    """No node passed every filter for a pod. An intent when its code changed: the gateway writes the pod's condition.
+
+    Attributes:
+        code: stable code of the reason that rejects most nodes.
+        message: the reasons with their counts, for people.
+        plugins: the plugins that rejected nodes; an event that can cure one of their reasons wakes the pod.
+        attempt: how many rounds have rejected the pod since it was last placed, from 1.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    round: int
+    code: str
+    message: str
+    plugins: tuple[str, ...] = ()
+    attempt: int = 1

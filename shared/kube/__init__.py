@@ -1,0 +1,1 @@
+"""Kubernetes objects as this system keeps them: the few fields it uses, quantities, and names."""

@@ -1,0 +1,189 @@
+"""The pod as kept in events: what scheduling, quota, over-commitment and node QoS read, nothing else.
+
+The names are the API's own, so that `koord events` shows what `kubectl get -o json` shows. What is dropped (environment,
+probes, commands, most volumes) is what no decision of this system looks at.
+"""
+
+from msgspec import field
+
+from shared.kube.meta import KubeStruct, Metadata
+from shared.kube.selectors import LabelSelector, NodeSelectorTerm
+
+Quantities = dict[str, str]
+
+
+class ResourceRequirements(KubeStruct, frozen=True):
+    """`resources` of a container or of a whole pod."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class ContainerPort(KubeStruct, frozen=True):
+    """A port that a container takes on its host; ports without a host port are not kept."""
+
+    host_port: int = 0
+    container_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = field(default="", name="hostIP")
+
+
+class Container(KubeStruct, frozen=True):
+    """A container; an init container whose `restart_policy` is `Always` is a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+
+
+class Toleration(KubeStruct, frozen=True):
+    """One toleration; an empty `effect` or an empty `key` with `Exists` matches all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PreferredNodeTerm(KubeStruct, frozen=True):
+    """A node selector term with the weight (1..100) it adds to a matching node."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class RequiredNodeTerms(KubeStruct, frozen=True):
+    """The terms of a required node affinity; a node must match one of them."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(KubeStruct, frozen=True):
+    """Which nodes a pod must and would rather run on."""
+
+    required: RequiredNodeTerms | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredNodeTerm, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodAffinityTerm(KubeStruct, frozen=True):
+    """Pods that a pod wants near (affinity) or far (anti-affinity), by the domain of `topology_key`."""
+
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(KubeStruct, frozen=True):
+    """A preferred pod affinity term with its weight, 1..100."""
+
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(KubeStruct, frozen=True):
+    """`podAffinity` or `podAntiAffinity`: the shape is the same."""
+
+    required: tuple[PodAffinityTerm, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[WeightedPodAffinityTerm, ...] = field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(KubeStruct, frozen=True):
+    """The three kinds of affinity of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(KubeStruct, frozen=True):
+    """How evenly the pods of a selector spread over the domains of a topology key."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class SchedulingGate(KubeStruct, frozen=True):
+    """A gate that keeps a pod from being scheduled until it is removed."""
+
+    name: str
+
+
+class ClaimSource(KubeStruct, frozen=True):
+    """The claim a volume names."""
+
+    claim_name: str
+    read_only: bool = False
+
+
+class Volume(KubeStruct, frozen=True):
+    """A volume that restricts where a pod may run: only those backed by a claim are kept."""
+
+    name: str
+    persistent_volume_claim: ClaimSource | None = None
+
+
+class PodSpec(KubeStruct, frozen=True):
+    """The kept part of a pod's spec. Pods with equal specs are one template to the scheduler."""
+
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Quantities | None = None
+    resources: ResourceRequirements | None = None
+    volumes: tuple[Volume, ...] = ()
+    host_network: bool = False
+
+
+class PodCondition(KubeStruct, frozen=True):
+    """A condition of a pod; probe times are not kept, they change without meaning."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class PodStatus(KubeStruct, frozen=True):
+    """The kept part of a pod's status."""
+
+    phase: str = ""
+    qos_class: str = ""
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class Pod(KubeStruct, frozen=True):
+    """A pod as kept in events."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def condition(self, type_: str) -> PodCondition | None:
+        """The condition of that type, if the pod has one."""
+        return next((condition for condition in self.status.conditions if condition.type == type_), None)

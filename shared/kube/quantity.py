@@ -1,0 +1,78 @@
+"""Kubernetes quantities as exact integers.
+
+A quantity is read into *nanos* (10^-9 of its unit), the finest step Kubernetes knows, so that sums of sub-milli amounts
+round once, at the end, as the scheduler's own `MilliValue` and `Value` do.
+
+Source: k8s.io/apimachinery/pkg/api/resource; spec/scheduler-core.md, arithmetic vocabulary.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from shared.errors import KoordError
+
+NANO = 10**9
+"""Nanos in one unit."""
+
+_PATTERN = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_LARGEST = (2**63 - 1) * NANO
+
+
+class BadQuantity(KoordError):
+    """A text that is not a Kubernetes quantity."""
+
+    def __init__(self, text: object) -> None:
+        super().__init__(f"{text!r} is not a quantity; give a number with an optional suffix, such as 500m, 2 or 4Gi")
+
+
+@lru_cache(maxsize=65_536)
+def nanos(text: str) -> int:
+    """Read a quantity: `"500m"` -> 500_000_000.
+
+    Finer than a nano rounds away from zero; beyond int64 is cut to it, as the API server does.
+
+    Raises:
+        BadQuantity: the text is no quantity.
+    """
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise BadQuantity(text)
+    sign, number, exponent, suffix = match.groups()
+    whole, _, fraction = number.partition(".")
+    digits = int(whole + fraction or "0")
+    if suffix in _BINARY:
+        scaled = (digits << _BINARY[suffix]) * NANO
+        shift = -len(fraction)
+    else:
+        scaled = digits
+        shift = (int(exponent[1:]) if exponent else _DECIMAL[suffix or ""]) - len(fraction) + 9
+    size: int = scaled * 10**shift if shift >= 0 else -(-scaled // 10**-shift)
+    size = min(size, _LARGEST)
+    return -size if sign == "-" else size
+
+
+def milli(amount_nanos: int) -> int:
+    """Nanos to thousandths, rounded up: cpu in milli-cores."""
+    return -(-amount_nanos // 1_000_000)
+
+
+def value(amount_nanos: int) -> int:
+    """Nanos to whole units, rounded up: bytes, devices, pods."""
+    return -(-amount_nanos // NANO)
+
+
+def amount(resource: str, amount_nanos: int) -> int:
+    """Nanos to the unit this system counts a resource in: milli-cores for `cpu`, whole units for everything else."""
+    return milli(amount_nanos) if resource == "cpu" else value(amount_nanos)
+
+
+def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
+    """A ResourceList as integers: `{"cpu": "2", "memory": "1Gi"}` -> `{"cpu": 2000, "memory": 1073741824}`.
+
+    Raises:
+        BadQuantity: one of the texts is no quantity.
+    """
+    return {name: amount(name, nanos(text)) for name, text in quantities.items()}
