@@ -1,0 +1,1 @@
+"""The `koord` command: what a person at a terminal uses."""

