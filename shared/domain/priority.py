@@ -1,0 +1,78 @@
+"""Priority classes of a pod (prod, mid, batch, free), and the resources that each of them uses.
+
+Source: spec/api.md 3; upstream apis/extension/{priority,priority_utils,resource}.go.
+"""
+
+from enum import StrEnum
+
+from shared.domain.qos import QoS, qos
+from shared.kube.pod import Pod
+
+LABEL = "koordinator.sh/priority-class"
+"""The label that states the class; it outranks the value of `spec.priority`."""
+
+
+class Priority(StrEnum):
+    """Koordinator's priority class; NONE is a pod outside of every band."""
+
+    PROD = "koord-prod"
+    MID = "koord-mid"
+    BATCH = "koord-batch"
+    FREE = "koord-free"
+    NONE = ""
+
+
+_BY_TEXT = {priority.value: priority for priority in Priority}
+_BANDS = (
+    (9000, 9999, Priority.PROD),
+    (7000, 7999, Priority.MID),
+    (5000, 5999, Priority.BATCH),
+    (3000, 3999, Priority.FREE),
+)
+_DEFAULT_VALUE = {Priority.PROD: 9500, Priority.MID: 7500, Priority.BATCH: 5500, Priority.FREE: 3500, Priority.NONE: 0}
+_TRANSLATED = {
+    Priority.BATCH: {"cpu": "kubernetes.io/batch-cpu", "memory": "kubernetes.io/batch-memory"},
+    Priority.MID: {"cpu": "kubernetes.io/mid-cpu", "memory": "kubernetes.io/mid-memory"},
+    Priority.FREE: {},
+}
+
+
+def raw_priority(pod: Pod) -> Priority:
+    """The class the pod states: by its label if it has one (an unknown name states none), else by `spec.priority`."""
+    labels = pod.metadata.labels
+    if labels and (name := labels.get(LABEL)) is not None:
+        return _BY_TEXT.get(name, Priority.NONE)
+    return of_value(pod.spec.priority)
+
+
+def priority(pod: Pod) -> Priority:
+    """The stated class, else prod or batch by the pod's QoS class: BE is batch, every other one prod."""
+    stated = raw_priority(pod)
+    if stated:
+        return stated
+    stands_for = qos(pod)
+    if stands_for is QoS.NONE:
+        return Priority.NONE
+    return Priority.BATCH if stands_for is QoS.BE else Priority.PROD
+
+
+def of_value(value: int | None) -> Priority:
+    """The class whose band (bounds included) holds a `spec.priority`; NONE between the bands, and for an absent value."""
+    if value is None:
+        return Priority.NONE
+    return next((band for low, high, band in _BANDS if low <= value <= high), Priority.NONE)
+
+
+def priority_value(pod: Pod) -> int:
+    """`spec.priority` when it is set and not 0, else the default value of the pod's class."""
+    return pod.spec.priority or _DEFAULT_VALUE[priority(pod)]
+
+
+def resource_of(class_: Priority, resource: str) -> str:
+    """The resource a pod of a class asks for when it means `resource`; empty when the class has none for it.
+
+    Prod pods and those without a class use cpu and memory as they are; batch and mid have extended resources for these
+    two and nothing else; free has none at all.
+    """
+    translated = _TRANSLATED.get(class_)
+    return resource if translated is None else translated.get(resource, "")

@@ -1,0 +1,123 @@
+"""What a pod asks for as a whole: requests and limits over its containers, in exact nanos (10^-9 of the unit).
+
+Ordinary init containers run one after the other before the containers, so they count with their maximum; an init
+container with `restartPolicy: Always` (a sidecar) keeps running and counts with everything started after it.
+
+Source: spec/scheduler-core.md 2.1; Kubernetes' pod resource rules.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from shared.kube.pod import Container, Pod, Quantities
+from shared.kube.quantity import NANO, amount, nanos
+
+Nanos = dict[str, int]
+"""Resource name -> amount in nanos. A name that nobody stated is absent; a stated zero is kept."""
+
+DEFAULT_REQUESTS: Mapping[str, int] = {"cpu": NANO // 10, "memory": (200 << 20) * NANO}
+"""What a container that asks for no cpu or memory counts with when nodes are scored: 100m and 200Mi."""
+
+_POD_LEVEL = ("cpu", "memory")
+
+
+def pod_requests(pod: Pod) -> Nanos:
+    """PodRequests: containers, sidecars, init containers, replaced by pod-level requests, plus overhead."""
+    return _requests(pod, pod_level=True, missing={})
+
+
+def pod_limits(pod: Pod) -> Nanos:
+    """PodLimits: the same over limits; overhead is added only where there is a limit already."""
+    total = _aggregated(pod, _limits)
+    if pod.spec.resources is not None:
+        total.update(_read(pod.spec.resources.limits, _is_pod_level))
+    for name, extra in _read(pod.spec.overhead).items():
+        if name in total:
+            total[name] += extra
+    return total
+
+
+def scored_requests(pod: Pod) -> Nanos:
+    """Requests as an incoming pod is scored with: each container without cpu or memory counts DEFAULT_REQUESTS.
+
+    Pod-level requests are ignored here, as they are in upstream's scoring. An explicit zero stays zero.
+    """
+    return _requests(pod, pod_level=False, missing=DEFAULT_REQUESTS)
+
+
+def held_requests(pod: Pod) -> Nanos:
+    """Requests as a running pod counts on its node when nodes are scored (NodeInfo.NonZeroRequested).
+
+    With pod-level requests a default applies only to what the pod as a whole does not ask for.
+    """
+    if not _has_pod_level_requests(pod):
+        return _requests(pod, pod_level=True, missing=DEFAULT_REQUESTS)
+    asked = pod_requests(pod)
+    missing = {name: default for name, default in DEFAULT_REQUESTS.items() if name not in asked}
+    return _requests(pod, pod_level=True, missing=missing) if missing else asked
+
+
+def whole(amounts: Nanos) -> dict[str, int]:
+    """In the units this system counts in: cpu in milli-cores, everything else in whole units, each rounded up once."""
+    return {name: amount(name, size) for name, size in amounts.items()}
+
+
+def _requests(pod: Pod, *, pod_level: bool, missing: Mapping[str, int]) -> Nanos:
+    total = _aggregated(pod, lambda container: {**missing, **_requested(container)})
+    if pod_level and pod.spec.resources is not None:
+        total.update(_read(pod.spec.resources.requests, _is_pod_level))
+    for name, extra in _read(pod.spec.overhead).items():
+        total[name] = total.get(name, 0) + extra
+    return total
+
+
+def _aggregated(pod: Pod, stated: Callable[[Container], Nanos]) -> Nanos:
+    """max( containers + sidecars, per ordinary init container: it + the sidecars declared before it )."""
+    total = _sum(stated(container) for container in pod.spec.containers)
+    if not pod.spec.init_containers:
+        return total
+    sidecars: Nanos = {}
+    peak: Nanos = {}
+    for container in pod.spec.init_containers:
+        own = stated(container)
+        if container.restart_policy == "Always":
+            total, sidecars = _sum((total, own)), _sum((sidecars, own))
+            started = sidecars
+        else:
+            started = _sum((own, sidecars))
+        peak = _max(peak, started)
+    return _max(total, peak)
+
+
+def _sum(parts: Iterable[Nanos]) -> Nanos:
+    total: Nanos = {}
+    for part in parts:
+        for name, size in part.items():
+            total[name] = total.get(name, 0) + size
+    return total
+
+
+def _max(one: Nanos, other: Nanos) -> Nanos:
+    return one | {name: max(one.get(name, size), size) for name, size in other.items()}
+
+
+def _requested(container: Container) -> Nanos:
+    return _read(container.resources.requests) if container.resources else {}
+
+
+def _limits(container: Container) -> Nanos:
+    return _read(container.resources.limits) if container.resources else {}
+
+
+def _read(quantities: Quantities | None, keep: Callable[[str], bool] | None = None) -> Nanos:
+    if not quantities:
+        return {}
+    return {name: nanos(text) for name, text in quantities.items() if keep is None or keep(name)}
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in _POD_LEVEL or name.startswith("hugepages-")
+
+
+def _has_pod_level_requests(pod: Pod) -> bool:
+    resources = pod.spec.resources
+    return resources is not None and any(_is_pod_level(name) for name in resources.requests or ())

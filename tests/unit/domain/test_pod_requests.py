@@ -1,0 +1,75 @@
+"""What a pod asks for as a whole, against the rules of spec/scheduler-core.md 2.1."""
+
+import pytest
+
+from shared.domain.requests import held_requests, pod_limits, pod_requests, scored_requests, whole
+from shared.kube.meta import Metadata
+from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
+
+MI = 1 << 20
+
+
+def container(*, always: bool = False, limits: dict[str, str] | None = None, **requests: str) -> Container:
+    return Container(
+        resources=ResourceRequirements(requests=requests or None, limits=limits),
+        restart_policy="Always" if always else None,
+    )
+
+
+def pod(
+    *containers: Container,
+    init: tuple[Container, ...] = (),
+    overhead: dict[str, str] | None = None,
+    level: ResourceRequirements | None = None,
+) -> Pod:
+    spec = PodSpec(containers=containers, init_containers=init, overhead=overhead, resources=level)
+    return Pod(metadata=Metadata(name="p", namespace="default"), spec=spec)
+
+
+def test_containers_add_up_in_nanos_and_round_once() -> None:
+    assert whole(pod_requests(pod(container(cpu="500u"), container(cpu="500u")))) == {"cpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("init", "cpu_milli"),
+    [
+        ((container(cpu="3"),), 3000),
+        ((container(cpu="500m"),), 1000),
+        ((container(cpu="1", always=True),), 2000),
+        ((container(cpu="1", always=True), container(cpu="1500m")), 2500),
+        ((container(cpu="1500m"), container(cpu="1", always=True)), 2000),
+        ((container(cpu="1", always=True), container(cpu="100m"), container(cpu="1", always=True)), 3000),
+    ],
+    ids=["larger", "smaller", "sidecar", "after a sidecar", "before a sidecar", "between sidecars"],
+)
+def test_init_containers_count_with_what_runs_beside_them(init: tuple[Container, ...], cpu_milli: int) -> None:
+    assert whole(pod_requests(pod(container(cpu="1"), init=init)))["cpu"] == cpu_milli
+
+
+def test_overhead_adds_to_requests_but_only_to_limits_that_exist() -> None:
+    asked = pod(container(cpu="1", limits={"cpu": "2"}), overhead={"cpu": "100m", "memory": "10Mi"})
+    assert whole(pod_requests(asked)) == {"cpu": 1100, "memory": 10 * MI}
+    assert whole(pod_limits(asked)) == {"cpu": 2100}
+
+
+def test_pod_level_resources_replace_the_sum_before_overhead() -> None:
+    level = ResourceRequirements(requests={"cpu": "4", "example.com/x": "9"}, limits={"memory": "1Gi"})
+    asked = pod(container(cpu="1", memory="5Mi", limits={"cpu": "2"}), level=level, overhead={"cpu": "1"})
+    assert whole(pod_requests(asked)) == {"cpu": 5000, "memory": 5 * MI}
+    assert whole(pod_limits(asked)) == {"cpu": 3000, "memory": 1024 * MI}
+
+
+def test_a_container_that_asks_for_nothing_is_scored_with_the_defaults() -> None:
+    asked = pod(container(), container(cpu="0", memory="1Mi"))
+    assert whole(pod_requests(asked)) == {"cpu": 0, "memory": MI}
+    assert whole(scored_requests(asked)) == whole(held_requests(asked)) == {"cpu": 100, "memory": 201 * MI}
+
+
+def test_pod_level_requests_are_ignored_when_scored_and_count_when_held() -> None:
+    asked = pod(container(), level=ResourceRequirements(requests={"cpu": "4"}))
+    assert whole(scored_requests(asked)) == {"cpu": 100, "memory": 200 * MI}
+    assert whole(held_requests(asked)) == {"cpu": 4000, "memory": 200 * MI}
+
+
+def test_a_pod_without_containers_asks_for_nothing() -> None:
+    assert pod_requests(pod()) == pod_limits(pod()) == {}
