@@ -123,6 +123,17 @@ class EmbeddedPostgres:
         for process in self._family():
             process.resume()
 
+    async def create_database(self, name: str, template: str | None = None) -> str:
+        """Create a database, empty or as a copy of another one that nobody is connected to, and return its URL."""
+        await asyncio.to_thread(
+            self._run_sql, f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else "")
+        )
+        return self.url_of(name)
+
+    async def drop_database(self, name: str) -> None:
+        """Remove a database and end the connections to it."""
+        await asyncio.to_thread(self._run_sql, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
     async def save_data(self, target: Path) -> None:
         """Copy the data directory to `target`, which must not exist. The server must be stopped."""
         await asyncio.to_thread(_copy, self.data, target)
@@ -162,7 +173,8 @@ class EmbeddedPostgres:
         self._process.start()
         ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]
         self._process.wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, 60)
-        self._create_database(programs)
+        if not self._run_sql(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"):  # noqa: S608
+            self._run_sql(f"CREATE DATABASE {DATABASE}")
 
     def _create_data(self, programs: Path, user: int) -> None:
         options = ["--encoding=UTF8", "--locale=C", "--auth=trust", f"--username={USER}", "--no-instructions"]
@@ -172,15 +184,14 @@ class EmbeddedPostgres:
         if creation.exit_code:
             raise ProgramFailed(f"initdb failed; {self.log} ends with:\n{creation.tail()}")
 
-    def _create_database(self, programs: Path) -> None:
-        psql = [str(programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", self.url_of("postgres"), "-c"]
-        found = subprocess.run(
-            [*psql, f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"],  # noqa: S608
-            check=True,
-            capture_output=True,
+    def _run_sql(self, statement: str) -> str:
+        psql = [str(_programs() / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        done = subprocess.run(
+            [*psql, self.url_of("postgres"), "-c", statement], check=False, capture_output=True, text=True
         )
-        if not found.stdout.strip():
-            subprocess.run([*psql, f"CREATE DATABASE {DATABASE}"], check=True, capture_output=True)
+        if done.returncode:
+            raise ProgramFailed(f"Postgres at {self.url} refused {statement!r}: {done.stderr.strip()}")
+        return done.stdout.strip()
 
     def _socket_directory(self, user: int) -> Path:
         if len(str(self.directory)) <= _SOCKET_PATH_LIMIT:

@@ -96,3 +96,9 @@ async def test_servers_end_with_the_process_that_started_them(tmp_path: Path, nu
     for process in [*servers, *children]:
         with contextlib.suppress(psutil.NoSuchProcess):
             await asyncio.to_thread(process.wait, 10)
+
+
+async def test_each_test_gets_a_migrated_database_of_its_own(database: str) -> None:
+    connection = await asyncpg.connect(database)
+    assert await connection.fetchval("SELECT count(*) FROM contexts") == 2
+    await connection.close()

@@ -1,0 +1,37 @@
+"""The services there are: what `koord run` takes, and what a database must hold for them. Importing one is left to its user."""
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from shared.errors import KoordError
+
+if TYPE_CHECKING:
+    from shared.service import Service
+
+SERVICES = ("gateway", "scheduler", "simulator")
+
+PARTITION_ROWS = 1_000_000
+
+CONTEXTS: Mapping[str, int] = {"cluster": PARTITION_ROWS, "scheduling": PARTITION_ROWS}
+"""Context -> events that one partition of its log holds."""
+
+
+class NoSuchService(KoordError):
+    """The name given is no service's."""
+
+
+def load(name: str) -> "Service":
+    """Import a service's declaration.
+
+    Raises:
+        NoSuchService: with the names there are.
+        KoordError: a library it needs is not installed.
+    """
+    if name not in SERVICES:
+        raise NoSuchService(f"there is no service {name!r}; there are {', '.join(SERVICES)}")
+    try:
+        declaration: Service = importlib.import_module(f"services.{name}.service").SERVICE
+    except ModuleNotFoundError as error:
+        raise KoordError(f"service {name} needs {error.name}; pip install 'koordstream[{name}]'") from error
+    return declaration

@@ -1,0 +1,48 @@
+"""Fixtures: one Postgres and one NATS for the whole session, and a fresh migrated database for each test that asks.
+
+A test that kills, hangs or restores a server starts one of its own (`cli.embedded`): these are shared.
+"""
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from cli.embedded import EmbeddedNats, EmbeddedPostgres
+from cli.services import CONTEXTS
+from shared.log.database import Database, migrate
+
+_TEMPLATE = "migrated"
+_numbers = itertools.count(1)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPostgres]:
+    """A Postgres server for the session."""
+    async with EmbeddedPostgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedNats]:
+    """A NATS server for the session. Tests that share it must tell their databases' subjects apart."""
+    async with EmbeddedNats(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def template(postgres: EmbeddedPostgres) -> str:
+    """The name of a migrated database that nobody is connected to."""
+    database = Database(await postgres.create_database(_TEMPLATE))
+    await migrate(database, dict(CONTEXTS))
+    await database.close()
+    return _TEMPLATE
+
+
+@pytest_asyncio.fixture
+async def database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
+    """The URL of a fresh migrated database, for KOORD_POSTGRES."""
+    name = f"test_{next(_numbers)}"
+    yield await postgres.create_database(name, template)
+    await postgres.drop_database(name)
