@@ -1,0 +1,52 @@
+"""`koord dev`: what a developer of Koordstream needs at a terminal."""
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from cli.dev.cluster import Cluster
+from cli.dev.nodes import create_nodes, node_object
+from cli.process import Process, ProgramFailed
+
+
+@click.group()
+def dev() -> None:
+    """Tools for developing Koordstream."""
+
+
+@dev.command()
+@click.option("--nodes", type=click.IntRange(min=0), default=0, help="Nodes to create (32 cores, 256Gi; no kubelet).")
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), help="Keep everything here and continue with it next time."
+)
+@click.option("--controllers/--no-controllers", default=True, help="Run kube-controller-manager.", show_default=True)
+@click.option("--scheduler", is_flag=True, help="Run kube-scheduler.")
+def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bool) -> None:
+    """Run a Kubernetes control plane on 127.0.0.1 until Ctrl-C: etcd and kube-apiserver, with the CRDs of k8s/crds."""
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with Cluster(folder) as running:
+        running.apply_crds()
+        if controllers:
+            running.start_controllers()
+        if scheduler:
+            running.start_scheduler()
+        have = {node["metadata"]["name"] for node in running.api.call("GET", "/api/v1/nodes")["items"]}
+        names = [f"node-{number}" for number in range(nodes)]
+        create_nodes(running.api, [node_object(name) for name in names if name not in have])
+        click.echo(f"kube-apiserver listens on {running.url}; logs and data are in {running.folder}")
+        click.echo(f"  export KUBECONFIG={running.kubeconfig()}")
+        click.echo("  kubectl get nodes        koord up")
+        click.echo("Ctrl-C ends it" + ("" if folder else " and removes all of it"))
+        parts = [part for part in (running.etcd, running.apiserver, running.controllers, running.scheduler) if part]
+        while not ended.wait(1):
+            _expect_running(parts)
+
+
+def _expect_running(parts: list[Process]) -> None:
+    for part in parts:
+        if not part.running:
+            raise ProgramFailed(f"{part.name} has ended; {part.log} ends with:\n{part.tail()}")
