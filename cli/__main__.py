@@ -1,0 +1,5 @@
+"""`python -m cli` is `koord`."""
+
+from cli.main import main
+
+main()

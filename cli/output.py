@@ -1,0 +1,61 @@
+"""How results are shown: tables for people, JSON or YAML for programs. One object, or one object a line when streamed."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar
+
+import click
+import msgspec
+
+Format = Literal["table", "json", "yaml"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def output_option(command: Command) -> Command:
+    """Adds `-o/--output`, passed as `output`."""
+    choices = click.Choice(["table", "json", "yaml"])
+    option = click.option("-o", "--output", type=choices, default="table", show_default=True, help="How to print it.")
+    return option(command)
+
+
+def show(value: object, output: Format) -> None:
+    """Print one value for a program, on stdout."""
+    plain = msgspec.to_builtins(value)
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
+
+
+def show_one_of_many(value: object, output: Format) -> None:
+    """Print one of a stream of values: a line of JSON, or a YAML document."""
+    plain = msgspec.to_builtins(value)
+    if output == "yaml":
+        import yaml
+
+        click.echo("---\n" + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(msgspec.json.encode(plain))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under a header: with colour on a terminal, as plain aligned text elsewhere."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column)
+        for row in rows:
+            table.add_row(*(Text(str(cell)) for cell in row))
+        Console().print(table)
+        return
+    texts = [[column.upper() for column in columns], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[i]) for line in texts) for i in range(len(columns))]
+    for line in texts:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
