@@ -6,7 +6,7 @@ turns the decoded JSON of the old version into an event of the new type. Nothing
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.events import cluster, intents, log, scheduling
 from shared.events.base import Cause, Draft, Event, Recorded
@@ -27,7 +27,14 @@ EVENT_TYPES: Mapping[str, type[Event]] = {
 }
 """Stored type name -> class."""
 
-Upcaster = Callable[[dict[str, Any]], Event]
+
+class Upcaster(NamedTuple):
+    """How an old version is read: `read` turns its decoded JSON into an event of the type `to`."""
+
+    to: type[Event]
+    read: Callable[[dict[str, Any]], Event]
+
+
 UPCASTERS: Mapping[str, Upcaster] = {}
 """Stored type name of an old version -> how it is read today."""
 

@@ -60,19 +60,14 @@ class Draft(NamedTuple):
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """An event with its envelope, as a State folds it.
+    """An event with what a State may read of its envelope. Who appended it and its digest are the log's business.
 
     Attributes:
-        at_ns: when it was appended, by the writer's clock, whole microseconds, in nanoseconds since the epoch.
-        actor: who appended it: service and replica.
-        digest: SHA-256 over the previous digest and this row; see shared/log/digest.py.
+        at_ns: when it was appended, by the writer's clock: whole microseconds, in nanoseconds since the epoch.
     """
 
     context: str
     seq: int
     event: Event
     at_ns: int = 0
-    actor: str = ""
     cause: Cause | None = None
-    correlation: str | None = None
-    digest: bytes = b""

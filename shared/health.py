@@ -1,0 +1,88 @@
+"""`/healthz`, `/readyz`, `/metrics` and `/statusz` of a service: its state for probes, Prometheus and the supervisor."""
+
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What a service says of itself.
+
+    Attributes:
+        state: starting, following, waiting-for-lock, leading, draining.
+        lag: events heard of and not folded yet.
+        events_per_s: folded over the last seconds.
+        bus: whether NATS is heard; without it the service polls Postgres.
+    """
+
+    service: str
+    state: str
+    epoch: int
+    lag: int
+    events_per_s: float
+    folded: int
+    positions: dict[str, int]
+    bus: bool
+    reloads: int = 0
+    rebuilt: str = ""
+
+
+class Metrics:
+    """What every service counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.lag = Gauge("koord_follower_lag_events", "Events heard of and not folded yet", registry=self.registry)
+        self.folded = Gauge("koord_follower_folded_events", "Events folded since the start", registry=self.registry)
+        self.leading = Gauge("koord_writer_leading", "1 while this replica is the writer", registry=self.registry)
+        self.appended = Counter("koord_log_appended_events", "Events appended", registry=self.registry)
+        self.append_s = Histogram(
+            "koord_log_append_seconds",
+            "From the call to the commit",
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2),
+            registry=self.registry,
+        )
+        self.differences = Counter(
+            "koord_rebuild_differences", "Rebuilds that differed from the state", registry=self.registry
+        )
+
+
+async def serve(address: str, status: Callable[[], Status], metrics: Metrics) -> web.AppRunner:
+    """Serve on `host:port` until the runner is cleaned up."""
+    encode = msgspec.json.Encoder().encode
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        now = status()
+        ready = now.state in {"waiting-for-lock", "leading"}
+        return web.Response(text=f"{now.state}\n", status=200 if ready else 503)
+
+    async def metricsz(_request: web.Request) -> web.Response:
+        now = status()
+        metrics.lag.set(now.lag)
+        metrics.folded.set(now.folded)
+        metrics.leading.set(now.state == "leading")
+        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def statusz(_request: web.Request) -> web.Response:
+        return web.Response(body=encode(status()), content_type="application/json")
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+            web.get("/metrics", metricsz),
+            web.get("/statusz", statusz),
+        ]
+    )
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    host, _, port = address.rpartition(":")
+    await web.TCPSite(runner, host, int(port)).start()
+    return runner

@@ -1,0 +1,1 @@
+"""The log: append with a fence, follow without loss, verify. The only package that knows Postgres."""

@@ -1,0 +1,115 @@
+"""Connections to the log's database: one engine a process, dedicated connections for writers, settings that notice a dead peer."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, pool, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from shared.errors import KoordError
+
+# What makes Postgres notice within seconds that a client is gone, and so give away its lock.
+SERVER_SETTINGS = {
+    "application_name": "koordstream",
+    "tcp_keepalives_idle": "1",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "3000",
+    "client_connection_check_interval": "1000",
+    "jit": "off",
+}
+_KEEPALIVE = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 3000}
+
+
+class BadDatabaseUrl(KoordError):
+    """KOORD_POSTGRES names no PostgreSQL database."""
+
+
+def sqlalchemy_url(dsn: str) -> str:
+    """The URL SQLAlchemy wants for a `postgresql://` DSN.
+
+    Raises:
+        BadDatabaseUrl: it is something else.
+    """
+    url = make_url(dsn)
+    if url.get_backend_name() != "postgresql":
+        raise BadDatabaseUrl(
+            f"KOORD_POSTGRES is {dsn!r}; give a URL such as postgresql://user@127.0.0.1:5432/koordstream"
+        )
+    return url.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+
+
+class Database:
+    """The database of one process: a small pool for reads, and dedicated connections that no pool ever hands on."""
+
+    def __init__(self, dsn: str, *, pool_size: int = 4, application: str = "koordstream") -> None:
+        url = sqlalchemy_url(dsn)
+        arguments: dict[str, Any] = {
+            "server_settings": {**SERVER_SETTINGS, "application_name": application},
+            "timeout": 5,
+        }
+        self.engine: AsyncEngine = create_async_engine(
+            url, pool_size=pool_size, max_overflow=2, pool_pre_ping=True, connect_args=arguments
+        )
+        self._dedicated = create_async_engine(
+            url, poolclass=pool.NullPool, connect_args=arguments, isolation_level="AUTOCOMMIT"
+        )
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A pooled connection without a transaction: each statement sees what is committed by then."""
+        async with self.engine.connect() as connection:
+            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    async def dedicated(self) -> AsyncConnection:
+        """A connection of the caller's own, in autocommit, with keepalive on its socket. The caller closes it."""
+        connection = await self._dedicated.connect()
+        _keep_alive(await driver(connection))
+        return connection
+
+    async def close(self) -> None:
+        """Close the pools."""
+        await self.engine.dispose()
+        await self._dedicated.dispose()
+
+
+async def driver(connection: AsyncConnection) -> Any:
+    """The asyncpg connection below: for COPY and for page reads, where a row must cost next to nothing."""
+    raw = await connection.get_raw_connection()
+    return raw.driver_connection
+
+
+def _keep_alive(connection: Any) -> None:
+    transport = connection._transport  # noqa: SLF001  asyncpg has no public way to its socket
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+
+
+async def migrate(database: Database, contexts: dict[str, int]) -> None:
+    """Bring the schema to this release and declare the contexts (name -> rows a partition holds). Safe to repeat."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
+
+    def upgrade(connection: Connection) -> None:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+    async with database.engine.begin() as connection:
+        await connection.execute(text("select pg_advisory_xact_lock(hashtextextended('koordstream migrations', 0))"))
+        await connection.run_sync(upgrade)
+    async with database.engine.begin() as connection:
+        for context, rows in sorted(contexts.items()):
+            await connection.execute(
+                text("select koord_declare_context(:context, :rows)"), {"context": context, "rows": rows}
+            )

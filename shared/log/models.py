@@ -1,0 +1,85 @@
+"""The tables of the log, as SQLAlchemy Core sees them. Partitions of `events` come and go by function (migrations)."""
+
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, SmallInteger, Table, Text, text
+from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
+
+metadata = MetaData()
+
+_AT = TIMESTAMP(timezone=True)
+
+events = Table(
+    "events",
+    metadata,
+    Column("context", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("type", Text, nullable=False),
+    Column("schema", SmallInteger, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("at", _AT, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("cause", Text),
+    Column("correlation", Text),
+    Column("data", LargeBinary, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Index("events_key_seq", "key", "seq"),
+    postgresql_partition_by="LIST (context)",
+)
+
+contexts = Table(
+    "contexts",
+    metadata,
+    Column("context", Text, primary_key=True),
+    Column("partition_rows", BigInteger, nullable=False, comment="how many seqs one partition holds"),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("service", Text, primary_key=True),
+    Column("at", _AT, primary_key=True, server_default=text("clock_timestamp()")),
+    Column("positions", JSONB, nullable=False, comment="context -> [seq, digest in hexadecimal]"),
+    Column("schema", SmallInteger, nullable=False),
+    Column("code", Text, nullable=False, comment="the release that wrote it"),
+    Column("data", LargeBinary, nullable=False, comment="State.encode(), zstd"),
+    Column("digest", LargeBinary, nullable=False, comment="SHA-256 of State.encode()"),
+)
+
+parked = Table(
+    "parked",
+    metadata,
+    Column("service", Text, primary_key=True),
+    Column("context", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("error", Text, nullable=False),
+    Column("at", _AT, nullable=False, server_default=text("clock_timestamp()")),
+)
+
+skips = Table(
+    "skips",
+    metadata,
+    Column("service", Text, primary_key=True),
+    Column("context", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", _AT, nullable=False, server_default=text("clock_timestamp()")),
+)
+
+followers = Table(
+    "followers",
+    metadata,
+    Column("service", Text, primary_key=True),
+    Column("positions", JSONB, nullable=False, comment="context -> seq"),
+    Column("reads", JSONB, nullable=False, comment="context -> event types, with versions, that it can fold"),
+    Column("seen_at", _AT, nullable=False, server_default=text("clock_timestamp()")),
+)
+
+
+def partition_of_events(name: str) -> bool:
+    """Whether a table is a partition of `events`: those are made and dropped by function, never by a migration."""
+    return name.startswith("events_")
+
+
+def table_of(context: str) -> str:
+    """The partition of `events` that holds a context: `metrics-0` -> `events_metrics_0`."""
+    return "events_" + context.replace("-", "_")

@@ -1,0 +1,254 @@
+"""Reading the log from Postgres: heads, pages of events for folds, rows for people.
+
+A page is a range of seq and one statement, so a read never holds a snapshot for longer than a page. The server hands
+a page over as a few arrays and one JSON text of all its events: a row of its own would cost more than its fold.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import func, select
+
+from shared.events import UPCASTERS, Cause, Event, Recorded
+from shared.log.database import Database, driver
+from shared.log.models import contexts, events, table_of
+from shared.log.positions import Position
+
+PAGE = 5_000
+"""How many seqs a page covers."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# The digest at both ends comes with the page: at the low end it is compared with the follower's own.
+_PAGE_SQL = """
+select count(*), array_agg(seq) filter (where wanted), array_agg(extract(epoch from at) * 1000000)::bigint[],
+       array_agg(cause) filter (where wanted), string_agg(data, ','::bytea) filter (where wanted),
+       (array_agg(digest) filter (where seq = $2))[1], max(seq)
+from (select seq, at, cause, data, digest, type = any($3) as wanted from {table}
+      where seq > $1 and seq <= $2 order by seq) page
+"""
+
+
+class Row(NamedTuple):
+    """An event as stored, for people and for checking: `data` is the exact JSON text."""
+
+    context: str
+    seq: int
+    type: str
+    schema: int
+    key: str
+    at: datetime
+    actor: str
+    cause: str | None
+    correlation: str | None
+    data: bytes
+    digest: bytes
+
+
+class _Basis(msgspec.Struct):
+    """The part of an append's first event that says what it rested on."""
+
+    seen: dict[str, int] = {}
+
+
+class Undecodable(Exception):
+    """An event of a declared type that this code cannot read."""
+
+    def __init__(self, context: str, seq: int, error: Exception) -> None:
+        super().__init__(f"{context}/{seq}: {error}")
+        self.context, self.seq = context, seq
+
+
+def at_us(at: datetime) -> int:
+    """Microseconds since the epoch."""
+    delta = at - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+class Codec:
+    """Decodes the declared types of one context, one by one or a page at a time; old versions through their upcasters."""
+
+    def __init__(self, kinds: Sequence[type[Event]]) -> None:
+        declared = {kind.type_name(): kind for kind in kinds}
+        old = {name: upcaster.read for name, upcaster in UPCASTERS.items() if upcaster.to in kinds}
+        self.names = sorted({*declared, *old})
+        self._decoders = {name: msgspec.json.Decoder(kind) for name, kind in declared.items()}
+        self._upcasters = old
+        union: Any = Event
+        if kinds:
+            union = kinds[0]
+            for kind in kinds[1:]:
+                union = union | kind
+        self._page = msgspec.json.Decoder(list[union])
+
+    def one(self, name: str, data: bytes) -> Event | None:
+        """The event, or None when its type is not declared."""
+        decoder = self._decoders.get(name)
+        if decoder is not None:
+            return decoder.decode(data)
+        upcaster = self._upcasters.get(name)
+        return upcaster(msgspec.json.decode(data)) if upcaster else None
+
+    def page(self, data: bytes) -> list[Event]:
+        """The events of a page, from their JSON texts joined by commas."""
+        try:
+            decoded: list[Event] = self._page.decode(b"[" + data + b"]")
+        except msgspec.ValidationError:
+            decoded = []
+            for raw in msgspec.json.decode(b"[" + data + b"]", type=list[msgspec.Raw]):
+                name = msgspec.json.decode(raw)["type"]
+                event = self.one(name, bytes(raw))
+                if event is None:
+                    raise
+                decoded.append(event)
+        return decoded
+
+
+class Page(NamedTuple):
+    """Some consecutive events of a context: those of declared types, and where the page ends."""
+
+    records: list[Recorded]
+    end: Position
+
+
+class LogReader:
+    """Reads of the log, on pooled connections."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def contexts(self) -> list[str]:
+        """All declared contexts, in order."""
+        async with self.database.reading() as connection:
+            return list(await connection.scalars(select(contexts.c.context).order_by(contexts.c.context)))
+
+    async def head(self, context: str) -> Position:
+        """The last event of a context; seq 0 for an empty one."""
+        async with self.database.reading() as connection:
+            query = select(events.c.seq, events.c.digest).where(events.c.context == context)
+            row = (await connection.execute(query.order_by(events.c.seq.desc()).limit(1))).first()
+        return Position(row.seq, row.digest) if row else Position()
+
+    async def digest_at(self, context: str, seq: int) -> bytes | None:
+        """The digest of a row, None when there is none; 32 zero bytes at seq 0."""
+        if seq == 0:
+            return Position().digest
+        async with self.database.reading() as connection:
+            query = select(events.c.digest).where(events.c.context == context, events.c.seq == seq)
+            return (await connection.execute(query)).scalar()
+
+    async def last_seen(self, context: str) -> dict[str, int]:
+        """What the last append of a context rested on: context -> seq. Empty when nothing was appended yet."""
+        query = (
+            select(events.c.data)
+            .where(events.c.context == context, func.convert_from(events.c.data, "UTF8").like('%"seen":{%'))
+            .order_by(events.c.seq.desc())
+            .limit(1)
+        )
+        async with self.database.reading() as connection:
+            data = (await connection.execute(query)).scalar()
+        return dict(msgspec.json.decode(data, type=_Basis).seen) if data else {}
+
+    async def page(self, context: str, after: int, upto: int, codec: Codec) -> Page:
+        """The declared events with `after < seq <= upto`; `upto` must be committed, as a head or a batch says.
+
+        Raises:
+            Undecodable: a declared type that cannot be read; names the first such event.
+            MissingEvents: the range has a hole.
+        """
+        sql = _PAGE_SQL.format(table=table_of(context))
+        async with self.database.reading() as connection:
+            found = await (await driver(connection)).fetchrow(sql, after, upto, codec.names)
+        count, seqs, ats, causes, data, digest, last = found
+        if count != upto - after or digest is None:
+            raise MissingEvents(context, after, upto, count, last)
+        if seqs is None:
+            return Page([], Position(upto, digest))
+        try:
+            decoded = codec.page(data)
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            raise await self._undecodable(context, seqs, codec) from error
+        first = after + 1
+        records = [
+            Recorded(context, seq, event, ats[seq - first] * 1000, cause and Cause.parse(cause))
+            for seq, event, cause in zip(seqs, decoded, causes, strict=True)
+        ]
+        return Page(records, Position(upto, digest))
+
+    async def _undecodable(self, context: str, seqs: Sequence[int], codec: Codec) -> Exception:
+        for seq in seqs:
+            async for row in self.rows(context=context, after=seq - 1, upto=seq):
+                try:
+                    codec.one(row.type, row.data)
+                except Exception as error:  # noqa: BLE001  whatever an upcaster raises, the event is what cannot be read
+                    return Undecodable(context, seq, error)
+        return Undecodable(context, seqs[0], ValueError("the page does not decode, its events do"))
+
+    async def rows(
+        self,
+        *,
+        context: str | None = None,
+        kind: str | None = None,
+        key: str | None = None,
+        correlation: str | None = None,
+        since: datetime | None = None,
+        after: int = 0,
+        upto: int | None = None,
+        newest: int | None = None,
+    ) -> AsyncIterator[Row]:
+        """Events as stored, in order of context and seq, a page at a time.
+
+        Args:
+            kind: the end of a type name, such as `PodPlaced` or `PodPlaced.v1`.
+            newest: only the newest so many, in the same order.
+        """
+        wanted = [context] if context else await self.contexts()
+        for name in wanted:
+            query = select(events).where(events.c.context == name, events.c.seq > after)
+            if upto is not None:
+                query = query.where(events.c.seq <= upto)
+            if key is not None:
+                query = query.where(events.c.key == key)
+            if correlation is not None:
+                query = query.where(events.c.correlation == correlation)
+            if since is not None:
+                query = query.where(events.c.at >= since)
+            if kind is not None:
+                stem = kind.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
+                query = query.where(events.c.type.like(f"%{stem}") | events.c.type.like(f"%.{stem}.v%"))
+            async for row in self._pages(query, after, newest):
+                yield row
+
+    async def _pages(self, query: Any, after: int, newest: int | None) -> AsyncIterator[Row]:
+        if newest is not None:
+            async with self.database.reading() as connection:
+                found = (await connection.execute(query.order_by(events.c.seq.desc()).limit(newest))).all()
+            for row in reversed(found):
+                yield Row(*row)
+            return
+        while True:
+            async with self.database.reading() as connection:
+                page = query.where(events.c.seq > after).order_by(events.c.seq).limit(PAGE)
+                found = (await connection.execute(page)).all()
+            for row in found:
+                yield Row(*row)
+            if len(found) < PAGE:
+                return
+            after = found[-1].seq
+
+
+class MissingEvents(Exception):
+    """A range of a context has a hole: events were deleted, or retention dropped their partition."""
+
+    def __init__(self, context: str, after: int, upto: int, count: int, last: int | None) -> None:
+        super().__init__(
+            f"{context}: {count} of the {upto - after} events from {after + 1} to {upto} are there (last seen {last}); "
+            f"koord audit verify --context {context} names the first that is missing"
+        )
+
+
+def recorded(row: Row, event: Event) -> Recorded:
+    """A stored row as a fold sees it."""
+    return Recorded(row.context, row.seq, event, at_us(row.at) * 1000, Cause.parse(row.cause) if row.cause else None)

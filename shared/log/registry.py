@@ -1,0 +1,150 @@
+"""What a service keeps about itself beside the log: snapshots, parked and skipped events, its registration as a follower."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import NamedTuple
+
+import zstandard
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from shared.errors import KoordError
+from shared.log.database import Database
+from shared.log.models import followers, parked, skips, snapshots
+from shared.log.positions import Position
+from shared.log.reader import LogReader
+
+KEPT_SNAPSHOTS = 3
+"""Rebuild-and-compare starts at the one before the newest."""
+
+FORGOTTEN_AFTER = timedelta(days=7)
+
+
+class Snapshot(NamedTuple):
+    """A State at its positions; `data` is what `State.encode` gave."""
+
+    positions: dict[str, Position]
+    data: bytes
+    digest: bytes
+
+
+class UnreadableByFollowers(KoordError):
+    """A writer emits a version that a registered follower cannot read yet."""
+
+    def __init__(self, service: str, context: str, kinds: Sequence[str]) -> None:
+        super().__init__(
+            f"{service} follows {context} and cannot read {', '.join(kinds)}; upgrade {service} first, or, if it is gone for good: "
+            f"koord followers forget {service}"
+        )
+
+
+class Registry:
+    """One service's rows in the tables beside the log."""
+
+    def __init__(self, database: Database, service: str) -> None:
+        self._database = database
+        self._service = service
+
+    async def skips(self) -> frozenset[tuple[str, int]]:
+        """The events this service passes over, by someone's decision."""
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                select(skips.c.context, skips.c.seq).where(skips.c.service == self._service)
+            )
+            return frozenset((row.context, row.seq) for row in rows)
+
+    async def skip(self, context: str, seq: int, *, reason: str, by: str) -> None:
+        """Pass over an event from the next start on; it is no longer parked."""
+        async with self._database.engine.begin() as connection:
+            values = {"service": self._service, "context": context, "seq": seq, "reason": reason, "by": by}
+            await connection.execute(upsert(skips).values(values).on_conflict_do_nothing())
+            key = (parked.c.service == self._service, parked.c.context == context, parked.c.seq == seq)
+            await connection.execute(delete(parked).where(*key))
+
+    async def park(self, context: str, seq: int, error: str) -> None:
+        """Record an event that could not be folded."""
+        async with self._database.engine.begin() as connection:
+            values = {"service": self._service, "context": context, "seq": seq, "error": error}
+            await connection.execute(upsert(parked).values(values).on_conflict_do_nothing())
+
+    async def write_snapshot(
+        self, positions: Mapping[str, Position], schema: int, code: str, packed: bytes, digest: bytes
+    ) -> None:
+        """Store a snapshot (`packed`: zstd) and drop those that nothing needs any more."""
+        where = {name: [position.seq, position.digest.hex()] for name, position in sorted(positions.items())}
+        async with self._database.engine.begin() as connection:
+            values = {
+                "service": self._service,
+                "positions": where,
+                "schema": schema,
+                "code": code,
+                "data": packed,
+                "digest": digest,
+            }
+            await connection.execute(insert(snapshots).values(values))
+            mine = snapshots.c.service == self._service
+            kept = select(snapshots.c.at).where(mine).order_by(snapshots.c.at.desc()).limit(KEPT_SNAPSHOTS)
+            await connection.execute(delete(snapshots).where(mine, snapshots.c.at.not_in(kept)))
+
+    async def snapshots(self, schema: int) -> list[Snapshot]:
+        """The stored snapshots of this schema, newest first, unpacked and checked against their own digests."""
+        async with self._database.reading() as connection:
+            query = select(snapshots).where(snapshots.c.service == self._service, snapshots.c.schema == schema)
+            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
+        found = []
+        for row in rows:
+            positions = {name: Position(seq, bytes.fromhex(digest)) for name, (seq, digest) in row.positions.items()}
+            data = zstandard.ZstdDecompressor().decompress(row.data)
+            if sha256(data).digest() == row.digest:
+                found.append(Snapshot(positions, data, row.digest))
+        return found
+
+    async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:
+        """The newest snapshot whose positions the log agrees with."""
+        for snapshot in await self.snapshots(schema):
+            for context, position in snapshot.positions.items():
+                if await reader.digest_at(context, position.seq) != position.digest:
+                    break
+            else:
+                return snapshot
+        return None
+
+    async def register(self, positions: Mapping[str, int], reads: Mapping[str, Sequence[str]]) -> None:
+        """Say where this service stands and what it can read."""
+        values = {
+            "service": self._service,
+            "positions": dict(positions),
+            "reads": {name: list(kinds) for name, kinds in reads.items()},
+        }
+        query = upsert(followers).values(values)
+        changes = {**{name: query.excluded[name] for name in ("positions", "reads")}, "seen_at": func.clock_timestamp()}
+        async with self._database.engine.begin() as connection:
+            await connection.execute(query.on_conflict_do_update(index_elements=["service"], set_=changes))
+            await connection.execute(
+                delete(followers).where(followers.c.seen_at < func.clock_timestamp() - FORGOTTEN_AFTER)
+            )
+
+    async def check_readers(self, context: str, emits: Sequence[str]) -> None:
+        """A writer may emit only what every registered follower of its context can read, or declares not to fold.
+
+        A follower declares the types it folds with their versions; a newer version of a declared type is what it cannot read.
+
+        Raises:
+            UnreadableByFollowers: names the follower and the types.
+        """
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(select(followers.c.service, followers.c.reads))).all()
+        for service, reads in rows:
+            declared = set(reads.get(context, ()))
+            stems = {name.rpartition(".v")[0] for name in declared}
+            unreadable = [name for name in sorted(emits) if name not in declared and name.rpartition(".v")[0] in stems]
+            if unreadable and service != self._service:
+                raise UnreadableByFollowers(service, context, unreadable)
+
+    async def forget(self) -> bool:
+        """Drop the registration; whether there was one."""
+        async with self._database.engine.begin() as connection:
+            return (
+                await connection.execute(delete(followers).where(followers.c.service == self._service))
+            ).rowcount > 0

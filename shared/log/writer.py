@@ -1,0 +1,242 @@
+"""Appending to a context: one writer, gapless, fenced by a lock that lives on the connection that inserts.
+
+The writer holds the head in memory and inserts `head+1 ... head+n` in one statement on the connection that holds the
+advisory lock, so Postgres gives the lock to a successor only after the last insert has ended. After any error on that
+connection the head is unknown: `LostHead` ends the process, and it starts over from what the log says.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared import failpoints
+from shared.bus import Bus
+from shared.errors import KoordError
+from shared.events import Draft, Event, Recorded
+from shared.events.log import WriterStarted
+from shared.log import announce
+from shared.log.announce import Batch, Beacon, Entry
+from shared.log.database import Database, driver
+from shared.log.digest import Chain
+from shared.log.models import table_of
+from shared.log.positions import Position
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("context", "seq", "type", "schema", "key", "at", "actor", "cause", "correlation", "data", "digest")
+HOLD_EVERY_S = 1.0
+HOLD_DEADLINE_S = 2.0
+SILENT_HOLDER_S = 3
+
+_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+_ENCODE = msgspec.json.Encoder().encode
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LostHead(KoordError):
+    """The writer can no longer know where the log ends: its connection failed, or another writer has taken over."""
+
+    def __init__(self, context: str, reason: object) -> None:
+        super().__init__(f"writer of {context} lost its head: {reason}; the process ends and starts over from the log")
+
+
+class LogWriter:
+    """The one writer of a context, once `acquire` has returned.
+
+    `committed` is called with every append's records, in order, before anyone else can hear of them.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        bus: Bus | None,
+        context: str,
+        actor: str,
+        committed: Callable[[list[Recorded], Position, int], None] = lambda _records, _head, _epoch: None,
+    ) -> None:
+        self.context = context
+        self._committed = committed
+        self.epoch = 0
+        self.head = Position()
+        self._database = database
+        self._bus = bus
+        self._actor = actor
+        self._table = table_of(context)
+        self._connection: AsyncConnection | None = None
+        self._driver: Any = None
+        self._serial = asyncio.Lock()  # one statement at a time on the one connection
+        self._room = 0
+        self._keepers: list[asyncio.Task[None]] = []
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def acquire(self) -> Position:
+        """Wait for the lock, ending a holder that has gone silent; returns the head as it then is.
+
+        Nothing may be decided on it before `begin` has committed.
+        """
+        self._connection = await self._database.dedicated()
+        self._driver = await driver(self._connection)
+        watch = asyncio.create_task(self._end_silent_holder())
+        try:
+            await self._driver.execute(f"select koord_writer('{self.context}')", timeout=None)
+            found = await self._driver.fetchrow(f"select seq, digest from {self._table} order by seq desc limit 1")  # noqa: S608
+            self._room = await self._driver.fetchval("select koord_extend($1, 0)", self.context)
+        except _ERRORS as error:
+            raise LostHead(self.context, error) from error
+        finally:
+            watch.cancel()
+        self.head = Position(found["seq"], found["digest"]) if found else Position()
+        return self.head
+
+    async def begin(
+        self, release: str, emits: Sequence[type[Event]], *, now_ns: int, seen: Mapping[str, int]
+    ) -> Recorded:
+        """Append `WriterStarted`; from its commit on this replica decides, answers and has effects."""
+        try:
+            found = await self._driver.fetchrow(
+                f"select (extract(epoch from clock_timestamp()) * 1000)::bigint as clock, "  # noqa: S608
+                f"(select data from {self._table} where key = 'writer' and type = $1 order by seq desc limit 1) as last",
+                WriterStarted.type_name(),
+            )
+        except _ERRORS as error:
+            raise LostHead(self.context, error) from error
+        last = msgspec.json.decode(found["last"], type=WriterStarted).epoch if found["last"] else 0
+        self.epoch = max(last + 1, found["clock"])
+        started = WriterStarted(
+            epoch=self.epoch, release=release, emits=tuple(sorted(kind.type_name() for kind in emits))
+        )
+        records = await self.append([Draft(started)], now_ns=now_ns, seen=seen)
+        self._keepers = [asyncio.create_task(keeper()) for keeper in (self._hold, self._beacons)]
+        return records[0]
+
+    async def append(
+        self, drafts: Sequence[Draft], *, now_ns: int, seen: Mapping[str, int] | None = None, config: str = ""
+    ) -> list[Recorded]:
+        """Commit the events in one transaction, then announce them.
+
+        Args:
+            now_ns: the instant of the decision; becomes `at`, in whole microseconds.
+            seen: positions the decision rests on; with `now_ns` and `config` it goes onto the first event.
+
+        Raises:
+            LostHead: the commit is in doubt or refused; the process must end.
+        """
+        async with self._serial:
+            rows, batch, records = self._rows(drafts, now_ns, seen, config)
+            if batch.last >= self._room:
+                await self._extend(batch.last)
+            failpoints.hit("log.before-commit")
+            try:
+                await self._driver.copy_records_to_table(self._table, records=rows, columns=COLUMNS)
+            except _ERRORS as error:
+                raise self._lose(error) from error
+            failpoints.hit("log.after-commit-before-announce")
+            self.head = Position(batch.last, batch.entries[-1].digest)
+            self._committed(records, self.head, self.epoch)
+            await self._announce(batch)
+        return records
+
+    async def check_held(self) -> None:
+        """A round trip on the lock's connection: after it, everything said before still rests on a held lock.
+
+        Raises:
+            LostHead: the lock is gone, or Postgres did not answer in time.
+        """
+        try:
+            async with asyncio.timeout(HOLD_DEADLINE_S), self._serial:
+                await self._driver.fetchval("select 1")
+        except _ERRORS as error:
+            raise self._lose(error) from error
+
+    async def close(self) -> None:
+        """Give the lock away."""
+        for task in self._keepers:
+            task.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        if self._connection is not None:
+            with contextlib.suppress(*_ERRORS):
+                await self._connection.close()
+
+    def _rows(
+        self, drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int] | None, config: str
+    ) -> tuple[list[tuple[Any, ...]], Batch, list[Recorded]]:
+        at_us = now_ns // 1000
+        at = _EPOCH + timedelta(microseconds=at_us)
+        chain = Chain(self.context, self.head.digest, at_us=at_us, actor=self._actor)
+        rows: list[tuple[Any, ...]] = []
+        entries: list[Entry] = []
+        records: list[Recorded] = []
+        seq = self.head.seq
+        context, actor = self.context, self._actor
+        for event, cause, correlation in drafts:
+            seq += 1
+            if not rows:  # the first event of an append carries what the decision rests on
+                basis = dict(sorted(seen.items())) if seen is not None else event.seen
+                event = msgspec.structs.replace(event, seen=basis, now_ns=now_ns, config=config or None)  # noqa: PLW2901
+            kind, schema, key = event.type_name(), event.SCHEMA, event.key
+            data, why = _ENCODE(event), str(cause) if cause is not None else None
+            digest = chain.add(seq, kind, schema, key, why, correlation, data)
+            rows.append((context, seq, kind, schema, key, at, actor, why, correlation, data, digest))
+            entries.append(Entry(kind, why, data, digest))
+            records.append(Recorded(context, seq, event, at_us * 1000, cause))
+        batch = Batch(context, self.epoch, self.head.seq + 1, self.head.digest, at_us, entries)
+        return rows, batch, records
+
+    async def _announce(self, batch: Batch) -> None:
+        if self._bus is not None:
+            for part in announce.split(msgspec.structs.replace(batch, entries=announce.shorten(batch.entries))):
+                await self._bus.publish(announce.batch_subject(self.context), announce.encode(part))
+
+    async def _extend(self, upto: int) -> None:
+        """Make the partitions that an append needs and two more. The next one's are made before it is needed (`_hold`)."""
+        try:
+            self._room = await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto)
+        except _ERRORS as error:
+            raise self._lose(error) from error
+
+    async def _hold(self) -> None:
+        """Run a statement each second, for a lock that is gone must not go unnoticed; it also makes partitions ahead."""
+        while True:
+            await asyncio.sleep(HOLD_EVERY_S)
+            try:
+                async with asyncio.timeout(HOLD_DEADLINE_S), self._serial:
+                    self._room = await self._driver.fetchval("select koord_extend($1, 0)", self.context)
+            except _ERRORS as error:
+                self._lose(error)
+                return
+
+    async def _beacons(self) -> None:
+        while True:
+            if self._bus is not None:
+                beacon = Beacon(self.context, self.epoch, self.head.seq, self.head.digest)
+                await self._bus.publish(announce.beacon_subject(self.context), announce.encode(beacon))
+            await asyncio.sleep(1)
+
+    async def _end_silent_holder(self) -> None:
+        """While waiting: end a holder that has been idle for longer than any living one ever is."""
+        while True:
+            await asyncio.sleep(1)
+            try:
+                async with self._database.reading() as connection:
+                    query = text("select koord_end_silent_writer(:context, make_interval(secs => :idle))")
+                    ended = await connection.scalar(query, {"context": self.context, "idle": SILENT_HOLDER_S})
+                if ended:
+                    log.warning("ended a silent writer", extra={"context": self.context, "silent_s": SILENT_HOLDER_S})
+            except _ERRORS as error:
+                log.warning("cannot watch the lock's holder", extra={"context": self.context, "error": str(error)})
+
+    def _lose(self, reason: BaseException) -> LostHead:
+        error = LostHead(self.context, repr(reason))
+        if not self.lost.done():
+            self.lost.set_exception(error)
+            self.lost.exception()  # seen: the runner awaits it, and an error raised directly needs no second report
+        return error

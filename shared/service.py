@@ -1,0 +1,307 @@
+"""The runner of every service: follow, wait for the lock, lead, drain. What a service decides lives in the service.
+
+A service is a declaration (`Service`) and one coroutine, `lead`, that runs only while this replica is the writer of its
+context. An error that cannot be handled ends the process; the supervisor, or Kubernetes, starts it again.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+from shared import health, logs, tracing
+from shared.bus import Bus
+from shared.errors import KoordError
+from shared.events import Draft, Event, Recorded
+from shared.fold import State
+from shared.health import Metrics, Status
+from shared.log.database import Database
+from shared.log.follower import Follower
+from shared.log.positions import LogRewound, Position
+from shared.log.reader import LogReader
+from shared.log.registry import Registry
+from shared.log.snapshot import pack_in_child
+from shared.log.writer import LogWriter
+from shared.rebuild import watch_rebuilds
+from shared.settings import Settings
+
+log = logging.getLogger(__name__)
+
+DRAIN_DEADLINE_S = 10.0
+REGISTER_EVERY_S = 10.0
+
+Lead = Callable[["Runtime"], Awaitable[None]]
+AnswerWith = Callable[["Runtime", bytes], Awaitable[bytes]]
+
+
+class Service(NamedTuple):
+    """What a service is: the contexts it follows, the one it writes, the questions it answers.
+
+    Attributes:
+        follows: context -> event types that its State folds; the own context included.
+        emits: every type it may append.
+        lead: runs while this replica is the writer; returns when `runtime.draining` is set.
+        answers: bus subject -> answer; every replica answers, from followed state.
+    """
+
+    name: str
+    writes: str
+    follows: Mapping[str, tuple[type[Event], ...]]
+    emits: tuple[type[Event], ...]
+    settings: type[Settings]
+    new_state: Callable[[], State]
+    lead: Lead
+    answers: Mapping[str, AnswerWith] = {}
+
+
+class Environment(Settings, frozen=True, kw_only=True):
+    """What every service reads: `KOORD_<FIELD>`."""
+
+    postgres: str
+    nats: str = "nats://127.0.0.1:4222"
+    http: str = ""
+    log_level: str = "info"
+    replica: str = ""
+    otlp: str = ""
+    snapshot_every_s: float = 60.0
+    rebuild_every_s: float = 600.0
+
+
+def release() -> str:
+    """The version of this code."""
+    try:
+        return version("koordstream")
+    except PackageNotFoundError:
+        return "0+source"
+
+
+class Runtime:
+    """What a service's shell may do: look at the State, append, wait, know the time."""
+
+    def __init__(self, service: Service, settings: Any, environment: Environment) -> None:
+        self.service = service
+        self.settings = settings
+        self.environment = environment
+        self.draining = asyncio.Event()
+        self.metrics = Metrics()
+        self.database = Database(environment.postgres, application=f"koord {service.name}")
+        self.log = LogReader(self.database)
+        self.registry = Registry(self.database, service.name)
+        self.bus = Bus(environment.nats, name=f"koord {service.name}")
+        self.follower = Follower(
+            service.name, self.log, self.bus, _with_log_events(service), service.new_state, own=service.writes
+        )
+        replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
+        self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
+        self.phase = "starting"
+        self.rebuilt = ""
+        self._rate = (time.monotonic(), 0, 0.0)
+
+    @property
+    def state(self) -> Any:
+        """The State, folded; another object after the log was rewound."""
+        return self.follower.state
+
+    def now_ns(self) -> int:
+        """The wall clock, which a shell hands to its decisions."""
+        return time.time_ns()
+
+    async def append(
+        self, drafts: Sequence[Draft], *, now_ns: int, seen: Mapping[str, int] | None = None, config: str = ""
+    ) -> list[Recorded]:
+        """Append in one transaction; on return the events are committed and folded.
+
+        Args:
+            seen: the positions that the decision rests on; those of the State at this call when not given.
+
+        Raises:
+            LostHead: the process must end.
+        """
+        basis = dict(self.state.positions) if seen is None else seen
+        started = time.monotonic()
+        with tracing.span("append", context=self.service.writes, events=len(drafts)):
+            records = await self.writer.append(drafts, now_ns=now_ns, seen=basis, config=config)
+        self.metrics.append_s.observe(time.monotonic() - started)
+        self.metrics.appended.inc(len(records))
+        return records
+
+    async def changed(self, timeout_s: float | None = None) -> bool:
+        """Wait until the State changed since the last call; False when the time ran out. Returns at once while draining."""
+        if self.draining.is_set():
+            return False
+        return await self.follower.changed(timeout_s)
+
+    async def check_held(self) -> None:
+        """A round trip on the lock's connection, before effects or answers that rest on no new event."""
+        await self.writer.check_held()
+
+    def drain(self) -> None:
+        """Ask `lead` to return."""
+        self.phase = "draining"
+        self.draining.set()
+        self.follower.wake()
+
+    def status(self) -> Status:
+        """For `/statusz`."""
+        at, folded, rate = self._rate
+        now = time.monotonic()
+        if now - at >= 1:
+            rate = (self.follower.folded - folded) / (now - at)
+            self._rate = (now, self.follower.folded, rate)
+        return Status(
+            service=self.service.name,
+            state=self.phase,
+            epoch=self.writer.epoch,
+            lag=self.follower.lag,
+            events_per_s=round(rate, 1),
+            folded=self.follower.folded,
+            positions=dict(self.state.positions),
+            bus=self.bus.connected,
+            reloads=self.follower.reloads,
+            rebuilt=self.rebuilt,
+        )
+
+    async def snapshot(self) -> None:
+        """Store the State at its positions."""
+        positions = dict(self.follower.positions)
+        digest, packed = await pack_in_child(self.state)
+        await self.registry.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest)
+
+
+def _with_log_events(service: Service) -> dict[str, tuple[type[Event], ...]]:
+    """The declared types; the own context must be among them, for a service folds what it said."""
+    if service.writes not in service.follows:
+        raise KoordError(f"service {service.name} writes {service.writes} and does not follow it")
+    return dict(service.follows)
+
+
+def run(service: Service) -> int:
+    """Run a service until SIGTERM or SIGINT; the process's exit status."""
+    environment = Environment.load("", os.environ)
+    logs.set_up(service.name, environment.log_level)
+    tracing.set_up(service.name, environment.otlp)
+    settings = service.settings.load(service.name, os.environ)
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(service, settings, environment))
+    except KoordError as error:
+        log.error(str(error), extra={"error": type(error).__name__})  # noqa: TRY400  the text says what to do
+        return 1
+    return 0
+
+
+async def _serve(service: Service, settings: Settings, environment: Environment) -> None:
+    runtime = Runtime(service, settings, environment)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.drain)
+    probes = await health.serve(environment.http, runtime.status, runtime.metrics) if environment.http else None
+    await runtime.bus.start()
+    leading: asyncio.Task[None] | None = None
+    try:
+        leading = asyncio.create_task(_follow_and_lead(runtime), name="lead")
+        watched: set[asyncio.Future[Any]] = {
+            leading,
+            runtime.follower.failed,
+            runtime.writer.lost,
+            asyncio.create_task(runtime.draining.wait()),
+        }
+        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        if runtime.draining.is_set() and not leading.done() and runtime.writer.epoch:
+            done, _ = await asyncio.wait({leading, runtime.writer.lost}, timeout=DRAIN_DEADLINE_S)
+        for ended in done:
+            await ended
+    finally:
+        if leading is not None:
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+        await runtime.writer.close()
+        await runtime.follower.stop()
+        await runtime.bus.close()
+        await runtime.database.close()
+        if probes is not None:
+            await probes.cleanup()
+
+
+async def _follow_and_lead(runtime: Runtime) -> None:
+    service, follower, writer = runtime.service, runtime.follower, runtime.writer
+    await runtime.registry.check_readers(service.writes, [kind.type_name() for kind in service.emits])
+    runtime.phase = "following"
+    await follower.start()
+    gc.collect()
+    gc.freeze()  # what was loaded stays: collections need not look at it again
+    for subject, answer in service.answers.items():
+        await runtime.bus.answer(subject, _bound(answer, runtime))
+    background = [asyncio.create_task(_register(runtime), name="register")]
+    try:
+        await follower.caught_up(await runtime.log.last_seen(service.writes))
+        runtime.phase = "waiting-for-lock"
+        head = await writer.acquire()
+        await _stand_at(runtime, head)
+        await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
+        reloads = follower.reloads
+        runtime.phase = "leading"
+        log.info("leading", extra={"context": service.writes, "epoch": writer.epoch, "head": head.seq})
+        background.append(asyncio.create_task(_snapshots(runtime), name="snapshots"))
+        background.append(asyncio.create_task(watch_rebuilds(runtime), name="rebuilds"))
+        background.append(asyncio.create_task(_end_on_reload(runtime, reloads), name="reloads"))
+        lead = asyncio.ensure_future(service.lead(runtime))
+        done, _ = await asyncio.wait({lead, *background}, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            await ended
+        if runtime.draining.is_set():
+            await runtime.snapshot()
+    finally:
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+
+
+async def _stand_at(runtime: Runtime, head: Position) -> None:
+    """Fold the own log to the head under the lock, the others to what the predecessor had seen."""
+    position = await runtime.follower.read_to_head(runtime.service.writes)
+    if position != head:
+        raise LogRewound(runtime.service.writes, position, head.digest)
+    await runtime.follower.caught_up(await runtime.log.last_seen(runtime.service.writes))
+
+
+def _bound(answer: AnswerWith, runtime: Runtime) -> Callable[[bytes], Awaitable[bytes]]:
+    async def respond(data: bytes) -> bytes:
+        return await answer(runtime, data)
+
+    return respond
+
+
+async def _register(runtime: Runtime) -> None:
+    reads = {name: sorted(kind.type_name() for kind in kinds) for name, kinds in runtime.service.follows.items()}
+    while True:
+        await runtime.registry.register(runtime.state.positions, reads)
+        await asyncio.sleep(REGISTER_EVERY_S)
+
+
+async def _snapshots(runtime: Runtime) -> None:
+    folded = 0
+    while True:
+        await asyncio.sleep(runtime.environment.snapshot_every_s)
+        if runtime.follower.folded != folded:
+            folded = runtime.follower.folded
+            await runtime.snapshot()
+            gc.collect(0)
+            gc.freeze()
+
+
+async def _end_on_reload(runtime: Runtime, reloads: int) -> None:
+    """A writer whose followed logs were rewound starts over: what it decided may rest on events that never were."""
+    while runtime.follower.reloads == reloads:
+        await asyncio.sleep(0.5)
+    raise KoordError(
+        f"{runtime.service.name}: a followed log was put back to an earlier point; starting over from the log"
+    )

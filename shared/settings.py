@@ -1,0 +1,69 @@
+"""Settings from the environment: one frozen struct a service, checked, and printed as a table by `--help`."""
+
+from collections.abc import Mapping
+from typing import Any, Self, get_args, get_origin
+
+import msgspec
+
+from shared.errors import KoordError
+
+
+class BadSetting(KoordError):
+    """An environment variable that does not fit its field."""
+
+    def __init__(self, variable: str, found: str, reason: str) -> None:
+        super().__init__(f"{variable} is {found!r}: {reason}")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every service's settings: `KOORD_<SERVICE>_<FIELD>` in the environment."""
+
+    @classmethod
+    def load(cls, service: str, environment: Mapping[str, str]) -> Self:
+        """Read the fields that are set; the rest keep their defaults.
+
+        Raises:
+            BadSetting: a value does not parse or is out of bounds; names the variable.
+        """
+        found: dict[str, Any] = {}
+        for field in msgspec.structs.fields(cls):
+            variable = variable_of(service, field.name)
+            text = environment.get(variable)
+            if text is None:
+                continue
+            try:
+                found[field.name] = msgspec.convert(text, field.type, strict=False)
+            except msgspec.ValidationError as error:
+                raise BadSetting(variable, text, str(error)) from error
+        return msgspec.convert(found, cls, strict=False)
+
+
+class SettingRow(msgspec.Struct, frozen=True):
+    """One line of the settings table."""
+
+    variable: str
+    type: str
+    default: str
+    description: str
+
+
+def variable_of(service: str, field: str) -> str:
+    """The environment variable of a field: `quota-ledger`, `revoke_after_s` -> `KOORD_QUOTA_LEDGER_REVOKE_AFTER_S`.
+
+    An empty service names what all services share: `KOORD_POSTGRES`.
+    """
+    return "_".join(filter(None, ("KOORD", service, field))).replace("-", "_").upper()
+
+
+def table(service: str, settings: type[Settings]) -> list[SettingRow]:
+    """What `koord run SERVICE --help` prints."""
+    rows = []
+    for field in msgspec.structs.fields(settings):
+        kind, description = field.type, ""
+        for meta in getattr(kind, "__metadata__", ()):
+            description = meta.description or description
+        if hasattr(kind, "__metadata__"):
+            kind = get_args(kind)[0]
+        name = str(kind) if get_origin(kind) else getattr(kind, "__name__", str(kind))
+        rows.append(SettingRow(variable_of(service, field.name), name, repr(field.default), description))
+    return rows
