@@ -1,3 +1,3 @@
 """Fixtures for all tests."""
 
-pytest_plugins = ("tests.servers",)
+pytest_plugins = ("tests.servers", "tests.cluster.fixtures")
