@@ -1,0 +1,31 @@
+"""The cluster with k8s/base applied, and a place to create custom resources in."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from tests.integration.k8s.inventory import K8S, Store
+
+
+@pytest.fixture(scope="module")
+def installed(kube_cluster: Cluster) -> Cluster:
+    kube_cluster.apply(K8S / "base")
+    return kube_cluster
+
+
+@pytest.fixture(scope="module")
+def room(installed: Cluster) -> Iterator[str]:
+    """One namespace for all tests of a file; names in it are never used again."""
+    name = f"manifests-{secrets.token_hex(3)}"
+    installed.create_namespace(name)
+    yield name
+    installed.delete_namespace(name)
+
+
+@pytest.fixture
+def store(installed: Cluster, room: str) -> Iterator[Store]:
+    made = Store(installed.api, room)
+    yield made
+    made.clear()

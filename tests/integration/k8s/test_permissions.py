@@ -1,0 +1,168 @@
+"""k8s/rbac grants the two service accounts what they need and nothing else, as the API server itself tells them."""
+
+import ssl
+
+import pytest
+import yaml
+
+from cli.dev.api import Api, ApiRefused, Object
+from cli.dev.cluster import Cluster
+from tests.integration.k8s.inventory import INVENTORY, K8S
+
+NAMESPACE = "koordinator-system"
+READ = {"get", "list", "watch"}
+WRITE = {"create", "update", "patch", "delete"}
+READ_ONLY_KINDS = {"clustercolocationprofiles", "recommendations"}  # people and others write them, no effect does
+
+Grants = dict[tuple[str, str], set[str]]  # (group, resource) -> verbs
+
+RESOURCES: Grants = {(row.group, row.plural): READ for row in INVENTORY}
+WRITTEN = [row for row in INVENTORY if row.plural not in READ_ONLY_KINDS]
+GATEWAY: Grants = {
+    ("", "nodes"): READ | {"patch"},
+    ("", "pods"): READ | {"patch"},
+    ("", "namespaces"): {"list", "watch"},
+    ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
+    ("", "pods/binding"): {"create"},
+    ("", "pods/eviction"): {"create"},
+    ("", "pods/status"): {"patch"},
+    ("", "nodes/status"): {"patch"},
+    ("", "events"): {"create", "patch"},
+    ("events.k8s.io", "events"): {"create", "patch"},
+    **RESOURCES,
+    **{(row.group, row.plural): READ | WRITE for row in WRITTEN},
+    **{(row.group, f"{row.plural}/status"): {"get", "update", "patch"} for row in WRITTEN if row.status},
+}
+SHADOW: Grants = {
+    ("", "nodes"): READ,
+    ("", "pods"): READ,
+    ("", "namespaces"): READ,
+    ("scheduling.k8s.io", "priorityclasses"): READ,
+    **RESOURCES,
+}
+CONFIGURATION: Grants = {("", "configmaps"): READ}  # in koordinator-system alone
+ANYONE = {"authentication.k8s.io", "authorization.k8s.io"}  # asking about oneself, granted to every user
+
+
+def as_account(cluster: Cluster, account: str) -> Api:
+    """The API with the account's token and without the administrator's certificate."""
+    token = cluster.service_account_token(NAMESPACE, account)
+    tls = ssl.create_default_context(cafile=str(cluster.ca_file))
+    return Api(cluster.api.host, cluster.api.port, tls, token)
+
+
+@pytest.fixture(scope="module")
+def gateway(installed: Cluster) -> Api:
+    return as_account(installed, "koordstream-gateway")
+
+
+@pytest.fixture(scope="module")
+def shadow(installed: Cluster) -> Api:
+    return as_account(installed, "koordstream-shadow")
+
+
+def granted(api: Api, namespace: str) -> Grants:
+    """Everything that the user of `api` may do in a namespace and on cluster-scoped resources, as it is told itself."""
+    review = {"spec": {"namespace": namespace}}
+    answer = api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)["status"]
+    assert not answer["incomplete"]
+    found: Grants = {}
+    for rule in answer["resourceRules"]:
+        for group in set(rule["apiGroups"]) - ANYONE:
+            for resource in rule["resources"]:
+                name = f" {','.join(rule['resourceNames'])}" if "resourceNames" in rule else ""
+                found.setdefault((group, resource + name), set()).update(rule["verbs"])
+    return found
+
+
+def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = "default", name: str = "") -> bool:
+    plural, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": plural, "subresource": subresource, "name": name}
+    review = {"spec": {"resourceAttributes": attributes | {"namespace": namespace}}}
+    answer = api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def test_the_gateway_may_do_in_its_namespace_what_its_effects_need_and_no_more(gateway: Api) -> None:
+    assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION
+
+
+def test_elsewhere_the_gateway_reads_no_config_maps(gateway: Api) -> None:
+    assert granted(gateway, "default") == GATEWAY
+
+
+def test_the_shadow_only_looks(shadow: Api) -> None:
+    assert granted(shadow, NAMESPACE) == SHADOW | CONFIGURATION
+    assert granted(shadow, "default") == SHADOW
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "group"),
+    [
+        ("get", "secrets", ""),
+        ("list", "secrets", ""),
+        ("create", "serviceaccounts/token", ""),
+        ("create", "pods", ""),
+        ("delete", "pods", ""),
+        ("update", "pods", ""),
+        ("deletecollection", "pods", ""),
+        ("create", "pods/exec", ""),
+        ("create", "nodes", ""),
+        ("delete", "nodes", ""),
+        ("get", "nodes/proxy", ""),
+        ("get", "configmaps", ""),
+        ("create", "configmaps", ""),
+        ("create", "bindings", ""),
+        ("delete", "namespaces", ""),
+        ("impersonate", "users", ""),
+        ("impersonate", "serviceaccounts", ""),
+        ("escalate", "clusterroles", "rbac.authorization.k8s.io"),
+        ("bind", "clusterroles", "rbac.authorization.k8s.io"),
+        ("create", "clusterrolebindings", "rbac.authorization.k8s.io"),
+        ("patch", "customresourcedefinitions", "apiextensions.k8s.io"),
+        ("create", "priorityclasses", "scheduling.k8s.io"),
+        ("create", "mutatingwebhookconfigurations", "admissionregistration.k8s.io"),
+        ("get", "leases", "coordination.k8s.io"),
+        ("deletecollection", "reservations", "scheduling.koordinator.sh"),
+        ("patch", "clustercolocationprofiles", "config.koordinator.sh"),
+    ],
+)
+def test_neither_account_may(gateway: Api, shadow: Api, verb: str, resource: str, group: str) -> None:
+    assert not may(gateway, verb, resource, group)
+    assert not may(shadow, verb, resource, group)
+
+
+def test_the_gateway_cannot_give_itself_more(gateway: Api) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/koordstream-gateway"
+    everything = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
+    with pytest.raises(ApiRefused) as refused:
+        gateway.call("PATCH", path, everything)
+    assert refused.value.status == 403
+
+
+def test_the_gateway_reads_what_it_follows_and_writes_a_report(gateway: Api, shadow: Api) -> None:
+    for group, plural in RESOURCES:
+        for api in (gateway, shadow):
+            api.call("GET", f"/apis/{group}/v1alpha1/{plural}?limit=1")
+    collection = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+    report: Object = {"metadata": {"name": "reported-by-the-gateway"}, "spec": {}}
+    report |= {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric"}
+    with pytest.raises(ApiRefused, match="forbidden"):
+        shadow.call("POST", collection, report)
+    gateway.call("POST", collection, report)
+    try:
+        status = {"status": {"updateTime": "2026-07-01T12:00:00Z"}}
+        stored = gateway.call("PATCH", f"{collection}/reported-by-the-gateway/status", status)
+        assert stored["status"] == status["status"]
+    finally:
+        gateway.call("DELETE", f"{collection}/reported-by-the-gateway")
+
+
+@pytest.mark.parametrize("file", ["config-reader.yaml", "gateway.yaml", "shadow.yaml"])
+def test_each_rule_says_in_a_comment_what_needs_it(file: str) -> None:
+    text = (K8S / "rbac" / file).read_text()
+    rules = [rule for part in yaml.safe_load_all(text) for rule in part.get("rules", ())]
+    lines = text.splitlines()
+    starts = [index for index, line in enumerate(lines) if line.startswith("  - apiGroups:")]
+    assert len(starts) == len(rules)
+    assert all(lines[index - 1].startswith("  # ") for index in starts)
