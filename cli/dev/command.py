@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, node_object
 from cli.process import Process, ProgramFailed
+from shared.errors import KoordError
 
 
 @click.group()
@@ -25,6 +24,11 @@ def dev() -> None:
 @click.option("--scheduler", is_flag=True, help="Run kube-scheduler.")
 def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bool) -> None:
     """Run a Kubernetes control plane on 127.0.0.1 until Ctrl-C: etcd and kube-apiserver, with the CRDs of k8s/crds."""
+    try:
+        from cli.dev.cluster import Cluster
+        from cli.dev.nodes import create_nodes, node_object
+    except ModuleNotFoundError as error:
+        raise KoordError(f"{error}: install the extra, `pip install 'koordstream[cli,dev]'`") from error
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
