@@ -1,22 +1,13 @@
 """How results are shown: tables for people, JSON or YAML for programs. One object, or one object a line when streamed."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import click
 import msgspec
 
 Format = Literal["table", "json", "yaml"]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def output_option(command: Command) -> Command:
-    """Adds `-o/--output`, passed as `output`."""
-    choices = click.Choice(["table", "json", "yaml"])
-    option = click.option("-o", "--output", type=choices, default="table", show_default=True, help="How to print it.")
-    return option(command)
 
 
 def show(value: object, output: Format) -> None:

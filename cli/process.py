@@ -1,5 +1,6 @@
 """A program as a child process that never outlives its parent and can be stopped in every way a fault test needs."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -101,12 +102,32 @@ class Process:
                 start_new_session=True,
             ).result()
 
+    def ask_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send the signal, to a paused program too. It may still run when this returns."""
+        if self._child:
+            self._child.send_signal(signal.SIGCONT)  # a paused program would not hear it
+            self._child.send_signal(number)
+
+    async def ended(self) -> None:
+        """Wait until the process is gone; returns at once when it does not run."""
+        pid = self.pid
+        if pid is None:
+            return
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        handle = os.pidfd_open(pid)
+        loop.add_reader(handle, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+
     def stop(self, timeout_s: float = 10, *, number: signal.Signals = signal.SIGTERM) -> None:
         """Ask it to end, and SIGKILL if it has not after `timeout_s`. Returns when the process is gone."""
         if not self._child or self._child.poll() is not None:
             return
-        self._child.send_signal(signal.SIGCONT)  # a paused program would not hear it
-        self._child.send_signal(number)
+        self.ask_to_end(number)
         try:
             self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:

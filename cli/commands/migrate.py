@@ -1,0 +1,20 @@
+"""`koord migrate`: the schema, before services of a new release start."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from cli.options import folder_option
+from cli.supervisor.folder import find_endpoints
+from cli.supervisor.servers import migrate_to_this_release
+
+
+@click.command()
+@folder_option
+def migrate(folder: Path) -> None:
+    """Bring the database to this release's schema.
+
+    Safe to repeat, and to run from several places at once. `koord up` does it by itself.
+    """
+    asyncio.run(migrate_to_this_release(find_endpoints(folder).postgres))

@@ -1,0 +1,73 @@
+"""`koord up`: the whole system on this machine."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from cli.services import SERVICES
+from cli.supervisor.folder import DEFAULT, announced, taken
+from cli.supervisor.servers import Servers
+from cli.supervisor.signals import Interrupts
+from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.view import View
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The cluster to work on; without one the simulator stands in for it.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=DEFAULT,
+    show_default=True,
+    help="Where data and logs lie.",
+)
+@click.option(
+    "--service", "chosen", multiple=True, type=click.Choice(SERVICES), help="Run only this one; may be repeated."
+)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
+def up(*, kubeconfig: Path | None, folder: Path, chosen: tuple[str, ...], log_level: str) -> None:
+    """Run the whole system on this machine until Ctrl-C.
+
+    Starts Postgres and NATS (or uses those of KOORD_POSTGRES and KOORD_NATS), migrates, and keeps each service running
+    as a process of its own. Ctrl-C drains and stops all of it; a second one does not wait.
+    """
+    specs = specs_for(kubeconfig, chosen)
+    with taken(folder):
+        asyncio.run(_up(specs, folder.absolute(), log_level))
+
+
+def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spec]:
+    """The processes of a system: with a cluster the gateway, else the simulator, and what follows them."""
+    names = chosen or ("gateway" if kubeconfig else "simulator", "scheduler")
+    gateway = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig.absolute())} if kubeconfig else {}
+    return [Spec(name, name, gateway if name == "gateway" else {}) for name in names]
+
+
+async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
+    click.echo(f"data and logs: {folder}", err=True)
+    with Interrupts() as interrupts:
+        async with Servers(folder) as servers:
+            endpoints = servers.endpoints
+            click.echo(f"  export KOORD_POSTGRES={endpoints.postgres} KOORD_NATS={endpoints.nats}", err=True)
+            supervisor = Supervisor(specs, endpoints, folder, log_level=log_level)
+            with announced(folder, endpoints), View(supervisor.units.values()) as view:
+                await supervisor.start()
+                while not interrupts.first.is_set():
+                    view.update()
+                    await supervisor.changed(timeout_s=1)
+                stopping = asyncio.create_task(supervisor.stop())
+                hurry = asyncio.create_task(interrupts.second.wait())
+                while not stopping.done():
+                    view.update()
+                    await asyncio.wait({stopping, hurry}, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+                    if hurry.done():
+                        supervisor.kill_all()
+                hurry.cancel()
+                await stopping
+                view.update()

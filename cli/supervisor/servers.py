@@ -1,0 +1,68 @@
+"""Postgres and NATS for a system on this machine: our own, or those that the environment names."""
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from cli.services import CONTEXTS
+from shared.errors import KoordError
+
+
+class Endpoints(msgspec.Struct, frozen=True):
+    """Where the servers of a running system are.
+
+    Attributes:
+        pid: the process that keeps them.
+    """
+
+    postgres: str
+    nats: str
+    pid: int = 0
+
+
+class Servers:
+    """Starts what the environment (KOORD_POSTGRES, KOORD_NATS) does not name, below `directory`, and migrates the database."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.endpoints = Endpoints("", "")
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as opening:
+            postgres, nats = os.environ.get("KOORD_POSTGRES", ""), os.environ.get("KOORD_NATS", "")
+            if not nats:
+                from cli.embedded.nats import EmbeddedNats
+
+                nats = (await opening.enter_async_context(EmbeddedNats(self.directory / "nats"))).url
+            if not postgres:
+                from cli.embedded.postgres import EmbeddedPostgres
+
+                postgres = (await opening.enter_async_context(EmbeddedPostgres(self.directory / "postgres"))).url
+            await migrate_to_this_release(postgres)
+            self.endpoints = Endpoints(postgres, nats, os.getpid())
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._open.aclose()
+
+
+async def migrate_to_this_release(postgres: str) -> None:
+    """Bring a database to this release's schema; safe to repeat.
+
+    Raises:
+        KoordError: it cannot be reached.
+    """
+    from shared.log.database import Database, migrate
+
+    database = Database(postgres)
+    try:
+        await migrate(database, dict(CONTEXTS))
+    except OSError as error:
+        raise KoordError(f"Postgres at {postgres} cannot be reached: {error}") from error
+    finally:
+        await database.close()

@@ -1,0 +1,27 @@
+"""Ctrl-C: the first drains, the second kills."""
+
+import asyncio
+import signal
+from typing import Self
+
+
+class Interrupts:
+    """While entered, SIGINT and SIGTERM set `first`, and any further one sets `second`."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._heard)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    def _heard(self) -> None:
+        (self.second if self.first.is_set() else self.first).set()

@@ -1,0 +1,230 @@
+"""Keeps services running: each a process of its own, started again with backoff when it ends, asked every half second how it does."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import aiohttp
+import msgspec
+
+import cli
+from cli.ports import free_port
+from cli.process import Process
+from cli.supervisor.backoff import next_delay
+from cli.supervisor.servers import Endpoints
+from cli.supervisor.why import why_it_ended
+from shared.errors import KoordError
+from shared.health import Status
+
+POLL_EVERY_S = 0.5
+DRAIN_S = 15.0
+"""The runner gives a service 10 s to drain and then writes a snapshot."""
+
+
+class NotReady(KoordError):
+    """Services did not reach the state that was waited for; says where each of them is."""
+
+
+class Spec(NamedTuple):
+    """One process to keep.
+
+    Attributes:
+        name: unique; two replicas of a service differ in it.
+        service: what `koord run` gets.
+        env: added to the environment, such as KOORD_SCHEDULER_<FIELD>.
+        command: what is run; `koord run SERVICE` when empty.
+    """
+
+    name: str
+    service: str
+    env: Mapping[str, str] = {}
+    command: Sequence[str] = ()
+
+
+class Unit:
+    """A process that is kept, and what is known of it.
+
+    Attributes:
+        restarts: how often it was started again.
+        why: why it ended last; empty until it did.
+        status: what it said of itself last; None while it does not answer.
+    """
+
+    def __init__(self, spec: Spec, process: Process, http: str) -> None:
+        self.spec = spec
+        self.process = process
+        self.http = http
+        self.restarts = 0
+        self.why = ""
+        self.status: Status | None = None
+
+    @property
+    def state(self) -> str:
+        """What it said, else `starting` while it runs and `down` while it does not."""
+        if not self.process.running:
+            return "down"
+        return self.status.state if self.status else "starting"
+
+
+class Supervisor:
+    """Keeps the given services running between `start` and `stop`.
+
+    Attributes:
+        units: name -> the process and what is known of it.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        endpoints: Endpoints,
+        directory: Path,
+        *,
+        log_level: str = "info",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        logs = directory / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        common = {
+            **os.environ,
+            # The code that runs is the code that supervises, wherever it was started.
+            "PYTHONPATH": os.pathsep.join(
+                [str(Path(cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
+            "KOORD_POSTGRES": endpoints.postgres,
+            "KOORD_NATS": endpoints.nats,
+            "KOORD_LOG_LEVEL": log_level,
+            **(env or {}),
+        }
+        self.units: dict[str, Unit] = {}
+        for spec in specs:
+            http = f"127.0.0.1:{free_port()}"
+            own = {"KOORD_HTTP": http, "KOORD_REPLICA": spec.name, **spec.env}
+            command = spec.command or [sys.executable, "-P", "-m", "cli", "run", spec.service]
+            process = Process(spec.name, command, logs / f"{spec.name}.log", env={**common, **own})
+            self.units[spec.name] = Unit(spec, process, http)
+        self._keepers: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start all services at once; they are not ready when this returns."""
+        for unit in self.units.values():
+            unit.process.start()
+        self._keepers = [asyncio.create_task(self._keep(unit)) for unit in self.units.values()]
+        self._keepers.append(asyncio.create_task(self._poll()))
+
+    async def stop(self) -> None:
+        """Ask all to drain, wait for them, and end whatever has not ended after 15 s."""
+        await self._end_keepers()
+        running = [unit.process for unit in self.units.values() if unit.process.running]
+        for process in running:
+            process.ask_to_end()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(process.ended() for process in running)), DRAIN_S)
+        for process in running:
+            process.kill()
+
+    def kill_all(self) -> None:
+        """End all at once, without draining."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        for unit in self.units.values():
+            unit.process.kill()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL one of them; it is started again after its backoff."""
+        self.units[name].process.kill()
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait until a service ended, started or said something new of itself, for `timeout_s` at most."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        self._changed.clear()
+
+    async def wait_until(self, condition: Callable[[Unit], bool], timeout_s: float, what: str) -> None:
+        """Wait until `condition` holds for every unit.
+
+        Raises:
+            NotReady: it does not after `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not all(condition(unit) for unit in self.units.values()):
+            if time.monotonic() > deadline:
+                found = "; ".join(
+                    f"{name} is {unit.state}{unit.why and f' ({unit.why})'}" for name, unit in self.units.items()
+                )
+                raise NotReady(
+                    f"services are not {what} after {timeout_s:g} s: {found}; their logs are in {self._logs()}"
+                )
+            await asyncio.sleep(0.05)
+
+    async def wait_leading(self, timeout_s: float = 30) -> None:
+        """Wait until each service has a replica that leads.
+
+        Raises:
+            NotReady: with what each service is doing instead.
+        """
+
+        def led(unit: Unit) -> bool:
+            return any(
+                other.state == "leading" for other in self.units.values() if other.spec.service == unit.spec.service
+            )
+
+        await self.wait_until(led, timeout_s, "leading")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.stop()
+
+    async def _keep(self, unit: Unit) -> None:
+        delay_s = 0.0
+        while True:
+            started = time.monotonic()
+            wrote = unit.process.log.stat().st_size
+            await unit.process.ended()
+            lived_s = time.monotonic() - started
+            unit.status = None
+            unit.why = why_it_ended(unit.process.exit_code, _written_since(unit.process.log, wrote))
+            self._changed.set()
+            delay_s = next_delay(delay_s, lived_s)
+            await asyncio.sleep(delay_s)
+            unit.process.start()
+            unit.restarts += 1
+            self._changed.set()
+
+    async def _poll(self) -> None:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
+            while True:
+                await asyncio.gather(*(self._ask(session, unit) for unit in self.units.values()))
+                self._changed.set()
+                await asyncio.sleep(POLL_EVERY_S)
+
+    async def _ask(self, session: aiohttp.ClientSession, unit: Unit) -> None:
+        try:
+            async with session.get(f"http://{unit.http}/statusz") as answer:
+                unit.status = msgspec.json.decode(await answer.read(), type=Status)
+        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
+            unit.status = None
+
+    async def _end_keepers(self) -> None:
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        self._keepers = []
+
+    def _logs(self) -> Path:
+        return next(iter(self.units.values())).process.log.parent
+
+
+def _written_since(log: Path, offset: int) -> str:
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(offset, size - 65_536))
+        return file.read().decode(errors="replace")
