@@ -1,0 +1,53 @@
+"""JSON and numbers that people write into annotations, read as strictly as upstream does: whole, or not at all."""
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from shared.kube.quantity import BadQuantity, amount, nanos
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""An integer that upstream's int64 can hold."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_counts = msgspec.json.Decoder(dict[str, Int64 | None] | None)
+_quantities = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+def read_counts(text: str | None) -> dict[str, int]:
+    """`{"cpu": 85}`; empty when the text is absent, ill-formed, or one of its values is no integer."""
+    if not text:
+        return {}
+    try:
+        stated = _counts.decode(text) or {}
+    except msgspec.MsgspecError:
+        return {}
+    return {name: value or 0 for name, value in stated.items()}
+
+
+def read_amounts(text: str | None) -> dict[str, int]:
+    """`{"cpu": "1500m", "memory": 1e9}` in milli-cores and whole units; empty when any of it is ill-formed."""
+    if not text:
+        return {}
+    try:
+        stated = _quantities.decode(text) or {}
+        return {name: amount(name, _nanos(bytes(raw))) for name, raw in stated.items()}
+    except (msgspec.MsgspecError, BadQuantity):
+        return {}
+
+
+def read_whole(text: str | None) -> int:
+    """A decimal int64 such as `60` or `+60`; -1 for anything else, which stands for unset."""
+    if text is None or not _WHOLE.fullmatch(text):
+        return -1
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else -1
+
+
+def _nanos(raw: bytes) -> int:
+    if raw == b"null":
+        return 0
+    value: Any = msgspec.json.decode(raw) if raw.startswith(b'"') else raw.decode()
+    return nanos(value.strip())

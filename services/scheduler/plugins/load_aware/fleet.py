@@ -1,0 +1,94 @@
+"""The arrays over all nodes that filter and score read. One column per node, so that every operation runs along nodes.
+
+Source: spec/scheduler-core.md 3.5, 3.6, 7.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILTER, SCORE, PROD = range(3)
+"""The loads kept of a node: what its filter compares, what the score compares, and what prod pods use."""
+
+ANY_POD, PROD_POD = range(2)
+"""For whom limits hold."""
+
+FOREVER: Final = 2**63 - 1
+NEVER: Final = -(2**63)
+_HUGE: Final = 2**62
+
+
+class Fleet:
+    """What is known of the nodes, by row.
+
+    Attributes:
+        loads: int64[3, resources, rows]: measured usage completed by what assigned pods add, as FILTER, SCORE, PROD.
+        allocatable: int64[resources, rows].
+        divisor: int64[resources, rows]: allocatable, or something huge where it is 0, so that no share is left of it.
+        limits: float64[2, resources, rows]: percent of allocatable from which on a pod is refused; inf: unchecked.
+        expires_ns: int64[2, rows]: from when on a report is too old to judge by; FOREVER where none is needed.
+        scored_until_ns: int64[rows]: from when on a node has no score.
+        prod_mode: bool[rows]: whether prod pods are compared with what prod pods use.
+        windowed: bool[rows]: whether the filter looks at a percentile over a window.
+    """
+
+    def __init__(self, resources: int) -> None:
+        self.rows = 0
+        self.loads = np.zeros((3, resources, 0), np.int64)
+        self.allocatable = np.zeros((resources, 0), np.int64)
+        self.divisor = np.zeros((resources, 0), np.int64)
+        self.limits = np.zeros((2, resources, 0), np.float64)
+        self.expires_ns = np.zeros((2, 0), np.int64)
+        self.scored_until_ns = np.zeros(0, np.int64)
+        self.prod_mode = np.zeros(0, np.bool_)
+        self.windowed = np.zeros(0, np.bool_)
+
+    def grow(self, rows: int) -> None:
+        """Make room for so many rows at least; a new row passes every filter and scores 0."""
+        if rows <= self.rows:
+            return
+        extra = max(rows, 2 * self.rows, 16) - self.rows
+        self.loads = _append(self.loads, extra, 0)
+        self.allocatable = _append(self.allocatable, extra, 0)
+        self.divisor = _append(self.divisor, extra, _HUGE)
+        self.limits = _append(self.limits, extra, np.inf)
+        self.expires_ns = _append(self.expires_ns, extra, FOREVER)
+        self.scored_until_ns = _append(self.scored_until_ns, extra, NEVER)
+        self.prod_mode = _append(self.prod_mode, extra, value=False)
+        self.windowed = _append(self.windowed, extra, value=False)
+        self.rows += extra
+
+    def set_allocatable(self, row: int, amounts: Sequence[int]) -> None:
+        """What usage on a node is compared with."""
+        self.allocatable[:, row] = column = int64(amounts)
+        self.divisor[:, row] = np.where(column == 0, _HUGE, column)
+
+    def set_limits(self, row: int, kind: int, percents: Sequence[int]) -> None:
+        """From which share of allocatable on a pod is refused: goround(share) > percent, written as share >= limit.
+
+        A percent of 0 and an allocatable of 0 leave the resource unchecked.
+        """
+        for index, percent in enumerate(percents):
+            checked = percent != 0 and self.allocatable[index, row] != 0
+            self.limits[kind, index, row] = refused_from(percent) if checked else np.inf
+
+
+def refused_from(percent: int) -> float:
+    """The smallest share, in percent, that rounds to more than `percent`, halves being rounded away from zero."""
+    half = percent + 0.5
+    return half if percent >= 0 else float(np.nextafter(half, np.inf))
+
+
+def int64(amounts: Sequence[int] | Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """The amounts as an array; what no int64 holds counts as the nearest one that does, for a fold never refuses."""
+    try:
+        return np.array(amounts, np.int64)
+    except OverflowError:
+        clipped: NDArray[np.object_] = np.clip(np.array(amounts, object), NEVER, FOREVER)
+        return clipped.astype(np.int64)
+
+
+def _append(array: NDArray[Any], extra: int, value: float) -> NDArray[Any]:
+    return np.concatenate([array, np.full((*array.shape[:-1], extra), value, array.dtype)], axis=-1)

@@ -1,0 +1,198 @@
+"""What is known of every node's load: its report, and the pods the report cannot contain yet, kept as sums over nodes."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.plugins.load_aware.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware.assignment import deadline_ns
+from services.scheduler.plugins.load_aware.estimate import estimate_node
+from services.scheduler.plugins.load_aware.fleet import ANY_POD, FOREVER, NEVER, PROD_POD, Fleet, int64
+from services.scheduler.plugins.load_aware.report import Report, Share, Vector, base_load, read_report, share_of
+from services.scheduler.plugins.load_aware.templates import Template, Templates
+from services.scheduler.plugins.load_aware.thresholds import (
+    Percents,
+    Thresholds,
+    default_thresholds,
+    node_thresholds,
+    score_window,
+)
+from services.scheduler.plugins.load_aware.trial import LoadAwareTrial, Reason, reasons
+from shared.kube.node import Node, NodeMetric
+from shared.kube.pod import Pod
+
+
+class Held(NamedTuple):
+    """A pod as it counts on a node.
+
+    Attributes:
+        pod: (namespace, name), by which reports name it.
+        block: int64[3, resources], what it adds to the node's loads.
+    """
+
+    row: int
+    pod: tuple[str, str]
+    template: Template
+    assigned_ns: int
+    deadline_ns: int | None
+    block: NDArray[np.int64]
+
+
+class _Row:
+    """What was last set for one node."""
+
+    __slots__ = ("measured", "pods", "report", "thresholds")
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self.thresholds = thresholds
+        self.report: Report | None = None
+        self.measured = (False, False)  # whether FILTER and SCORE start from measured usage
+        self.pods: dict[str, Held] = {}
+
+
+class LoadAwareLedger:
+    """The load of every node, as a function of what was last set for each node, report and pod.
+
+    Calls for different objects commute, so a State may make them in the order in which its contexts arrive. Rows are the
+    caller's: small integers, one per node, never given to another node before both its parts are set to None and its
+    pods are released.
+
+    Attributes:
+        resources: names of the columns, sorted.
+        reasons: what the codes of `LoadAwareTrial.filter` mean, by code.
+        fleet: the arrays.
+        templates: estimates of pods.
+    """
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self.args = args
+        self.resources = args.resources()
+        self.reasons: tuple[Reason, ...] = reasons(self.resources)
+        self.fleet = Fleet(len(self.resources))
+        self.templates = Templates(args, self.resources)
+        self._thresholds = default_thresholds(args)
+        self._score_window = score_window(args)
+        self._rows: dict[int, _Row] = {}
+        self._held: dict[str, Held] = {}
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Take over a node's allocatable and thresholds; None: the node is gone."""
+        state = self._row(row)
+        before, state.thresholds = state.thresholds, node_thresholds(node, self.args) if node else self._thresholds
+        amounts = estimate_node(node) if node else {}
+        self.fleet.set_allocatable(row, [amounts.get(name, 0) for name in self.resources])
+        self._judge(row, state)
+        if before.window != state.thresholds.window:
+            self._add_up(row, state)
+
+    def set_metric(self, row: int, metric: NodeMetric | None, earlier_ns: int | None = None) -> None:
+        """Take over a node's report; None: there is none.
+
+        Args:
+            earlier_ns: `report_time_ns` of the node's last report that had a time. It stays in force for a report without
+                one, so a State keeps it beside the report.
+        """
+        state = self._row(row)
+        state.report = read_report(metric, self.resources, self.args, earlier_ns) if metric else None
+        self._judge(row, state)
+        self._add_up(row, state)
+
+    def assign(self, uid: str, row: int, pod: Pod, timestamp_ns: int) -> None:
+        """Count a pod on a node from an instant on, in place of what was counted for it before."""
+        self.release(uid)
+        state = self._row(row)
+        template = self.templates.of(pod)
+        key = (pod.metadata.namespace, pod.metadata.name)
+        deadline = deadline_ns(pod, self.args, timestamp_ns)
+        block = self._block(state, _share(state.report, key, template, timestamp_ns, deadline))
+        self._held[uid] = state.pods[uid] = Held(row, key, template, timestamp_ns, deadline, block)
+        self.fleet.loads[:, :, row] += block
+
+    def release(self, uid: str) -> None:
+        """Count a pod no longer; nothing happens when it was not counted."""
+        held = self._held.pop(uid, None)
+        if held is not None:
+            del self._rows[held.row].pods[uid]
+            self.fleet.loads[:, :, held.row] -= held.block
+
+    def trial(self) -> LoadAwareTrial:
+        """A copy of the loads for one scheduling round; good until this ledger changes."""
+        return LoadAwareTrial(self)
+
+    def would_add(self, pod: Pod, row: int, assigned_ns: int) -> NDArray[np.int64]:
+        """int64[3, resources]: what a pod would add to a node's loads, were it assigned there at that instant."""
+        state = self._row(row)
+        key = (pod.metadata.namespace, pod.metadata.name)
+        deadline = deadline_ns(pod, self.args, assigned_ns)
+        share = _share(state.report, key, self.templates.of(pod), assigned_ns, deadline)
+        return self._block(state, share)
+
+    def report(self, row: int) -> Report | None:
+        """The node's report as read, if there is one."""
+        return self._rows[row].report if row in self._rows else None
+
+    def shares(self, row: int) -> Iterator[tuple[Held, Share]]:
+        """The pods that count on a node, each with what it adds."""
+        state = self._rows.get(row)
+        for held in state.pods.values() if state else ():
+            yield (
+                held,
+                _share(state.report if state else None, held.pod, held.template, held.assigned_ns, held.deadline_ns),
+            )
+
+    def _row(self, row: int) -> _Row:
+        state = self._rows.get(row)
+        if state is None:
+            self.fleet.grow(row + 1)
+            state = self._rows[row] = _Row(self._thresholds)
+        return state
+
+    def _add_up(self, row: int, state: _Row) -> None:
+        """Sum a node's loads anew: its measured usage, and each pod's block by the report that holds now."""
+        report, zero = state.report, (0,) * len(self.resources)
+        bases: tuple[Vector | None, Vector | None] = (None, None)
+        if report is not None:
+            bases = (base_load(report, state.thresholds.window), base_load(report, self._score_window))
+        state.measured = (bases[0] is not None, bases[1] is not None)
+        total = int64((bases[0] or zero, bases[1] or zero, report.system if report else zero))
+        for uid, held in state.pods.items():
+            share = _share(report, held.pod, held.template, held.assigned_ns, held.deadline_ns)
+            block = self._block(state, share)
+            self._held[uid] = state.pods[uid] = held._replace(block=block)
+            total += block
+        self.fleet.loads[:, :, row] = total
+
+    def _block(self, state: _Row, share: Share) -> NDArray[np.int64]:
+        zero = (0,) * len(self.resources)
+        usage, delta = share.prod_usage or zero, share.prod_delta or zero
+        filtered, scored = (share.node_delta if measured else share.estimated for measured in state.measured)
+        return int64((filtered or zero, scored or zero, tuple(map(sum, zip(usage, delta, strict=True)))))
+
+    def _judge(self, row: int, state: _Row) -> None:
+        """Work out what a node's thresholds and the age of its report mean for filter and score."""
+        fleet, report, thresholds = self.fleet, state.report, state.thresholds
+        prod = self._percents(thresholds.prod)
+        usage = self._percents(thresholds.usage)
+        fleet.prod_mode[row] = any(prod)
+        fleet.windowed[row] = thresholds.window is not None
+        measured = report is not None and report.usage is not None
+        expires_ns = _expires_ns(report, self.args.expiration_ns)
+        for kind, percents in ((ANY_POD, usage), (PROD_POD, prod if any(prod) else usage)):
+            fleet.set_limits(row, kind, percents if measured else (0,) * len(percents))
+            fleet.expires_ns[kind, row] = expires_ns if report is not None and any(percents) else FOREVER
+        fleet.scored_until_ns[row] = expires_ns if measured else NEVER
+
+    def _percents(self, stated: Percents) -> tuple[int, ...]:
+        return tuple(stated.get(name, 0) for name in self.resources)
+
+
+def _share(
+    report: Report | None, pod: tuple[str, str], template: Template, assigned_ns: int, deadline: int | None
+) -> Share:
+    return share_of(report, pod, template.estimate, assigned_ns, deadline, is_prod=template.is_prod)
+
+
+def _expires_ns(report: Report | None, expiration_ns: int) -> int:
+    return NEVER if report is None or report.updated_ns is None else report.updated_ns + expiration_ns

@@ -1,0 +1,72 @@
+"""What load-awareness needs of a pod, worked out once for all pods of a template."""
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.plugins.load_aware.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware.estimate import FACTORS_ANNOTATION, estimate_pod
+from services.scheduler.plugins.load_aware.fleet import int64
+from services.scheduler.plugins.load_aware.report import Vector
+from shared.domain import priority, qos
+from shared.kube.pod import Pod
+
+_KEPT = 4096
+
+
+class Template(NamedTuple):
+    """Pods that ask for the same.
+
+    Attributes:
+        estimate: expected usage, or None when all of it is 0, which is no estimate.
+        incoming: int64[resources, 1], the estimate to be added to nodes.
+        is_prod: whether the pod's class, default included, is prod.
+    """
+
+    estimate: Vector | None
+    incoming: NDArray[np.int64]
+    is_prod: bool
+
+
+class Templates:
+    """Templates by what they are computed from; forgets all of them rather than growing without end."""
+
+    def __init__(self, args: LoadAwareArgs, resources: tuple[str, ...]) -> None:
+        self._args = args
+        self._resources = resources
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._known: dict[tuple[object, ...], Template] = {}
+        self._last: tuple[Pod, Template] | None = None
+
+    def of(self, pod: Pod) -> Template:
+        """The pod's template."""
+        if self._last is not None and self._last[0] is pod:
+            return self._last[1]
+        key = self._key(pod)
+        template = self._known.get(key)
+        if template is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            template = self._known[key] = self._compute(pod)
+        self._last = (pod, template)
+        return template
+
+    def _key(self, pod: Pod) -> tuple[object, ...]:
+        spec, labels = pod.spec, pod.metadata.labels or {}
+        annotations = pod.metadata.annotations if self._args.allow_customize_estimation else None
+        return (
+            self._encode((spec.containers, spec.init_containers, spec.overhead, spec.resources)),
+            spec.priority,
+            labels.get(priority.LABEL),
+            labels.get(qos.LABEL),
+            pod.status.qos_class,
+            annotations.get(FACTORS_ANNOTATION) if annotations else None,
+        )
+
+    def _compute(self, pod: Pod) -> Template:
+        estimated = estimate_pod(pod, self._args)
+        vector = tuple(estimated.get(name, 0) for name in self._resources)
+        is_prod = priority.priority(pod) is priority.Priority.PROD
+        return Template(vector if any(vector) else None, int64(vector)[:, np.newaxis], is_prod)

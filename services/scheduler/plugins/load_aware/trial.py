@@ -1,0 +1,141 @@
+"""Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling round may change."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.plugins.load_aware.assignment import assigned_at_ns
+from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
+from shared.kube.pod import Pod
+
+if TYPE_CHECKING:
+    from services.scheduler.plugins.load_aware.ledger import LoadAwareLedger
+
+PASSES, EXPIRED = 0, 1
+_FIRST_RESOURCE = 2
+
+
+class Reason(NamedTuple):
+    """Why a node is refused.
+
+    Attributes:
+        code: stable, for programs.
+        detail: the resource it is about, if any.
+        text: upstream's words, which people and tools look for.
+    """
+
+    code: str
+    detail: str
+    text: str
+
+
+def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
+    """The reasons by code: 0 passes, 1 an expired report, then plain usage by resource, then usage over a window."""
+    return (
+        Reason("", "", ""),
+        Reason("NodeMetricExpired", "", "node(s) nodeMetric expired"),
+        *(Reason("UsageExceedsThreshold", name, f"node(s) {name} usage exceed threshold") for name in resources),
+        *(
+            Reason("AggregatedUsageExceedsThreshold", name, f"node(s) {name} aggregated usage exceed threshold")
+            for name in resources
+        ),
+    )
+
+
+class LoadAwareTrial:
+    """The loads as one round sees them: as recorded, plus the pods that the round has placed so far."""
+
+    def __init__(self, ledger: "LoadAwareLedger") -> None:
+        args = ledger.args
+        self._ledger = ledger
+        self._fleet = ledger.fleet
+        self._loads = ledger.fleet.loads.copy()
+        self._any_prod_mode = bool(ledger.fleet.prod_mode.any())
+        self._any_windowed = bool(ledger.fleet.windowed.any())
+        self._refuses_expired = bool(args.filter_expired_node_metrics)
+        self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
+        self._weights = np.array([args.resource_weights.get(name, 0) for name in ledger.resources], np.int64)
+        self._dominant = args.dominant_resource_weight
+        self._total_weight = int(self._weights.sum()) + self._dominant
+        self._scores_prod = bool(args.score_according_prod_usage)
+        self._placed: dict[str, tuple[int, NDArray[np.int64]]] = {}
+
+    def filter(self, pod: Pod, rows: NDArray[np.intp], now_ns: int) -> NDArray[np.int16]:
+        """Judge nodes by the share of allocatable that would be in use with this pod.
+
+            share = (load + the pod's estimate) / allocatable * 100, refused when goround(share) > threshold
+
+        Args:
+            rows: [candidates].
+
+        Returns:
+            [candidates], 0 where the node passes, else an index into the ledger's `reasons`: the first resource, in their
+            order, that is exceeded. Pods of a DaemonSet, nodes without a report or thresholds always pass.
+        Source: spec/scheduler-core.md 3.5; upstream load_aware.go, Filter.
+        """
+        if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+            return np.zeros(len(rows), np.int16)
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        kind = PROD_POD if template.is_prod else ANY_POD
+        load = self._loads[FILTER].take(rows, axis=1)
+        if template.is_prod and self._any_prod_mode:
+            load = np.where(fleet.prod_mode[rows], self._loads[PROD].take(rows, axis=1), load)
+        load += template.incoming
+        share = load / fleet.divisor.take(rows, axis=1)
+        share *= 100.0
+        exceeded = share >= fleet.limits[kind].take(rows, axis=1)
+        codes = np.where(exceeded.any(axis=0), exceeded.argmax(axis=0) + _FIRST_RESOURCE, PASSES).astype(np.int16)
+        if self._any_windowed:
+            windowed = fleet.windowed[rows]
+            if template.is_prod:
+                windowed &= ~fleet.prod_mode[rows]
+            codes[windowed & (codes != PASSES)] += len(load)
+        if self._refuses_expired:
+            expired = fleet.expires_ns[kind].take(rows) <= now_ns
+            codes[expired] = PASSES if self._passes_expired else EXPIRED
+        return codes
+
+    def score(self, pod: Pod, rows: NDArray[np.intp], now_ns: int) -> NDArray[np.int64]:
+        """Score nodes by the room that the pod would leave, resource by resource and on the scarcest one.
+
+            room  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where nothing is left or allocatable is 0
+            score = floor( (sum of weight * room + dominant weight * least room) / (sum of weights + dominant weight) )
+
+        Args:
+            rows: [candidates], nodes that passed every filter.
+
+        Returns:
+            [candidates], 0..100; 0 without a fresh report.
+        Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
+        """
+        if not self._total_weight:
+            return np.zeros(len(rows), np.int64)
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
+        room = fleet.allocatable.take(rows, axis=1)
+        room -= load.take(rows, axis=1)
+        room -= template.incoming
+        np.maximum(room, 0, out=room)
+        room *= 100
+        room //= fleet.divisor.take(rows, axis=1)
+        total = self._weights @ room
+        if self._dominant:
+            total += np.minimum(room.min(axis=0), 100) * self._dominant
+        total //= self._total_weight
+        total[fleet.scored_until_ns.take(rows) <= now_ns] = 0
+        return total
+
+    def place(self, pod: Pod, row: int, now_ns: int) -> None:
+        """Count a pod on a node for the rest of the round, as Reserve does."""
+        self.withdraw(pod)
+        block = self._ledger.would_add(pod, row, assigned_at_ns(pod, now_ns))
+        self._loads[:, :, row] += block
+        self._placed[pod.metadata.uid] = (row, block)
+
+    def withdraw(self, pod: Pod) -> None:
+        """Take back what `place` did, as Unreserve does; nothing happens when the pod was not placed."""
+        placed = self._placed.pop(pod.metadata.uid, None)
+        if placed is not None:
+            row, block = placed
+            self._loads[:, :, row] -= block
