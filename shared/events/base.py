@@ -35,7 +35,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
         return str(cls.__struct_config__.tag)
 
 
-class Cause(NamedTuple):
+class Cause(msgspec.Struct, frozen=True, order=True, gc=False):
     """The event that led to another one."""
 
     context: str

@@ -56,3 +56,23 @@ def duration_ns(text: str) -> int:
         whole, _, fraction = number.partition(".")
         total += int(whole or "0") * _UNIT[unit] + int(fraction or "0") * _UNIT[unit] // 10 ** len(fraction)
     return -total if match.group(1) == "-" else total
+
+
+def duration_text(ns: int) -> str:
+    """The text that Go gives a duration: `300_000_000_000` -> `"5m0s"`, with units below a second where it is shorter."""
+    size, sign = abs(ns), "-" if ns < 0 else ""
+    if size < SECOND:
+        unit = next((name for name in ("ms", "µs", "ns") if size >= _UNIT[name]), "s")
+        return f"{sign}{_decimal(size, _UNIT[unit])}{unit}"
+    minutes, rest = divmod(size, 60 * SECOND)
+    text = f"{_decimal(rest, SECOND)}s"
+    if minutes:
+        hours, minutes = divmod(minutes, 60)
+        text = f"{hours}h{minutes}m{text}" if hours else f"{minutes}m{text}"
+    return sign + text
+
+
+def _decimal(size: int, unit: int) -> str:
+    whole, fraction = divmod(size, unit)
+    digits = f"{fraction:0{len(str(unit)) - 1}d}".rstrip("0") if fraction else ""
+    return f"{whole}.{digits}" if digits else str(whole)

@@ -40,20 +40,12 @@ class Chain:
         kind_schema = self._types.get((kind, schema))
         if kind_schema is None:
             kind_schema = self._types[kind, schema] = text(kind) + _U16.pack(schema)
-        self.digest = sha256(
-            b"".join(
-                (
-                    self.digest,
-                    self._context,
-                    _U64.pack(seq),
-                    kind_schema,
-                    text(key),
-                    self._at_actor,
-                    text(cause),
-                    text(correlation),
-                    _U32.pack(len(data)),
-                    data,
-                )
-            )
-        ).digest()
+        named = key.encode()
+        why = _NULL if cause is None else text(cause)
+        story = _NULL if correlation is None else text(correlation)
+        row = (
+            self.digest, self._context, _U64.pack(seq), kind_schema, _U32.pack(len(named)), named, self._at_actor, why, story,
+            _U32.pack(len(data)), data,
+        )  # fmt: skip
+        self.digest = sha256(b"".join(row)).digest()
         return self.digest

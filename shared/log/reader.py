@@ -23,11 +23,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # The digest at both ends comes with the page: at the low end it is compared with the follower's own.
 _PAGE_SQL = """
-select count(*), array_agg(seq) filter (where wanted), array_agg(extract(epoch from at) * 1000000)::bigint[],
+select count(*), array_agg(seq) filter (where wanted),
+       array_agg((date_part('epoch', at) * 1000000)::bigint) filter (where wanted),
        array_agg(cause) filter (where wanted), string_agg(data, ','::bytea) filter (where wanted),
        (array_agg(digest) filter (where seq = $2))[1], max(seq)
 from (select seq, at, cause, data, digest, type = any($3) as wanted from {table}
-      where seq > $1 and seq <= $2 order by seq) page
+      where context = '{context}' and seq > $1 and seq <= $2 order by context, seq) page
 """
 
 
@@ -158,7 +159,7 @@ class LogReader:
             Undecodable: a declared type that cannot be read; names the first such event.
             MissingEvents: the range has a hole.
         """
-        sql = _PAGE_SQL.format(table=table_of(context))
+        sql = _PAGE_SQL.format(table=table_of(context), context=context)
         async with self.database.reading() as connection:
             found = await (await driver(connection)).fetchrow(sql, after, upto, codec.names)
         count, seqs, ats, causes, data, digest, last = found
@@ -170,10 +171,10 @@ class LogReader:
             decoded = codec.page(data)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             raise await self._undecodable(context, seqs, codec) from error
-        first = after + 1
+        parse = Cause.parse
         records = [
-            Recorded(context, seq, event, ats[seq - first] * 1000, cause and Cause.parse(cause))
-            for seq, event, cause in zip(seqs, decoded, causes, strict=True)
+            Recorded(context, seq, event, at * 1000, parse(cause) if cause else None)
+            for seq, event, at, cause in zip(seqs, decoded, ats, causes, strict=True)
         ]
         return Page(records, Position(upto, digest))
 

@@ -75,6 +75,7 @@ class LogWriter:
         self._driver: Any = None
         self._serial = asyncio.Lock()  # one statement at a time on the one connection
         self._room = 0
+        self._kinds: dict[type[Event], tuple[str, int, str]] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -176,14 +177,15 @@ class LogWriter:
         entries: list[Entry] = []
         records: list[Recorded] = []
         seq = self.head.seq
-        context, actor = self.context, self._actor
+        context, actor, kinds = self.context, self._actor, self._kinds
         for event, cause, correlation in drafts:
             seq += 1
             if not rows:  # the first event of an append carries what the decision rests on
                 basis = dict(sorted(seen.items())) if seen is not None else event.seen
                 event = msgspec.structs.replace(event, seen=basis, now_ns=now_ns, config=config or None)  # noqa: PLW2901
-            kind, schema, key = event.type_name(), event.SCHEMA, event.key
-            data, why = _ENCODE(event), str(cause) if cause is not None else None
+            kind, schema, key_field = kinds.get(type(event)) or kinds.setdefault(type(event), _kind_of(type(event)))
+            key = str(getattr(event, key_field))
+            data, why = _ENCODE(event), None if cause is None else f"{cause.context}/{cause.seq}"
             digest = chain.add(seq, kind, schema, key, why, correlation, data)
             rows.append((context, seq, kind, schema, key, at, actor, why, correlation, data, digest))
             entries.append(Entry(kind, why, data, digest))
@@ -240,3 +242,7 @@ class LogWriter:
             self.lost.set_exception(error)
             self.lost.exception()  # seen: the runner awaits it, and an error raised directly needs no second report
         return error
+
+
+def _kind_of(kind: type[Event]) -> tuple[str, int, str]:
+    return kind.type_name(), kind.SCHEMA, kind.KEY
