@@ -17,19 +17,11 @@ RESERVE_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
 _ENDED = ("Succeeded", "Failed")
 
 
-def has_ended(pod: Pod) -> bool:
-    """Whether the pod has run to its end and uses nothing any more."""
-    return pod.status.phase in _ENDED
-
-
-def is_reserve_pod(pod: Pod) -> bool:
-    """Whether the pod only stands for a Reservation; what it holds is empty until another pod uses it."""
-    return (pod.metadata.annotations or {}).get(RESERVE_ANNOTATION) == "true"
-
-
-def is_assigned(pod: Pod) -> bool:
-    """Whether an observed pod counts on the node that its spec names."""
-    return bool(pod.spec.node_name) and not has_ended(pod) and not is_reserve_pod(pod)
+def uses_its_node(pod: Pod) -> bool:
+    """Whether a pod uses anything where it is: not once it has ended, and not if it only stands for a Reservation."""
+    if pod.status.phase in _ENDED:
+        return False
+    return (pod.metadata.annotations or {}).get(RESERVE_ANNOTATION) != "true"
 
 
 def counts_anew(before: Pod, after: Pod) -> bool:

@@ -7,6 +7,7 @@ Source: spec/scheduler-core.md 3.3, 3.4; upstream pkg/scheduler/plugins/loadawar
 """
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
@@ -146,10 +147,10 @@ def to_vector(usage: ResourceMap | None, resources: tuple[str, ...]) -> Vector:
     return tuple(amount(name, nanos(stated.get(name, "0"))) for name in resources)
 
 
-def _excess(estimate: Vector, usage: Vector | None) -> Vector:
-    if usage is None:
-        return tuple(max(0, estimated) for estimated in estimate)
-    return tuple(max(0, estimated - used) for estimated, used in zip(estimate, usage, strict=True))
+def _excess(estimate: Vector, usage: Vector | None) -> Vector | None:
+    """By how much the estimate exceeds the usage, resource by resource; None when it does nowhere."""
+    excess = tuple(max(0, estimated - used) for estimated, used in zip(estimate, usage or repeat(0), strict=False))
+    return excess if any(excess) else None
 
 
 def _windows(reported: tuple[AggregatedUsage, ...], resources: tuple[str, ...]) -> dict[Window, Vector]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.plugins.load_aware.assignment import assigned_at_ns
+from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, uses_its_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from shared.kube.pod import Pod
 
@@ -129,6 +129,8 @@ class LoadAwareTrial:
     def place(self, pod: Pod, row: int, now_ns: int) -> None:
         """Count a pod on a node for the rest of the round, as Reserve does."""
         self.withdraw(pod)
+        if not uses_its_node(pod):
+            return
         block = self._ledger.would_add(pod, row, assigned_at_ns(pod, now_ns))
         self._loads[:, :, row] += block
         self._placed[pod.metadata.uid] = (row, block)
