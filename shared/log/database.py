@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, pool, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -98,6 +96,9 @@ def _keep_alive(connection: Any) -> None:
 
 async def migrate(database: Database, contexts: dict[str, int]) -> None:
     """Bring the schema to this release and declare the contexts (name -> rows a partition holds). Safe to repeat."""
+    from alembic import command  # a service that runs never migrates: it need not load this
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
 
