@@ -15,6 +15,7 @@ from services.scheduler.plugins.load_aware.assignment import (
     assigned_at_ns,
     counts_anew,
     deadline_ns,
+    has_ended,
     uses_its_node,
 )
 from services.scheduler.plugins.load_aware.estimate import estimate_node, estimate_pod
@@ -53,7 +54,7 @@ class Scenario:
     Attributes:
         rows: node name -> row of the ledger.
         seen: uid -> the pod of its last event.
-        counted: uids that count in the ledger.
+        counted: uid -> (node, pod) as it counts in the ledger.
         reported_ns: node name -> time of its last report that had one.
     """
 
@@ -61,7 +62,7 @@ class Scenario:
         self.ledger = LoadAwareLedger(args)
         self.rows: dict[str, int] = {}
         self.seen: dict[str, Pod] = {}
-        self.counted: set[str] = set()
+        self.counted: dict[str, tuple[str, Pod]] = {}
         self.reported_ns: dict[str, int] = {}
         self.nodes = [node.metadata.name for node in nodes]
         for node in nodes:
@@ -89,6 +90,7 @@ class Scenario:
         node = metric.metadata.name
         if did == "nodeMetricDelete":
             self.ledger.set_metric(self.row(node), None)
+            self.forget_if_empty(node)
             return
         self.ledger.set_metric(self.row(node), metric, self.reported_ns.get(node))
         at = report_time_ns(metric)
@@ -98,36 +100,47 @@ class Scenario:
     def moved(self, did: str, pod: Pod, node: str, now_ns: int) -> None:
         """A pod's event, or the scheduling cycle's word about it."""
         uid = pod.metadata.uid
-        if did == "reserve":
-            self.count(pod, node, now_ns)
-        elif did in ("unreserve", "podDelete"):
-            self.drop(uid)
-        else:
-            before = self.seen.get(uid) if did == "podUpdate" else None
-            self.seen[uid] = pod
-            self.observed(before, pod, now_ns)
+        match did:
+            case "reserve":
+                self.count(pod, node, now_ns)
+            case "unreserve" | "podDelete":
+                self.drop(uid)
+            case "podUpdate":
+                before, self.seen[uid] = self.seen.get(uid), pod
+                self.updated(before, pod, now_ns)
+            case "podAdd":
+                self.seen[uid] = pod
+                self.count(pod, pod.spec.node_name, now_ns)
 
-    def observed(self, before: Pod | None, pod: Pod, now_ns: int) -> None:
-        """Upstream's handling of a pod that was added or updated."""
+    def updated(self, before: Pod | None, pod: Pod, now_ns: int) -> None:
+        """A pod changed; what is kept of it is replaced only by a change that counts."""
         uid = pod.metadata.uid
-        if before is not None and before.spec.node_name and before.spec.node_name != pod.spec.node_name:
+        if before is not None and before.spec.node_name != pod.spec.node_name and before.spec.node_name:
             self.drop(uid)
-        stays = uid in self.counted and uses_its_node(pod) and before is not None and not counts_anew(before, pod)
-        if pod.spec.node_name and not stays:
+        counted = self.counted.get(uid)
+        if counted is not None and pod.spec.node_name and has_ended(pod):
+            self.drop(uid)
+        elif counted is None or counts_anew(counted[1], pod):
             self.count(pod, pod.spec.node_name, now_ns)
 
     def count(self, pod: Pod, node: str, now_ns: int) -> None:
         """Count a pod on a node, if it uses anything there."""
-        if not uses_its_node(pod):
-            self.drop(pod.metadata.uid)
-            return
-        self.counted.add(pod.metadata.uid)
-        self.ledger.assign(pod.metadata.uid, self.row(node), pod, assigned_at_ns(pod, now_ns))
+        if node and uses_its_node(pod):
+            self.counted[pod.metadata.uid] = (node, pod)
+            self.ledger.assign(pod.metadata.uid, self.row(node), pod, assigned_at_ns(pod, now_ns))
 
     def drop(self, uid: str) -> None:
         """Count a pod no longer."""
-        self.counted.discard(uid)
+        counted = self.counted.pop(uid, None)
         self.ledger.release(uid)
+        if counted is not None:
+            self.forget_if_empty(counted[0])
+
+    def forget_if_empty(self, node: str) -> None:
+        """A node with neither report nor pods leaves upstream's cache, and with it the time of its last report."""
+        row = self.row(node)
+        if self.ledger.report(row) is None and not any(True for _ in self.ledger.shares(row)):
+            self.reported_ns.pop(node, None)
 
     def query(self, step: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
         """Filter and score for an incoming pod on one node."""

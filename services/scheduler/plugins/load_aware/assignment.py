@@ -17,9 +17,14 @@ RESERVE_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
 _ENDED = ("Succeeded", "Failed")
 
 
+def has_ended(pod: Pod) -> bool:
+    """Whether the pod has run to its end."""
+    return pod.status.phase in _ENDED
+
+
 def uses_its_node(pod: Pod) -> bool:
     """Whether a pod uses anything where it is: not once it has ended, and not if it only stands for a Reservation."""
-    if pod.status.phase in _ENDED:
+    if has_ended(pod):
         return False
     return (pod.metadata.annotations or {}).get(RESERVE_ANNOTATION) != "true"
 

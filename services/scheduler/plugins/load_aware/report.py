@@ -91,7 +91,7 @@ def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareA
         windows=_windows(node.aggregated_node_usages, resources) if node else {},
         system=to_vector(node.system_usage if node and args.prod_usage_include_sys else None, resources),
         pods={(pod.namespace, pod.name): to_vector(pod.pod_usage, resources) for pod in counted},
-        prod=frozenset((pod.namespace, pod.name) for pod in status.pods_metric if pod.priority == Priority.PROD),
+        prod=frozenset((pod.namespace, pod.name) for pod in counted if pod.priority == Priority.PROD),
     )
 
 
