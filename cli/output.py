@@ -32,21 +32,23 @@ def show_one_of_many(value: object, output: Format) -> None:
         click.echo(msgspec.json.encode(plain))
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True) -> None:
     """Print rows under a header: with colour on a terminal, as plain aligned text elsewhere."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
         for column in columns:
             table.add_column(column)
         for row in rows:
             table.add_row(*(Text(str(cell)) for cell in row))
         Console().print(table)
         return
-    texts = [[column.upper() for column in columns], *([str(cell) for cell in row] for row in rows)]
+    texts = [[str(cell) for cell in row] for row in rows]
+    if header:
+        texts.insert(0, [column.upper() for column in columns])
     widths = [max(len(line[i]) for line in texts) for i in range(len(columns))]
     for line in texts:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

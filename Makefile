@@ -1,0 +1,54 @@
+# Needs python3 >= 3.11 and make; everything else is installed into .venv.
+#
+#   make demo      1,000 pods on 100 simulated nodes, in under two minutes
+#   make test      all tests, on real servers: Postgres, NATS, kube-apiserver
+#   make lint      format, lint rules, types, import contracts, migrations, generated files
+#   make parity    our decisions against upstream's, case by case (VECTORS=folder)
+#   make soak      the long form of the fault tests
+#   make generate  docs/asyncapi.json and docs/schemas from the event types
+#   make clean     remove everything that make made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+VECTORS ?= $(or $(KOORD_VECTORS),../shared/vectors)
+
+.PHONY: demo test lint parity soak generate clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed
+	@$(BIN)/koord demo
+
+test: $(VENV)/installed
+	@$(BIN)/python -m cli.dev.programs --build
+	$(BIN)/pytest $(TESTS)
+
+lint: $(VENV)/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.schema
+
+parity: $(VENV)/installed
+	@$(BIN)/koord parity $(VECTORS)
+
+soak: $(VENV)/installed
+	@$(BIN)/python -m cli.dev.programs --build
+	$(BIN)/pytest -m soak --timeout=3600 $(TESTS)
+
+generate: $(VENV)/installed
+	$(BIN)/python -m tools.generate
+
+clean:
+	rm -rf $(VENV) .koord build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp: installed again when the project's file changes.
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "koordstream needs Python 3.11 or later; give it as PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
+	@touch $@

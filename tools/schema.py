@@ -1,0 +1,37 @@
+"""Checks that models and migrations agree: `python -m tools.schema` migrates an empty database and compares."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection
+
+from cli.embedded import EmbeddedPostgres
+from cli.services import CONTEXTS
+from shared.log.database import Database, migrate
+
+ROOT = Path(__file__).parents[1]
+
+
+async def check() -> None:
+    """Migrate an empty database, then ask Alembic what it would change; anything is an error that names it."""
+    with tempfile.TemporaryDirectory(prefix="koord-schema-") as folder:
+        async with EmbeddedPostgres(Path(folder)) as postgres:
+            database = Database(postgres.url)
+            await migrate(database, dict(CONTEXTS))
+            async with database.engine.connect() as connection:
+                await connection.run_sync(_compare)
+            await database.close()
+
+
+def _compare(connection: Connection) -> None:
+    config = Config(ROOT / "alembic.ini")
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    config.attributes["connection"] = connection
+    command.check(config)
+
+
+if __name__ == "__main__":
+    asyncio.run(check())
