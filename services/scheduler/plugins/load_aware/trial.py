@@ -1,6 +1,6 @@
 """Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling round may change."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,9 +55,10 @@ class LoadAwareTrial:
         self._any_windowed = bool(ledger.fleet.windowed.any())
         self._refuses_expired = bool(args.filter_expired_node_metrics)
         self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
-        self._weights = np.array([args.resource_weights.get(name, 0) for name in ledger.resources], np.int64)
+        weights = ((index, args.resource_weights.get(name, 0)) for index, name in enumerate(ledger.resources))
+        self._weights = [(index, weight) for index, weight in weights if weight]
         self._dominant = args.dominant_resource_weight
-        self._total_weight = int(self._weights.sum()) + self._dominant
+        self._total_weight = sum(weight for _, weight in self._weights) + self._dominant
         self._scores_prod = bool(args.score_according_prod_usage)
         self._placed: dict[str, tuple[int, NDArray[np.int64]]] = {}
 
@@ -78,14 +79,16 @@ class LoadAwareTrial:
             return np.zeros(len(rows), np.int16)
         fleet, template = self._fleet, self._ledger.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
-        load = self._loads[FILTER].take(rows, axis=1)
+        load = _of(self._loads[FILTER], rows)
         if template.is_prod and self._any_prod_mode:
-            load = np.where(fleet.prod_mode[rows], self._loads[PROD].take(rows, axis=1), load)
+            load = np.where(fleet.prod_mode[rows], _of(self._loads[PROD], rows), load)
         load += template.incoming
-        share = load / fleet.divisor.take(rows, axis=1)
+        share = load / _of(fleet.divisor, rows)
         share *= 100.0
-        exceeded = share >= fleet.limits[kind].take(rows, axis=1)
-        codes = np.where(exceeded.any(axis=0), exceeded.argmax(axis=0) + _FIRST_RESOURCE, PASSES).astype(np.int16)
+        exceeded = share >= _of(fleet.limits[kind], rows)
+        codes = np.zeros(len(rows), np.int16)
+        for resource in reversed(range(len(exceeded))):  # the first one that is exceeded is written last
+            codes[exceeded[resource]] = resource + _FIRST_RESOURCE
         if self._any_windowed:
             windowed = fleet.windowed[rows]
             if template.is_prod:
@@ -106,20 +109,22 @@ class LoadAwareTrial:
             rows: [candidates], nodes that passed every filter.
 
         Returns:
-            [candidates], 0..100; 0 without a fresh report.
+            [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate negative.
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
         if not self._total_weight:
             return np.zeros(len(rows), np.int64)
         fleet, template = self._fleet, self._ledger.templates.of(pod)
         load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
-        room = fleet.allocatable.take(rows, axis=1)
-        room -= load.take(rows, axis=1)
+        room = _of(fleet.allocatable, rows)
+        room -= _of(load, rows)
         room -= template.incoming
         np.maximum(room, 0, out=room)
         room *= 100
-        room //= fleet.divisor.take(rows, axis=1)
-        total = self._weights @ room
+        room //= _of(fleet.divisor, rows)
+        total = np.zeros(len(rows), np.int64)
+        for resource, weight in self._weights:
+            total += room[resource] * weight
         if self._dominant:
             total += np.minimum(room.min(axis=0), 100) * self._dominant
         total //= self._total_weight
@@ -141,3 +146,9 @@ class LoadAwareTrial:
         if placed is not None:
             row, block = placed
             self._loads[:, :, row] -= block
+
+
+def _of(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    """[resources, candidates]: the columns of these rows. Not bounds-checked, which would cost as much as the arithmetic."""
+    taken: NDArray[Any] = array.take(rows, axis=1, mode="clip")
+    return taken
