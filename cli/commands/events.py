@@ -13,8 +13,8 @@ from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show_one_of_many, show_table
 from cli.supervisor.folder import find_endpoints
-from shared.log.database import Database
 from shared.log.reader import LogReader, Row
+from shared.log.session import reading
 
 POLL_EVERY_S = 0.5
 _COLUMNS = ("at", "event", "type", "key", "cause", "data")
@@ -65,9 +65,7 @@ def events(
 
 
 async def _events(postgres: str, wanted: Wanted, newest: int, output: Format, *, follow: bool) -> None:
-    database = Database(postgres)
-    try:
-        log = LogReader(database)
+    async with reading(postgres) as log:
         contexts = [wanted.context] if wanted.context else await log.contexts()
         heads = {name: (await log.head(name)).seq for name in contexts}
         found = [row for name in contexts async for row in _rows(log, wanted, name, 0, heads[name], newest)]
@@ -80,8 +78,6 @@ async def _events(postgres: str, wanted: Wanted, newest: int, output: Format, *,
                 if head > heads[name]:
                     _show([row async for row in _rows(log, wanted, name, heads[name], head, 0)], output, header=False)
                     heads[name] = head
-    finally:
-        await database.close()
 
 
 def _rows(log: LogReader, wanted: Wanted, context: str, after: int, upto: int, newest: int) -> AsyncIterator[Row]:

@@ -8,7 +8,6 @@ from typing import Self
 import msgspec
 
 from cli.services import CONTEXTS
-from shared.errors import KoordError
 
 
 class Endpoints(msgspec.Struct, frozen=True):
@@ -55,14 +54,10 @@ async def migrate_to_this_release(postgres: str) -> None:
     """Bring a database to this release's schema; safe to repeat.
 
     Raises:
-        KoordError: it cannot be reached.
+        KoordError: it cannot be reached, or refuses.
     """
-    from shared.log.database import Database, migrate
+    from shared.log.database import migrate
+    from shared.log.session import opened
 
-    database = Database(postgres)
-    try:
+    async with opened(postgres) as database:
         await migrate(database, dict(CONTEXTS))
-    except OSError as error:
-        raise KoordError(f"Postgres at {postgres} cannot be reached: {error}") from error
-    finally:
-        await database.close()

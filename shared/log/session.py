@@ -1,0 +1,46 @@
+"""A database opened for one purpose and closed again, with errors that a person can act on. For commands, not for services."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from asyncpg import PostgresError
+from sqlalchemy.exc import DBAPIError
+
+from shared.errors import KoordError
+from shared.log.database import Database
+from shared.log.reader import LogReader
+
+
+class DatabaseUnreachable(KoordError):
+    """Nothing answers there."""
+
+
+class DatabaseRefused(KoordError):
+    """The server answers, and not as a migrated database of ours would."""
+
+
+@asynccontextmanager
+async def opened(dsn: str) -> AsyncIterator[Database]:
+    """A database, closed at the end.
+
+    Raises:
+        DatabaseUnreachable: no server there.
+        DatabaseRefused: no such database, no permission, no such table.
+    """
+    database = Database(dsn, pool_size=1, application="koord command")
+    try:
+        yield database
+    except (OSError, TimeoutError) as error:
+        raise DatabaseUnreachable(f"Postgres at {dsn} cannot be reached: {error}") from error
+    except (PostgresError, DBAPIError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DatabaseRefused(f"Postgres at {dsn} refused: {reason}; `koord migrate` makes the tables") from error
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def reading(dsn: str) -> AsyncIterator[LogReader]:
+    """The log of a database; raises as `opened` does."""
+    async with opened(dsn) as database:
+        yield LogReader(database)

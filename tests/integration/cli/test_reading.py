@@ -1,0 +1,134 @@
+"""koord events and koord audit on a real log."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+import asyncpg
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from cli.main import koord
+from shared.events import Cause, Draft
+from shared.events.cluster import BindRejected
+from shared.events.scheduling import PodPlaced
+from shared.log.database import Database
+from shared.log.writer import LogWriter
+
+NOW_NS = 1_800_000_000_000_000_000
+
+
+class Log(NamedTuple):
+    url: str
+
+    def koord(self, *arguments: str) -> Result:
+        return CliRunner().invoke(
+            koord, arguments, env={"KOORD_POSTGRES": self.url, "KOORD_NATS": "nats://127.0.0.1:1"}
+        )
+
+
+async def append(url: str, context: str, drafts: list[Draft], now_ns: int = NOW_NS) -> None:
+    database = Database(url)
+    writer = LogWriter(database, None, context, "test@1")
+    await writer.acquire()
+    await writer.begin("0", [], now_ns=now_ns, seen={})
+    await writer.append(drafts, now_ns=now_ns, seen={}, config="")
+    await writer.close()
+    await database.close()
+
+
+def placed(pod: str, node: str) -> Draft:
+    return Draft(PodPlaced(pod_uid=f"uid-{pod}", pod=f"default/{pod}", node=node, round=1, request={"cpu": 500}))
+
+
+@pytest.fixture
+async def log(database: str) -> Log:
+    await append(database, "scheduling", [placed("web-1", "n1"), placed("web-2", "n2")])
+    refusal = BindRejected(pod="default/web-2", pod_uid="uid-web-2", reason="node n2 is gone")
+    await append(database, "cluster", [Draft(refusal, cause=Cause("scheduling", 3))], NOW_NS + 1_000_000)
+    return Log(database)
+
+
+async def run(log: Log, *arguments: str) -> Result:
+    return await asyncio.to_thread(log.koord, *arguments)
+
+
+async def test_events_are_a_table_for_people(log: Log) -> None:
+    result = await run(log, "events", "--type", "PodPlaced")
+    assert result.exit_code == 0, result.stderr
+    header, first, second = result.stdout.splitlines()
+    assert header.split() == ["AT", "EVENT", "TYPE", "KEY", "CAUSE", "DATA"]
+    assert "scheduling/2  PodPlaced  default/web-1" in first
+    assert '"node":"n2"' in second
+
+
+async def test_events_are_one_json_object_a_line_for_programs(log: Log) -> None:
+    result = await run(log, "events", "--key", "default/web-2", "-o", "json")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(event["context"], event["seq"], event["cause"]) for event in events] == [
+        ("scheduling", 3, None),
+        ("cluster", 2, "scheduling/3"),
+    ]
+    assert events[1]["data"]["reason"] == "node n2 is gone"
+    assert len(bytes.fromhex(events[1]["digest"])) == 32
+
+
+async def test_only_the_newest_events_of_all_contexts_together(log: Log) -> None:
+    result = await run(log, "events", "-n", "1", "-o", "yaml")
+    assert [document["key"] for document in yaml.safe_load_all(result.stdout)] == ["default/web-2"]
+
+
+async def test_since_takes_an_age_or_an_instant_and_says_so_otherwise(log: Log) -> None:
+    assert len((await run(log, "events", "--since", "5m", "-o", "json")).stdout.splitlines()) == 5
+    assert (await run(log, "events", "--since", "2199-01-01T00:00:00Z", "-o", "json")).stdout == ""
+    refused = await run(log, "events", "--since", "yesterday")
+    assert (refused.exit_code, "10m" in refused.stderr) == (2, True)
+
+
+async def test_follow_shows_what_comes_until_ctrl_c(log: Log) -> None:
+    command = [sys.executable, "-m", "cli", "events", "--follow", "--type", "PodPlaced", "-o", "json"]
+    env = {**os.environ, "KOORD_POSTGRES": log.url, "KOORD_NATS": "nats://127.0.0.1:1"}
+    follower = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
+    assert follower.stdout
+    lines = [await asyncio.to_thread(follower.stdout.readline) for _ in range(2)]
+    await append(log.url, "scheduling", [placed("web-3", "n3")])
+    lines.append(await asyncio.to_thread(follower.stdout.readline))
+    follower.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(follower.wait, 10) == 130
+    follower.stdout.close()
+    assert [json.loads(line)["key"] for line in lines] == ["default/web-1", "default/web-2", "default/web-3"]
+
+
+async def test_a_log_as_it_was_written_verifies(log: Log) -> None:
+    result = await run(log, "audit", "verify", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    assert {one["context"]: (one["ok"], one["checked"]) for one in json.loads(result.stdout)} == {
+        "cluster": (True, 2),
+        "scheduling": (True, 3),
+    }
+
+
+async def test_an_altered_event_is_named_and_fails_the_command(log: Log) -> None:
+    connection = await asyncpg.connect(log.url)
+    await connection.execute("update events set key = 'default/other' where context = 'scheduling' and seq = 2")
+    await connection.close()
+    result = await run(log, "audit", "verify")
+    assert result.exit_code == 1
+    assert "scheduling/2" in result.stderr
+    assert (await run(log, "audit", "verify", "--context", "cluster")).exit_code == 0
+    assert (await run(log, "audit", "verify", "--context", "none")).exit_code == 1
+
+
+def test_a_database_that_is_not_there_is_said_in_one_line() -> None:
+    started = time.monotonic()
+    result = Log("postgresql://koord@127.0.0.1:1/koord").koord("events")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("koord: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert time.monotonic() - started < 10
