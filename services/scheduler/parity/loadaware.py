@@ -16,7 +16,9 @@ from services.scheduler.plugins.load_aware.assignment import (
     counts_anew,
     deadline_ns,
     has_ended,
+    initialized_at_ns,
     uses_its_node,
+    windows_of,
 )
 from services.scheduler.plugins.load_aware.estimate import estimate_node, estimate_pod
 from services.scheduler.plugins.load_aware.ledger import LoadAwareLedger
@@ -187,7 +189,7 @@ class Scenario:
 
 
 def _estimate_pod(args: LoadAwareArgs, pod: Pod, assigned_ns: int) -> dict[str, Any]:
-    deadline = deadline_ns(pod, args, assigned_ns)
+    deadline = deadline_ns(windows_of(pod, args), assigned_ns, initialized_at_ns(pod))
     return {
         "estimate": estimate_pod(pod, args),
         "deadline": None if deadline is None else instant_text(deadline),

@@ -5,6 +5,8 @@ Pure functions of kept pods, for whoever keeps a `LoadAwareLedger` up to date.
 Source: spec/scheduler-core.md 3.3; upstream pkg/scheduler/plugins/loadaware/pod_assign_cache.go.
 """
 
+from typing import NamedTuple
+
 from services.scheduler.plugins.load_aware.annotations import read_whole
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from shared.kube.instants import SECOND, instant_ns
@@ -13,6 +15,14 @@ from shared.kube.pod import Pod
 AFTER_SCHEDULED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
 AFTER_INITIALIZED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
 RESERVE_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
+
+
+class Windows(NamedTuple):
+    """Seconds for which a pod counts with its estimate, whatever is measured; 0 or less: not at all."""
+
+    after_scheduled_s: int
+    after_initialized_s: int
+
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -40,16 +50,29 @@ def assigned_at_ns(pod: Pod, now_ns: int) -> int:
     return now_ns if at is None else at
 
 
-def deadline_ns(pod: Pod, args: LoadAwareArgs, assigned_ns: int) -> int | None:
-    """The instant up to which reports do not replace the pod's estimate, or None.
+def initialized_at_ns(pod: Pod) -> int | None:
+    """When the pod's init containers were done, or None as long as that is not known."""
+    return _true_since_ns(pod, "Initialized")
+
+
+def windows_of(pod: Pod, args: LoadAwareArgs) -> Windows:
+    """How long this pod's estimate counts whatever is measured: the arguments', or its own annotations' where allowed."""
+    return Windows(
+        after_scheduled_s=_window_s(pod, args, AFTER_SCHEDULED_ANNOTATION, args.estimated_seconds_after_pod_scheduled),
+        after_initialized_s=_window_s(
+            pod, args, AFTER_INITIALIZED_ANNOTATION, args.estimated_seconds_after_initialized
+        ),
+    )
+
+
+def deadline_ns(windows: Windows, assigned_ns: int, initialized_ns: int | None) -> int | None:
+    """The instant up to which reports do not replace the estimate, or None.
 
     The window after initialisation outranks the one after scheduling, once the pod is initialised.
     """
-    after_initialized = _window_s(pod, args, AFTER_INITIALIZED_ANNOTATION, args.estimated_seconds_after_initialized)
-    if after_initialized > 0 and (initialized := _true_since_ns(pod, "Initialized")) is not None:
-        return initialized + after_initialized * SECOND
-    after_scheduled = _window_s(pod, args, AFTER_SCHEDULED_ANNOTATION, args.estimated_seconds_after_pod_scheduled)
-    return assigned_ns + after_scheduled * SECOND if after_scheduled > 0 else None
+    if windows.after_initialized_s > 0 and initialized_ns is not None:
+        return initialized_ns + windows.after_initialized_s * SECOND
+    return assigned_ns + windows.after_scheduled_s * SECOND if windows.after_scheduled_s > 0 else None
 
 
 def _window_s(pod: Pod, args: LoadAwareArgs, annotation: str, default: int | None) -> int:

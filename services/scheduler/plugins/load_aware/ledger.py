@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware.assignment import deadline_ns
+from services.scheduler.plugins.load_aware.assignment import deadline_ns, initialized_at_ns
 from services.scheduler.plugins.load_aware.estimate import estimate_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FOREVER, NEVER, PROD_POD, Fleet, int64
 from services.scheduler.plugins.load_aware.report import Report, Share, Vector, base_load, read_report, share_of
@@ -101,13 +101,29 @@ class LoadAwareLedger:
 
     def assign(self, uid: str, row: int, pod: Pod, timestamp_ns: int) -> None:
         """Count a pod on a node from an instant on, in place of what was counted for it before."""
+        name = (pod.metadata.namespace, pod.metadata.name)
+        self.count(uid, row, name, self.templates.of(pod), timestamp_ns, initialized_at_ns(pod))
+
+    def count(
+        self,
+        uid: str,
+        row: int,
+        name: tuple[str, str],
+        template: Template,
+        assigned_ns: int,
+        initialized_ns: int | None,
+    ) -> None:
+        """`assign` for a caller that keeps no pods, only their templates and times.
+
+        Args:
+            name: (namespace, name), by which reports name the pod.
+            initialized_ns: `initialized_at_ns` of the pod.
+        """
         self.release(uid)
         state = self._row(row)
-        template = self.templates.of(pod)
-        key = (pod.metadata.namespace, pod.metadata.name)
-        deadline = deadline_ns(pod, self.args, timestamp_ns)
-        block = self._block(state, _share(state.report, key, template, timestamp_ns, deadline))
-        self._held[uid] = state.pods[uid] = Held(row, key, template, timestamp_ns, deadline, block)
+        deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
+        block = self._block(state, _share(state.report, name, template, assigned_ns, deadline))
+        self._held[uid] = state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
         self.fleet.loads[:, :, row] += block
 
     def release(self, uid: str) -> None:
@@ -121,13 +137,13 @@ class LoadAwareLedger:
         """A copy of the loads for one scheduling round; good until this ledger changes."""
         return LoadAwareTrial(self)
 
-    def would_add(self, pod: Pod, row: int, assigned_ns: int) -> NDArray[np.int64]:
-        """int64[3, resources]: what a pod would add to a node's loads, were it assigned there at that instant."""
+    def would_add(
+        self, row: int, name: tuple[str, str], template: Template, assigned_ns: int, initialized_ns: int | None
+    ) -> NDArray[np.int64]:
+        """int64[3, resources]: what a pod would add to a node's loads, were it counted there."""
         state = self._row(row)
-        key = (pod.metadata.namespace, pod.metadata.name)
-        deadline = deadline_ns(pod, self.args, assigned_ns)
-        share = _share(state.report, key, self.templates.of(pod), assigned_ns, deadline)
-        return self._block(state, share)
+        deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
+        return self._block(state, _share(state.report, name, template, assigned_ns, deadline))
 
     def report(self, row: int) -> Report | None:
         """The node's report as read, if there is one."""

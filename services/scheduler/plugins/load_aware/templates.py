@@ -7,6 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware.assignment import (
+    AFTER_INITIALIZED_ANNOTATION,
+    AFTER_SCHEDULED_ANNOTATION,
+    Windows,
+    windows_of,
+)
 from services.scheduler.plugins.load_aware.estimate import FACTORS_ANNOTATION, estimate_pod
 from services.scheduler.plugins.load_aware.fleet import int64
 from services.scheduler.plugins.load_aware.report import Vector
@@ -14,6 +20,7 @@ from shared.domain import priority, qos
 from shared.kube.pod import Pod
 
 _KEPT = 4096
+_ANNOTATIONS = (FACTORS_ANNOTATION, AFTER_SCHEDULED_ANNOTATION, AFTER_INITIALIZED_ANNOTATION)
 
 
 class Template(NamedTuple):
@@ -23,11 +30,13 @@ class Template(NamedTuple):
         estimate: expected usage, or None when all of it is 0, which is no estimate.
         incoming: int64[resources, 1], the estimate to be added to nodes.
         is_prod: whether the pod's class, default included, is prod.
+        windows: how long the estimate counts whatever is measured.
     """
 
     estimate: Vector | None
     incoming: NDArray[np.int64]
     is_prod: bool
+    windows: Windows
 
 
 class Templates:
@@ -62,11 +71,13 @@ class Templates:
             labels.get(priority.LABEL),
             labels.get(qos.LABEL),
             pod.status.qos_class,
-            annotations.get(FACTORS_ANNOTATION) if annotations else None,
+            tuple(map(annotations.get, _ANNOTATIONS)) if annotations else None,
         )
 
     def _compute(self, pod: Pod) -> Template:
         estimated = estimate_pod(pod, self._args)
         vector = tuple(estimated.get(name, 0) for name in self._resources)
         is_prod = priority.priority(pod) is priority.Priority.PROD
-        return Template(vector if any(vector) else None, int64(vector)[:, np.newaxis], is_prod)
+        return Template(
+            vector if any(vector) else None, int64(vector)[:, np.newaxis], is_prod, windows_of(pod, self._args)
+        )

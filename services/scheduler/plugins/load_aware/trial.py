@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, uses_its_node
+from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, initialized_at_ns, uses_its_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
+from services.scheduler.plugins.load_aware.templates import Template
 from shared.kube.pod import Pod
 
 if TYPE_CHECKING:
     from services.scheduler.plugins.load_aware.ledger import LoadAwareLedger
+
+Rows = NDArray[np.intp] | slice
+"""Which nodes: an array of rows, or a slice from 0."""
 
 PASSES, EXPIRED = 0, 1
 _FIRST_RESOURCE = 2
@@ -62,7 +66,7 @@ class LoadAwareTrial:
         self._scores_prod = bool(args.score_according_prod_usage)
         self._placed: dict[str, tuple[int, NDArray[np.int64]]] = {}
 
-    def filter(self, pod: Pod, rows: NDArray[np.intp], now_ns: int) -> NDArray[np.int16]:
+    def filter(self, pod: Pod, rows: Rows, now_ns: int) -> NDArray[np.int16]:
         """Judge nodes by the share of allocatable that would be in use with this pod.
 
             share = (load + the pod's estimate) / allocatable * 100, refused when goround(share) > threshold
@@ -76,30 +80,29 @@ class LoadAwareTrial:
         Source: spec/scheduler-core.md 3.5; upstream load_aware.go, Filter.
         """
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
-            return np.zeros(len(rows), np.int16)
+            return np.zeros(self._size(rows), np.int16)
         fleet, template = self._fleet, self._ledger.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
         load = _of(self._loads[FILTER], rows)
         if template.is_prod and self._any_prod_mode:
             load = np.where(fleet.prod_mode[rows], _of(self._loads[PROD], rows), load)
-        load += template.incoming
-        share = load / _of(fleet.divisor, rows)
+        share = (load + template.incoming) / _of(fleet.divisor, rows)
         share *= 100.0
         exceeded = share >= _of(fleet.limits[kind], rows)
-        codes = np.zeros(len(rows), np.int16)
+        codes = np.zeros(share.shape[1], np.int16)
         for resource in reversed(range(len(exceeded))):  # the first one that is exceeded is written last
             codes[exceeded[resource]] = resource + _FIRST_RESOURCE
         if self._any_windowed:
             windowed = fleet.windowed[rows]
             if template.is_prod:
-                windowed &= ~fleet.prod_mode[rows]
+                windowed = windowed & ~fleet.prod_mode[rows]  # a copy: a slice shows the fleet's own array
             codes[windowed & (codes != PASSES)] += len(load)
         if self._refuses_expired:
-            expired = fleet.expires_ns[kind].take(rows) <= now_ns
+            expired = fleet.expires_ns[kind][rows] <= now_ns
             codes[expired] = PASSES if self._passes_expired else EXPIRED
         return codes
 
-    def score(self, pod: Pod, rows: NDArray[np.intp], now_ns: int) -> NDArray[np.int64]:
+    def score(self, pod: Pod, rows: Rows, now_ns: int) -> NDArray[np.int64]:
         """Score nodes by the room that the pod would leave, resource by resource and on the scarcest one.
 
             room  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where nothing is left or allocatable is 0
@@ -113,22 +116,21 @@ class LoadAwareTrial:
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
         if not self._total_weight:
-            return np.zeros(len(rows), np.int64)
+            return np.zeros(self._size(rows), np.int64)
         fleet, template = self._fleet, self._ledger.templates.of(pod)
         load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
-        room = _of(fleet.allocatable, rows)
-        room -= _of(load, rows)
+        room = _of(fleet.allocatable, rows) - _of(load, rows)
         room -= template.incoming
         np.maximum(room, 0, out=room)
         room *= 100
         room //= _of(fleet.divisor, rows)
-        total = np.zeros(len(rows), np.int64)
+        total = np.zeros(room.shape[1], np.int64)
         for resource, weight in self._weights:
             total += room[resource] * weight
         if self._dominant:
             total += np.minimum(room.min(axis=0), 100) * self._dominant
         total //= self._total_weight
-        total[fleet.scored_until_ns.take(rows) <= now_ns] = 0
+        total[fleet.scored_until_ns[rows] <= now_ns] = 0
         return total
 
     def place(self, pod: Pod, row: int, now_ns: int) -> None:
@@ -136,8 +138,8 @@ class LoadAwareTrial:
         self.withdraw(pod)
         if not uses_its_node(pod):
             return
-        block = self._ledger.would_add(pod, row, assigned_at_ns(pod, now_ns))
-        self._loads[:, :, row] += block
+        name, template = (pod.metadata.namespace, pod.metadata.name), self._ledger.templates.of(pod)
+        block = self.add(row, name, template, assigned_at_ns(pod, now_ns), initialized_at_ns(pod))
         self._placed[pod.metadata.uid] = (row, block)
 
     def withdraw(self, pod: Pod) -> None:
@@ -147,8 +149,34 @@ class LoadAwareTrial:
             row, block = placed
             self._loads[:, :, row] -= block
 
+    def add(
+        self,
+        row: int,
+        name: tuple[str, str],
+        template: Template,
+        assigned_ns: int,
+        initialized_ns: int | None = None,
+    ) -> NDArray[np.int64]:
+        """`place` for a caller that keeps no pods; nothing takes it back.
 
-def _of(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
-    """[resources, candidates]: the columns of these rows. Not bounds-checked, which would cost as much as the arithmetic."""
-    taken: NDArray[Any] = array.take(rows, axis=1, mode="clip")
+        Args:
+            name: (namespace, name); a report may know an earlier pod of this name.
+
+        Returns:
+            int64[3, resources], what it added.
+        """
+        block = self._ledger.would_add(row, name, template, assigned_ns, initialized_ns)
+        self._loads[:, :, row] += block
+        return block
+
+    def _size(self, rows: Rows) -> int:
+        return len(range(*rows.indices(self._fleet.rows))) if isinstance(rows, slice) else len(rows)
+
+
+def _of(array: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """[resources, candidates]: the columns of these rows, not to be written to.
+
+    Rows are not bounds-checked, which would cost as much as the arithmetic.
+    """
+    taken: NDArray[Any] = array[:, rows] if isinstance(rows, slice) else array.take(rows, axis=1, mode="clip")
     return taken
