@@ -1,0 +1,109 @@
+"""What a kubelet does to a bound pod, as far as the API shows it: it starts, it ends, and after a deletion it goes.
+
+Every instant follows from the pod itself, so nothing has to be remembered between two steps. Texts have whole seconds,
+as the API writes them, and the steps follow the texts.
+"""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns, instant_text
+from shared.kube.pod import Pod, PodCondition
+
+RUNS_FOR = "simulator.koordinator.sh/runs-for"
+"""Annotation of a pod: how long it runs before it has Succeeded, as a Go duration; without it the pod runs for ever."""
+
+ENDED = ("Succeeded", "Failed")
+
+
+class Pace(NamedTuple):
+    """How long a pod takes to start once bound, to stop once deleted, and how long it stays once it has ended (0: for ever)."""
+
+    start_delay_s: float
+    stop_delay_s: float
+    keep_ended_s: float
+
+
+def second_text(now_ns: int) -> str:
+    """An instant as the API writes it: whole seconds, cut."""
+    return instant_text(now_ns // SECOND * SECOND)
+
+
+def due_ns(pod: Pod, pace: Pace) -> int | None:
+    """When the pod changes next by itself; None when it does not."""
+    if pod.metadata.deletion_timestamp:
+        return instant_ns(pod.metadata.deletion_timestamp)
+    phase = pod.status.phase
+    if phase in ENDED:
+        return _after(_ended_at(pod), pace.keep_ended_s) if pace.keep_ended_s else None
+    if not pod.spec.node_name:
+        return None
+    if phase != "Running":
+        return _after(_scheduled_at(pod), pace.start_delay_s)
+    runs_ns = runs_for_ns(pod)
+    return None if runs_ns is None or not pod.status.start_time else instant_ns(pod.status.start_time) + runs_ns
+
+
+def next_pod(pod: Pod, now_ns: int) -> Pod | None:
+    """The pod after the step that is due; None when that step is its removal."""
+    if pod.metadata.deletion_timestamp or pod.status.phase in ENDED:
+        return None
+    return ended(pod, now_ns) if pod.status.phase == "Running" else started(pod, now_ns)
+
+
+def started(pod: Pod, now_ns: int) -> Pod:
+    """The pod once all its containers run."""
+    at = second_text(now_ns)
+    status = pod.status
+    for type_ in ("Initialized", "ContainersReady", "Ready"):
+        status = replace(
+            status, conditions=with_condition(status.conditions, PodCondition(type=type_, status="True"), at)
+        )
+    return replace(pod, status=replace(status, phase="Running", start_time=at))
+
+
+def ended(pod: Pod, now_ns: int) -> Pod:
+    """The pod once all its containers have ended well."""
+    at = second_text(now_ns)
+    status = pod.status
+    for type_ in ("ContainersReady", "Ready"):
+        condition = PodCondition(type=type_, status="False", reason="PodCompleted")
+        status = replace(status, conditions=with_condition(status.conditions, condition, at))
+    return replace(pod, status=replace(status, phase="Succeeded"))
+
+
+def with_condition(conditions: tuple[PodCondition, ...], new: PodCondition, at: str) -> tuple[PodCondition, ...]:
+    """The conditions with `new` in the place of the one of its type; its time moves only when its status does."""
+    for index, old in enumerate(conditions):
+        if old.type == new.type:
+            since = old.last_transition_time if old.status == new.status else at
+            return (*conditions[:index], replace(new, last_transition_time=since), *conditions[index + 1 :])
+    return (*conditions, replace(new, last_transition_time=at))
+
+
+def runs_for_ns(pod: Pod) -> int | None:
+    """How long the pod runs, in nanoseconds; None is for ever, and so is a text that is no duration."""
+    text = (pod.metadata.annotations or {}).get(RUNS_FOR)
+    try:
+        return duration_ns(text) if text else None
+    except BadTime:
+        return None
+
+
+def _scheduled_at(pod: Pod) -> int:
+    condition = pod.condition("PodScheduled")
+    text = (
+        condition.last_transition_time if condition and condition.status == "True" else pod.metadata.creation_timestamp
+    )
+    return instant_ns(text) if text else 0
+
+
+def _ended_at(pod: Pod) -> int:
+    condition = pod.condition("Ready")
+    text = condition.last_transition_time if condition else pod.metadata.creation_timestamp
+    return instant_ns(text) if text else 0
+
+
+def _after(since_ns: int, delay_s: float) -> int:
+    return since_ns + int(delay_s * SECOND)

@@ -1,0 +1,202 @@
+"""Carrying out intents: each ends in one outcome, and what the cluster does follows the API server's rules."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from shared.events.cluster import (
+    BindRejected,
+    LevelRejected,
+    LevelSuperseded,
+    LevelWritten,
+    ObjectDeleted,
+    PodBound,
+    PodDeleted,
+    PodEvicted,
+    PodObserved,
+)
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from tests.unit.simulator.world import World, node, pod
+
+RESERVATION = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
+RESERVATIONS = "reservations.scheduling.koordinator.sh"
+
+
+def a_world() -> World:
+    world = World()
+    world.create(node("n1"), node("n2"), pod())
+    return world
+
+
+def uid(world: World, key: str = "default/web") -> str:
+    return world.state.pods()[key].metadata.uid
+
+
+def placed(world: World, node: str = "n1", **changes: Any) -> PodPlaced:
+    intent = PodPlaced(pod_uid=uid(world), pod="default/web", node=node, round=1, request={})
+    return replace(intent, **changes)
+
+
+def test_a_bound_pod_has_its_node_and_the_condition_with_its_time() -> None:
+    world = a_world()
+    assert world.intend(placed(world)) == [PodBound(pod="default/web", pod_uid=uid(world), node="n1")]
+    bound = world.state.pods()["default/web"]
+    assert bound.spec.node_name == "n1"
+    condition = bound.condition("PodScheduled")
+    assert condition is not None
+    assert (condition.status, condition.last_transition_time) == ("True", "2027-01-15T08:00:00Z")
+
+
+def test_a_binding_that_holds_already_counts_as_bound() -> None:
+    world = a_world()
+    world.intend(placed(world))
+    before = len(world.events(PodObserved))
+    assert isinstance(world.intend(placed(world))[0], PodBound)
+    assert len(world.events(PodObserved)) == before
+
+
+def test_a_binding_that_cannot_be_is_rejected_with_its_reason() -> None:
+    world = a_world()
+    assert world.intend(placed(world, pod="default/gone")) == [
+        BindRejected(pod="default/gone", pod_uid=uid(world), reason='pods "default/gone" not found')
+    ]
+    for changes, reason in (
+        ({"pod_uid": "old"}, "uid"),
+        ({"node": "nowhere"}, 'nodes "nowhere" not found'),
+    ):
+        (outcome,) = world.intend(placed(world, **changes))
+        assert isinstance(outcome, BindRejected)
+        assert reason in outcome.reason
+    world.intend(placed(world, "n1"))
+    (outcome,) = world.intend(placed(world, "n2"))
+    assert isinstance(outcome, BindRejected)
+    assert "already assigned to node n1" in outcome.reason
+
+
+def test_a_gated_pod_is_not_bound() -> None:
+    world = a_world()
+    world.create(pod("gated", schedulingGates=[{"name": "wait"}]))
+    (outcome,) = world.intend(placed(world, pod="default/gated", pod_uid=uid(world, "default/gated")))
+    assert isinstance(outcome, BindRejected)
+
+
+def test_an_unschedulable_pod_gets_the_condition() -> None:
+    world = a_world()
+    intent = PodUnschedulable(pod_uid=uid(world), pod="default/web", round=1, code="Full", message="0/2 nodes: full")
+    assert world.intend(intent) == [LevelWritten(resource="pods", name="default/web", fields="PodScheduled")]
+    condition = world.state.pods()["default/web"].condition("PodScheduled")
+    assert condition is not None
+    assert (condition.status, condition.reason, condition.message) == ("False", "Unschedulable", "0/2 nodes: full")
+
+
+def test_only_the_newest_verdict_on_a_pod_is_written() -> None:
+    world = a_world()
+    first = world.append(
+        "scheduling", PodUnschedulable(pod_uid=uid(world), pod="default/web", round=1, code="a", message="a")
+    )
+    second = world.append("scheduling", placed(world, round=2))
+    world.step()
+    assert isinstance(world.outcomes(first)[0], LevelSuperseded)
+    assert isinstance(world.outcomes(second)[0], PodBound)
+
+
+def test_an_evicted_pod_that_waits_is_gone_at_once_and_one_that_runs_after_its_grace() -> None:
+    world = a_world()
+    world.create(pod("waiting"))
+    world.intend(placed(world))
+    world.advance(1)
+    for key in ("default/waiting", "default/web"):
+        (outcome,) = world.intend(EvictionAsked(pod_uid=uid(world, key), pod=key, reason="too hot"))
+        assert isinstance(outcome, PodEvicted)
+    assert [event.pod for event in world.events(PodDeleted)] == ["default/waiting"]
+    leaving = world.state.pods()["default/web"]
+    condition = leaving.condition("DisruptionTarget")
+    assert leaving.metadata.deletion_timestamp == "2027-01-15T08:00:03Z"
+    assert condition is not None
+    assert condition.message == "too hot"
+    world.advance(2)
+    assert "default/web" not in world.state.pods()
+
+
+def test_an_eviction_of_another_pod_of_that_name_touches_nothing() -> None:
+    world = a_world()
+    (outcome,) = world.intend(EvictionAsked(pod_uid="old", pod="default/web", reason="too hot"))
+    assert isinstance(outcome, PodEvicted)
+    assert "default/web" in world.state.pods()
+
+
+def fields(value: str, group: str = "load") -> FieldsDecided:
+    return FieldsDecided(resource="nodes", name="n1", fields=group, patch={"metadata": {"labels": {group: value}}})
+
+
+def test_of_two_levels_of_a_group_the_newer_is_written() -> None:
+    world = a_world()
+    causes = [world.append("scheduling", fields(value)) for value in ("old", "new")]
+    causes.append(world.append("scheduling", fields("x", "other")))
+    world.step()
+    assert [type(world.outcomes(cause)[0]) for cause in causes] == [LevelSuperseded, LevelWritten, LevelWritten]
+    assert world.state.nodes()["n1"].metadata.labels == {"load": "new", "other": "x"}
+
+
+def test_a_level_is_written_again_when_another_hand_changed_it() -> None:
+    world = a_world()
+    cause = world.append("scheduling", fields("high"))
+    world.step()
+    drift = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "patch": {"metadata": {"labels": {"load": "low"}}},
+    }
+    world.ask("patch", drift)
+    assert world.state.nodes()["n1"].metadata.labels == {"load": "high"}
+    assert len(world.outcomes(cause)) == 1
+
+
+def test_a_level_ends_with_its_object() -> None:
+    world = a_world()
+    cause = world.append("scheduling", fields("high"))
+    world.step()
+    world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    assert [type(outcome) for outcome in world.outcomes(cause)] == [LevelWritten, LevelSuperseded]
+    world.create(node("n1"))
+    assert world.state.nodes()["n1"].metadata.labels is None
+
+
+def test_a_level_of_an_absent_object_or_of_another_uid_is_superseded() -> None:
+    world = a_world()
+    absent = FieldsDecided(resource="nodes", name="n9", fields="f", patch={})
+    another = FieldsDecided(resource="nodes", name="n1", fields="f", patch={"spec": {"unschedulable": True}}, uid="old")
+    assert [type(world.intend(level)[0]) for level in (absent, another)] == [LevelSuperseded, LevelSuperseded]
+    assert not world.state.nodes()["n1"].spec.unschedulable
+
+
+def test_a_level_that_the_api_does_not_take_is_rejected() -> None:
+    world = a_world()
+    (outcome,) = world.intend(FieldsDecided(resource="nodes", name="n1", fields="f", patch={"spec": {"taints": 1}}))
+    assert isinstance(outcome, LevelRejected)
+    assert "$.spec.taints" in outcome.reason
+
+
+def test_a_custom_resource_is_created_updated_and_deleted() -> None:
+    world = a_world()
+
+    def decide(body: dict[str, Any] | None) -> Any:
+        (outcome,) = world.intend(ObjectDecided(resource=RESERVATIONS, name="slot", body=body))
+        assert isinstance(outcome, LevelWritten)
+        return world.state.objects[RESERVATIONS].get("slot")
+
+    created = decide(RESERVATION | {"metadata": {"labels": {"a": "1"}}, "spec": {"ttl": "1h", "owners": []}})
+    assert created["spec"] == {"ttl": "1h", "owners": []}
+    place = RESERVATION | {"metadata": {"name": "slot"}}
+    world.ask("patch", place | {"patch": {"status": {"phase": "Available"}}, "subresource": "status"})
+    updated = decide(RESERVATION | {"spec": {"ttl": "2h"}})
+    assert updated["spec"] == {"ttl": "2h"}
+    assert updated["status"] == {"phase": "Available"}
+    assert updated["metadata"]["uid"] == created["metadata"]["uid"]
+    assert "labels" not in updated["metadata"]
+    assert decide(None) is None
+    assert len(world.events(ObjectDeleted)) == 1
+    (again,) = world.intend(ObjectDecided(resource=RESERVATIONS, name="slot", body=None))
+    assert isinstance(again, LevelWritten)

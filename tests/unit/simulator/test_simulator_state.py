@@ -1,0 +1,82 @@
+"""The fold: its snapshot, and that it does not depend on how contexts arrive."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.simulator.decide import Due, decide
+from services.simulator.state import SimulatorState
+from shared.events import Cause
+from shared.events.cluster import LevelSuperseded, LevelWritten
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from tests.unit.simulator.world import World, node, pod, shuffled
+
+
+def a_history() -> World:
+    """Everything that the fold knows: objects of each kind, intents answered and open, levels in force and ended."""
+    world = World(nodes=3, pods=4, pods_after_s=0.0, pods_per_s=1.0, report_interval_s=60)
+    world.create(node("n9"), pod("a"), pod("b"))
+    uids = {key: one.metadata.uid for key, one in world.state.pods().items()}
+    key = "default/a"
+    world.append("scheduling", PodUnschedulable(pod_uid=uids[key], pod=key, round=1, code="x", message="x"))
+    world.step()
+    world.append("scheduling", PodPlaced(pod_uid=uids[key], pod=key, node="n9", round=2, request={"cpu": 500}))
+    world.advance(1)
+    for value in ("1", "2"):
+        patch = {"metadata": {"labels": {"v": value}}}
+        world.append("scheduling", FieldsDecided(resource="nodes", name="n9", fields="v", patch=patch))
+        world.append("scheduling", FieldsDecided(resource="nodes", name="node-0001", fields="v", patch=patch))
+        world.step()
+    body = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "spec": {}}
+    world.append("scheduling", ObjectDecided(resource="nodeslos.slo.koordinator.sh", name="n9", body=body))
+    world.append("descheduling", EvictionAsked(pod_uid=uids[key], pod=key, reason="hot"))
+    world.step()
+    world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}})
+    world.advance(5)
+    world.append(
+        "scheduling", PodPlaced(pod_uid=uids["default/b"], pod="default/b", node="node-0000", round=3, request={})
+    )
+    return world
+
+
+HISTORY = a_history()
+
+
+def test_a_snapshot_holds_everything() -> None:
+    restored = SimulatorState()
+    restored.restore(HISTORY.state.encode())
+    assert restored.encode() == HISTORY.state.encode()
+    assert restored.pods_on == HISTORY.state.pods_on
+    later = HISTORY.now_ns + 120 * 10**9
+    due = Due(list(HISTORY.state.pods()), list(HISTORY.state.nodes()))
+    assert decide(restored, [], due, HISTORY.settings, later) == decide(HISTORY.state, [], due, HISTORY.settings, later)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(0, 2), max_size=60))
+def test_any_interleaving_of_the_contexts_ends_in_the_same_state(order: list[int]) -> None:
+    state = SimulatorState()
+    for record in shuffled(HISTORY.logs, order):
+        state.apply(record)
+    assert state.encode() == HISTORY.state.encode()
+
+
+def test_an_outcome_that_is_heard_before_its_intent_ends_it() -> None:
+    level = FieldsDecided(resource="nodes", name="n1", fields="f", patch={})
+    for outcomes, stands in (
+        ([LevelWritten], True),
+        ([LevelSuperseded], False),
+        ([LevelWritten, LevelSuperseded], False),
+    ):
+        world = World()
+        for outcome in outcomes:
+            world.append("cluster", outcome(resource="nodes", name="n1", fields="f"), Cause("scheduling", 1))
+        world.append("scheduling", level)
+        assert not any(world.state.open.values())
+        assert bool(world.state.levels) is stands
+        assert not any(world.state.early.values())
+
+
+def test_a_step_without_anything_to_do_says_nothing() -> None:
+    world = World(nodes=2)
+    assert decide(world.state, [], Due(), world.settings, world.now_ns).drafts == []

@@ -1,0 +1,108 @@
+"""A simulated cluster without servers: steps go into a log in memory and from there into the State."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from services.simulator.decide import Due, decide
+from services.simulator.requests import Request
+from services.simulator.settings import SimulatorSettings
+from services.simulator.state import SimulatorState
+from services.simulator.timers import Timers
+from shared.events import Cause, Event, Recorded
+from shared.kube.instants import SECOND
+
+START_NS = 1_800_000_000 * SECOND
+
+
+class World:
+    """One cluster, its log, and the other contexts that it hears."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = SimulatorSettings(**({"report_interval_s": 0} | settings))
+        self.state = SimulatorState()
+        self.timers = Timers(self.settings)
+        self.now_ns = START_NS
+        self.logs: dict[str, list[Recorded]] = {"cluster": [], "scheduling": []}
+        self.step()
+
+    def step(self, *requests: Request, due: Due | None = None) -> list[Any]:
+        """One step, appended; returns the answers."""
+        if due is None:
+            due = Due(self.timers.pods_due(self.now_ns, 10_000), self.timers.reports_due(self.now_ns, 10_000))
+        step = decide(self.state, requests, due, self.settings, self.now_ns)
+        for index, draft in enumerate(step.drafts):
+            event = draft.event if index else replace(draft.event, now_ns=self.now_ns)
+            self.append("cluster", event, draft.cause)
+        return [json.loads(answer) for answer in step.answers]
+
+    def append(self, context: str, event: Event, cause: Cause | None = None) -> Cause:
+        """Record an event of any context, and fold it."""
+        log = self.logs.setdefault(context, [])
+        log.append(Recorded(context, len(log) + 1, event, self.now_ns, cause))
+        self.state.apply(log[-1])
+        self.timers.learn(event) if context == "cluster" else None
+        return Cause(context, len(log))
+
+    def ask(self, verb: str, body: object) -> Any:
+        """One request in a step of its own."""
+        return self.step(Request(verb, json.dumps(body).encode()))[0]
+
+    def create(self, *bodies: object) -> list[Any]:
+        """Create objects, each in a step of its own; returns them."""
+        return [self.ask("create", body) for body in bodies]
+
+    def intend(self, intent: Event, context: str = "scheduling") -> list[Event]:
+        """Carry out an intent; returns what it was answered with."""
+        cause = self.append(context, intent)
+        self.step()
+        return self.outcomes(cause)
+
+    def outcomes(self, cause: Cause) -> list[Event]:
+        """Events of the own log that name this cause, without what an append puts on its first event."""
+        return [replace(record.event, now_ns=None) for record in self.logs["cluster"] if record.cause == cause]
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, then take a step."""
+        self.now_ns += int(seconds * SECOND)
+        self.step()
+
+    def events(self, kind: type[Event]) -> list[Any]:
+        """Events of the own log of one type."""
+        return [record.event for record in self.logs["cluster"] if isinstance(record.event, kind)]
+
+
+def pod(name: str = "web", namespace: str = "default", **spec: Any) -> dict[str, Any]:
+    """A small pod as a user writes it."""
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [container]} | spec,
+    }
+
+
+def node(name: str = "n1", **metadata: Any) -> dict[str, Any]:
+    """A node as a kubelet registers it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name} | metadata,
+        "status": {"capacity": {"cpu": "32", "memory": "256Gi", "pods": "110"}},
+    }
+
+
+def shuffled(logs: Mapping[str, Sequence[Recorded]], order: Sequence[int]) -> list[Recorded]:
+    """The logs' records in one interleaving: each number of `order` picks the log that goes on."""
+    left = {name: list(records) for name, records in sorted(logs.items())}
+    mixed = []
+    for number in order:
+        waiting = [name for name, records in left.items() if records]
+        if waiting:
+            mixed.append(left[waiting[number % len(waiting)]].pop(0))
+    for records in left.values():
+        mixed.extend(records)
+    return mixed
