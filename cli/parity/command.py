@@ -1,0 +1,46 @@
+"""`koord parity DIR`: the numbers for people, or one JSON object for programs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from cli.output import show, show_table
+from cli.parity.tally import DOCUMENTED_SHARE, Tally, tally_folder
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object: domain -> counts and the first difference."
+)
+@click.pass_context
+def parity(ctx: click.Context, folder: Path, *, as_json: bool) -> None:
+    """Compare our decisions with upstream's, case by case.
+
+    DIR holds files DOMAIN.jsonl of recorded inputs and upstream's outputs; every one that is known is run. A difference that
+    docs/compat.md explains is counted as documented. Exits with 1 when any other is found.
+    """
+    tallies = tally_folder(folder)
+    if as_json:
+        show(tallies, "json")
+    else:
+        columns = ("domain", "cases", "equal", "documented", "different")
+        show_table(columns, ((name, t.cases, t.equal, t.documented, t.different) for name, t in tallies.items()))
+        for line in _complaints(tallies):
+            click.echo(line)
+    if not all(tally.holds for tally in tallies.values()):
+        ctx.exit(1)
+
+
+def _complaints(tallies: Mapping[str, Tally]) -> list[str]:
+    lines = []
+    for name, tally in tallies.items():
+        if first := tally.first_different:
+            at = f" at {first.path}" if first.path else ""
+            lines.append(
+                f"{name}: {first.case} ({first.op}) differs{at}: expected {first.expected!r}, found {first.found!r}"
+            )
+        if tally.documented > DOCUMENTED_SHARE * tally.cases:
+            lines.append(f"{name}: {tally.documented} of {tally.cases} cases differ as documented; at most 2 % may")
+    return lines

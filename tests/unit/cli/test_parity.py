@@ -1,0 +1,107 @@
+"""`koord parity`: what is compared, counted and printed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli.parity.command import parity
+from cli.parity.compare import Difference, difference
+from cli.parity.domain import Domain, Rule
+from cli.parity.tally import Tally, tally_file
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "where"),
+    [
+        ({"a": [1, {"b": 2.0}]}, {"a": [1.0, {"b": 2}]}, None),
+        ({"a": 1}, {"a": True}, Difference("a", 1, True)),
+        ({"a": 0}, {"a": False}, Difference("a", 0, False)),
+        ({"a": None}, {}, Difference("a", None, None)),
+        ([1, 2], [1], Difference(".length", 2, 1)),
+        ({"r": [{"x": 1}]}, {"r": [{"x": 2}]}, Difference("r[0].x", 1, 2)),
+        ({"anyOf": [1, 2]}, 2, None),
+        ({"anyOf": [1, 2]}, 3, Difference("", {"anyOf": [1, 2]}, 3)),
+        ([{"anyOf": [{"a": 1}, {"a": 2}]}], [{"a": 2}], None),
+        ({"anyOf": [1], "b": 2}, 1, Difference("", {"anyOf": [1], "b": 2}, 1)),
+        ("1", 1, Difference("", "1", 1)),
+    ],
+)
+def test_answers_agree_as_json_values(expected: Any, found: Any, where: Difference | None) -> None:
+    assert difference(expected, found) == where
+
+
+def doubled(op: str, given: Mapping[str, Any]) -> Any:
+    if given["n"] < 0:
+        raise ValueError("negative")
+    return {"twice": 2 * given["n"]}
+
+
+def cases(folder: Path, *pairs: tuple[int, int], name: str = "loadaware") -> Path:
+    path = folder / f"{name}.jsonl"
+    lines = ({"case": f"c{n}", "op": "double", "input": {"n": n}, "output": {"twice": out}} for n, out in pairs)
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+THREE_IS_SEVEN = Rule(
+    "Three", recognises=lambda op, given: given["n"] == 3, upstream=lambda op, given: {"twice": 2 * given["n"] + 1}
+)
+
+
+def test_the_first_difference_is_told_with_its_place(tmp_path: Path) -> None:
+    tally = tally_file(cases(tmp_path, (1, 2), (2, 5), (3, 9)), Domain(doubled))
+    assert (tally.cases, tally.equal, tally.different, tally.holds) == (3, 1, 2, False)
+    assert tally.first_different is not None
+    assert (tally.first_different.case, tally.first_different.path, tally.first_different.found) == ("c2", "twice", 4)
+
+
+def test_a_rule_documents_a_case_only_when_it_knows_upstreams_answer(tmp_path: Path) -> None:
+    domain = Domain(doubled, (THREE_IS_SEVEN,))
+    assert tally_file(cases(tmp_path, (3, 7)), domain).documented == 1
+    assert tally_file(cases(tmp_path, (3, 8)), domain).different == 1
+
+
+def test_more_than_two_percent_documented_does_not_hold() -> None:
+    assert Tally(cases=100, equal=98, documented=2).holds
+    assert not Tally(cases=100, equal=97, documented=3).holds
+
+
+def test_a_case_that_our_code_cannot_take_is_a_difference(tmp_path: Path) -> None:
+    tally = tally_file(cases(tmp_path, (-1, 0), (1, 2)), Domain(doubled))
+    assert (tally.equal, tally.different) == (1, 1)
+    assert tally.first_different is not None
+    assert tally.first_different.found == "ValueError: negative"
+
+
+@pytest.fixture
+def estimates(tmp_path: Path) -> Path:
+    asked = {"args": {}, "node": {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "2"}}}}
+    told = {"allocatable": {"cpu": 2000, "memory": 0}}
+    case = {"case": "x", "op": "estimate_node", "input": asked, "output": told}
+    (tmp_path / "loadaware.jsonl").write_text(json.dumps(case) + "\n")
+    return tmp_path
+
+
+def test_the_json_form_is_one_object_by_domain(estimates: Path) -> None:
+    result = CliRunner().invoke(parity, [str(estimates), "--json"])
+    assert result.exit_code == 0
+    counts = {"cases": 1, "equal": 1, "documented": 0, "different": 0, "first_different": None}
+    assert json.loads(result.stdout) == {"loadaware": counts}
+
+
+def test_a_difference_ends_with_1_and_is_printed(estimates: Path) -> None:
+    path = estimates / "loadaware.jsonl"
+    path.write_text(path.read_text().replace("2000", "1999"))
+    result = CliRunner().invoke(parity, [str(estimates)])
+    assert result.exit_code == 1
+    assert "x (estimate_node) differs at allocatable.cpu: expected 1999, found 2000" in result.stdout
+
+
+def test_a_folder_without_cases_and_a_line_that_is_none_are_errors(tmp_path: Path) -> None:
+    assert "holds no cases" in str(CliRunner().invoke(parity, [str(tmp_path)]).exception)
+    (tmp_path / "loadaware.jsonl").write_text('{"case": 1}\n')
+    assert "loadaware.jsonl:1 is no case" in str(CliRunner().invoke(parity, [str(tmp_path)]).exception)
