@@ -89,7 +89,8 @@ async def _explaining(reader: LogReader, older: Snapshot, newest: Snapshot, path
 
 async def watch_rebuilds(runtime: "Runtime") -> None:
     """Rebuild every so often; a difference is an alarm, never a repair: the log is right and someone must look."""
-    module = sys.modules[runtime.service.lead.__module__]
+    lead = getattr(runtime.service.lead, "func", runtime.service.lead)  # a partial belongs to the module of its function
+    module = sys.modules[lead.__module__]
     name = next(name for name, value in vars(module).items() if value is runtime.service)
     while True:
         await asyncio.sleep(runtime.environment.rebuild_every_s)
