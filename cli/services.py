@@ -33,5 +33,7 @@ def load(name: str) -> "Service":
     try:
         declaration: Service = importlib.import_module(f"services.{name}.service").SERVICE
     except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] in {"services", "shared"}:
+            raise  # ours: a broken installation, not a missing extra
         raise KoordError(f"service {name} needs {error.name}; pip install 'koordstream[{name}]'") from error
     return declaration
