@@ -34,17 +34,20 @@ end $$
 """
 
 # Ends a holder that has gone silent, in one statement, so that nothing can change between the look and the deed. Only a
-# session that is idle, waits for its client and has done so for `idle` is ended: never a running insert, never one that
-# waits for a synchronous standby.
+# session of this database is ended that waits for its client and has done so for `idle` (in the middle of a COPY: twice
+# that): never one that works, waits for a disk, or waits for a synchronous standby. The lock is given away after the
+# session's end, so the successor reads whatever it still committed: a wrong guess costs a restart, no event.
 END_SILENT_WRITER = """
 create function koord_end_silent_writer(context text, idle interval) returns integer language sql security definer
 set search_path = public, pg_temp as $$
     select count(pg_terminate_backend(a.pid))::integer
     from pg_locks l join pg_stat_activity a on a.pid = l.pid
     where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+      and l.database = (select oid from pg_database where datname = current_database())
       and ((l.classid::bigint << 32) | l.objid::bigint) = koord_lock_key(context)
       and a.usename = session_user
-      and a.state = 'idle' and a.wait_event_type = 'Client' and a.state_change < clock_timestamp() - idle
+      and a.wait_event_type = 'Client'
+      and a.state_change < clock_timestamp() - case a.state when 'idle' then idle when 'active' then 2 * idle end
 $$
 """
 
