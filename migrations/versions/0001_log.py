@@ -70,8 +70,9 @@ begin
 end $$
 """
 
-# Keeps two partitions ahead of the head, or of `upto` when an append will go beyond it. A partition is made on its own with the CHECK that its place demands and then
-# attached, which takes milliseconds beside readers; `create table ... partition of` waits for every one of them.
+# Makes the partitions up to the head, or up to `upto` when an append will go beyond it, and two more; returns the first seq that
+# has none. A partition is made on its own with the CHECK that its place demands and then attached, which takes milliseconds
+# beside readers; `create table ... partition of` waits for every one of them.
 EXTEND = """
 create function koord_extend(context text, upto bigint) returns bigint language plpgsql security definer
 set search_path = public, pg_temp as $$
@@ -84,11 +85,13 @@ declare
     high bigint;
     name text;
 begin
+    if not has_table_privilege(session_user, owner_table, 'INSERT') then
+        raise insufficient_privilege using message = format('%s may not write the log %s', session_user, context);
+    end if;
     perform pg_advisory_xact_lock(koord_lock_key('partitions of ' || context));
     select c.partition_rows into strict rows_each from contexts c where c.context = koord_extend.context;
     execute format('select coalesce(max(seq), 0) from %I', owner_table) into head;
-    head := greatest(head, upto);
-    for number in head / rows_each .. head / rows_each + 2 loop
+    for number in head / rows_each .. greatest(head, upto) / rows_each + 2 loop
         low := number * rows_each;
         high := low + rows_each;
         name := owner_table || '_p' || number;
@@ -99,7 +102,7 @@ begin
             execute format('alter table %I attach partition %I for values from (%s) to (%s)', owner_table, name, low, high);
         end if;
     end loop;
-    return (head / rows_each + 3) * rows_each;
+    return high;
 end $$
 """
 
@@ -175,7 +178,7 @@ def upgrade() -> None:
     )
     for sql in FUNCTIONS.values():
         op.execute(sql)
-    for function in ADVISORY:
+    for function in (*ADVISORY, "koord_declare_context(text, bigint)"):
         op.execute(f"revoke execute on function {function} from public")
 
 
