@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 LARGEST = 512 * 1024
-"""Bytes of events in one message; a larger event is announced by its seq alone and read from Postgres."""
+"""Bytes of one message; a larger event is announced by its seq alone and read from Postgres."""
+
+_BESIDE_DATA = 128
+"""Bytes of an entry beside its data, at most: digest, type, cause."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -62,20 +65,25 @@ def beacon_subject(context: str) -> str:
 
 
 def split(batch: Batch) -> Iterator[Batch]:
-    """Cut an append into messages of at most `LARGEST` bytes of events."""
+    """Cut an append into messages of at most `LARGEST` bytes."""
     start, size, previous = 0, 0, batch.previous
     for index, entry in enumerate(batch.entries):
-        if size + len(entry.data) > LARGEST and index > start:
+        more = len(entry.data) + _BESIDE_DATA
+        if size + more > LARGEST and index > start:
             part = batch.entries[start:index]
             yield msgspec.structs.replace(batch, first=batch.first + start, previous=previous, entries=part)
             start, size, previous = index, 0, part[-1].digest
-        size += len(entry.data)
+        size += more
+    if start == 0:
+        yield batch
+        return
     yield msgspec.structs.replace(batch, first=batch.first + start, previous=previous, entries=batch.entries[start:])
 
 
 def shorten(entries: Sequence[Entry]) -> list[Entry]:
     """Leave out the data of events that no message can hold."""
-    return [msgspec.structs.replace(entry, data=b"") if len(entry.data) > LARGEST else entry for entry in entries]
+    most = LARGEST - _BESIDE_DATA
+    return [msgspec.structs.replace(entry, data=b"") if len(entry.data) > most else entry for entry in entries]
 
 
 encode = msgspec.msgpack.Encoder().encode
