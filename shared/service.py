@@ -216,7 +216,8 @@ async def _serve(service: Service, settings: Settings, environment: Environment)
         }
         done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         if runtime.draining.is_set() and not leading.done() and runtime.writer.epoch:
-            done, _ = await asyncio.wait({leading, runtime.writer.lost}, timeout=DRAIN_DEADLINE_S)
+            ends = {leading, runtime.writer.lost}
+            done, _ = await asyncio.wait(ends, timeout=DRAIN_DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
     finally:
