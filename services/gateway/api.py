@@ -1,0 +1,230 @@
+"""Requests to the Kubernetes API: bytes out, decoded objects in, every refusal as one of problems.py.
+
+Kubernetes_asyncio gives credentials, TLS and the connection pool; no generated model is built.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from services.gateway.credentials import Credentials, NoCluster
+from services.gateway.problems import Ambiguous, ApiProblem, Busy, Conflict, NotFound, problem
+from services.gateway.resources import EVENTS, PODS, Resource
+from services.gateway.trim import Seen, see
+from services.gateway.wire import Decoder, Page, Unreadable, Wire, decoder_of
+
+MANAGER = "koordstream"
+"""Our field manager: what the API's managedFields call us."""
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"  # JSON is YAML
+JSON = "application/json"
+
+
+class KubeApi:
+    """The API server as the gateway uses it. Use as an async context manager."""
+
+    def __init__(self, kubeconfig: str = "", *, timeout_s: float = 10) -> None:
+        """Remember how to reach it.
+
+        Args:
+            kubeconfig: path of a kubeconfig; empty means the pod's service account.
+            timeout_s: after how long without the whole answer a request counts as unanswered.
+        """
+        self._credentials = Credentials(kubeconfig)
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._open.enter_async_context(self._credentials)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._open.aclose()
+
+    async def call(
+        self, method: str, path: str, rule: str, body: object = None, content_type: str = JSON, accept: str = ""
+    ) -> bytes:
+        """Send one request and return the answer's body.
+
+        Args:
+            method: of HTTP.
+            path: with its query, percent-encoded.
+            rule: the RBAC rule that it needs, as `verb resource`.
+            body: anything that JSON can say.
+            content_type: of the body.
+            accept: a representation other than plain JSON.
+
+        Raises:
+            ApiProblem: one of problems.py; `Ambiguous` for a write that may have been done.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        for last in (False, True):
+            session, headers, generation = await self._credentials.session()
+            if data is not None:
+                headers["Content-Type"] = content_type
+            if accept:
+                headers["Accept"] = accept
+            try:
+                async with session.request(
+                    method,
+                    URL(self._credentials.host + path, encoded=True),
+                    data=data,
+                    headers=headers,
+                    timeout=self._timeout,
+                    server_hostname=self._credentials.server_hostname,
+                ) as response:
+                    status, answer = response.status, await response.read()
+            except aiohttp.ClientError as error:
+                raise await self._unanswered(method, path, error, generation) from error
+            except (TimeoutError, OSError) as error:
+                raise await self._unanswered(method, path, error, generation) from error
+            if status < 400:
+                return answer
+            if status != 401 or last:
+                break
+            await self._renew(generation)
+        raise problem(status, answer, f"{method} {path}", rule)
+
+    async def _unanswered(self, method: str, path: str, error: Exception, generation: int) -> ApiProblem:
+        message = f"{method} {path}: {type(error).__name__} {error}"
+        if isinstance(error, aiohttp.ClientSSLError):
+            await self._renew(generation)
+        never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        return Busy(message) if never_sent or method == "GET" else Ambiguous(message)
+
+    async def _renew(self, generation: int) -> None:
+        try:
+            await self._credentials.renew(generation)
+        except NoCluster as error:  # being rewritten at this moment, perhaps
+            raise Busy(str(error)) from error
+
+    # -- reading
+
+    async def page(self, resource: Resource, decoder: Decoder, limit: int, token: str = "") -> Page[Wire | Unreadable]:
+        """One page of the resource's list; `token` continues where the page before ended.
+
+        Raises:
+            Expired: the token is too old; the list must begin anew.
+            NotFound: the resource is not installed.
+        """
+        more = f"&continue={token}" if token else ""
+        path = f"{resource.followed}?limit={limit}{more}"
+        return decoder.page(await self.call("GET", path, f"list {resource.name}"))
+
+    async def watch(
+        self, resource: Resource, version: str, *, last_s: int, quiet_s: float
+    ) -> AsyncIterator[list[bytes]]:
+        """Lines of a watch, as many at once as have arrived. Ends when the server ends it.
+
+        Args:
+            version: the resourceVersion after which to begin.
+            last_s: after how long the server is asked to end it.
+            quiet_s: after how long without a byte the connection counts as dead; bookmarks come about each minute.
+
+        Raises:
+            Expired: the version is too old.
+            Busy: the connection was lost, or was silent too long.
+        """
+        query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={last_s}"
+        path = f"{resource.followed}?{query}"
+        session, headers, generation = await self._credentials.session()
+        timeout = aiohttp.ClientTimeout(total=last_s + quiet_s, sock_connect=quiet_s, sock_read=quiet_s)
+        try:
+            async with session.get(
+                URL(self._credentials.host + path, encoded=True),
+                headers=headers,
+                timeout=timeout,
+                server_hostname=self._credentials.server_hostname,
+            ) as response:
+                if response.status >= 400:
+                    if response.status == 401:
+                        await self._renew(generation)
+                    raise problem(response.status, await response.read(), f"GET {path}", f"watch {resource.name}")
+                parts: list[bytes] = []
+                while chunk := await response.content.readany():
+                    head, newline, rest = chunk.rpartition(b"\n")
+                    if not newline:
+                        parts.append(chunk)
+                        continue
+                    parts.append(head)
+                    yield b"".join(parts).split(b"\n")
+                    parts = [rest] if rest else []
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise await self._unanswered("GET", path, error, generation) from error
+
+    async def find(self, resource: Resource, key: str) -> Seen | None:
+        """The object as it is now, or None when it is gone.
+
+        Raises:
+            ApiProblem: anything but 404.
+        """
+        try:
+            data = await self.call("GET", resource.path(key), f"get {resource.name}")
+        except NotFound:
+            return None
+        wire = decoder_of(resource.name).object(data)
+        if isinstance(wire, Unreadable):
+            raise Busy(f"{resource.name} {key}: {wire.error}")
+        return see(resource, wire)
+
+    # -- writing
+
+    async def create_binding(self, pod: str, *, uid: str, node: str) -> None:
+        """Give the pod its node, if it is the pod with that uid."""
+        namespace, _, name = pod.rpartition("/")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self.call("POST", f"{PODS.path(pod)}/binding", "create pods/binding", body)
+
+    async def evict(self, pod: str, *, uid: str, grace_period_s: int | None) -> None:
+        """Ask that the pod goes away, if it is the pod with that uid and its disruption budget allows it."""
+        namespace, _, name = pod.rpartition("/")
+        options: dict[str, Any] = {"preconditions": {"uid": uid}}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        await self.call("POST", f"{PODS.path(pod)}/eviction", "create pods/eviction", body)
+
+    async def patch(
+        self, resource: Resource, key: str, body: dict[str, Any], *, subresource: str = "", how: str = MERGE
+    ) -> Seen:
+        """Change an existing object, or (with `APPLY`) make it; returns it as it is afterwards."""
+        part = f"/{subresource}" if subresource else ""
+        query = f"?fieldManager={MANAGER}" + ("&force=true" if how == APPLY else "")
+        path = f"{resource.path(key)}{part}{query}"
+        data = await self.call("PATCH", path, f"patch {resource.name}{part}", body, how)
+        wire = decoder_of(resource.name).object(data)
+        if isinstance(wire, Unreadable):
+            raise Ambiguous(f"{resource.name} {key}: {wire.error}")
+        return see(resource, wire)
+
+    async def delete(self, resource: Resource, key: str, *, uid: str = "") -> None:
+        """Delete an object, if it is the one with that uid."""
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        await self.call("DELETE", resource.path(key), f"delete {resource.name}", body)
+
+    async def record_event(self, namespace: str, body: dict[str, Any], repeated: dict[str, Any]) -> None:
+        """Create a Kubernetes Event; one that is there already gets `repeated` (its count and last time) instead."""
+        query = f"?fieldManager={MANAGER}"
+        collection, name = EVENTS.collection(namespace), body["metadata"]["name"]
+        try:
+            await self.call("POST", collection + query, "create events", body)
+        except Conflict:
+            await self.call("PATCH", f"{collection}/{name}{query}", "patch events", repeated, MERGE)

@@ -1,0 +1,198 @@
+"""What the gateway appends: the difference between what was seen and what the log says, and how an intent ended.
+
+Pure: State and what was seen in, events out. Which HTTP answer leads to which outcome is in effects.py.
+"""
+
+from collections.abc import Collection, Mapping
+
+from services.gateway.intents import Act, Intent, Level, Place, slot_of
+from services.gateway.resources import NODE_METRICS, NODES, PODS
+from services.gateway.state import GatewayState, Known, digest_of
+from services.gateway.trim import Seen
+from shared.events import Cause, Draft, Event
+from shared.events.cluster import (
+    BindFailed,
+    BindRejected,
+    EvictionFailed,
+    EvictionRefused,
+    LevelFailed,
+    LevelRejected,
+    LevelSuperseded,
+    LevelWritten,
+    MissingPermission,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodBound,
+    PodDeleted,
+    PodEvicted,
+    PodObserved,
+)
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.node import Node, NodeMetric
+from shared.kube.pod import Pod
+
+# -- observations
+
+
+def differences(state: GatewayState, news: Mapping[Place, Seen | None]) -> list[Draft]:
+    """What the log does not know yet.
+
+    Args:
+        news: the newest that was seen of each place, None when nothing is there, in the order of the sightings.
+    """
+    drafts: list[Draft] = []
+    for (resource, key), seen in news.items():
+        before = state.known.get(resource, {}).get(key)
+        if seen is None:
+            if before is not None:
+                drafts.append(gone(resource, key, before.uid))
+        elif before is None or before != Known(seen.uid, digest_of(seen.object)):
+            if before is not None and before.uid != seen.uid:  # deleted and made anew between two sightings
+                drafts.append(gone(resource, key, before.uid))
+            drafts.append(observed(resource, seen))
+    return drafts
+
+
+def absent(state: GatewayState, resource: str, listed: Collection[str]) -> list[Place]:
+    """The places of a resource that the log knows and a complete list did not name: what is there is gone."""
+    return [Place(resource, key) for key in state.known.get(resource, {}) if key not in listed]
+
+
+def observed(resource: str, seen: Seen) -> Draft:
+    """The event that an object was seen as it is."""
+    kept = seen.object
+    if isinstance(kept, Pod):
+        return Draft(PodObserved(pod=seen.key, pod_uid=seen.uid, object=kept), correlation=seen.uid)
+    if isinstance(kept, Node):
+        return Draft(NodeObserved(node=seen.key, object=kept))
+    if isinstance(kept, NodeMetric):
+        return Draft(NodeMetricObserved(node=seen.key, object=kept))
+    return Draft(ObjectObserved(resource=resource, name=seen.key, uid=seen.uid, object=kept))
+
+
+def gone(resource: str, key: str, uid: str) -> Draft:
+    """The event that an object is gone."""
+    if resource == PODS.name:
+        return Draft(PodDeleted(pod=key, pod_uid=uid), correlation=uid)
+    if resource == NODES.name:
+        return Draft(NodeDeleted(node=key, node_uid=uid))
+    if resource == NODE_METRICS.name:
+        return Draft(NodeMetricDeleted(node=key))
+    return Draft(ObjectDeleted(resource=resource, name=key, uid=uid))
+
+
+# -- what can be said of an intent without asking the API
+
+
+def verdict(state: GatewayState, intent: Intent) -> Event | None:
+    """The outcome that follows from what was observed alone, or None when the API must be asked.
+
+    An observation outranks an outcome: what was seen to be so, or can never be so again, needs no request.
+    """
+    match intent:
+        case PodPlaced(pod_uid=uid, pod=key, node=node):
+            pod = state.pods.get(uid)
+            if pod is None:  # the placement rests on its observation: it was there, and is gone
+                return rejected(intent, f"{key} is gone")
+            if pod.node:
+                on_it = pod.node == node
+                return bound(intent) if on_it else rejected(intent, f"{key} is bound to {pod.node} already")
+            if node not in state.known.get(NODES.name, {}):  # the API server would bind to any name
+                return rejected(intent, f"there is no node {node}")
+        case PodUnschedulable(pod_uid=uid):
+            pod = state.pods.get(uid)
+            if pod is None or pod.node:
+                return superseded(intent)
+        case EvictionAsked(pod_uid=uid):
+            pod = state.pods.get(uid)
+            if pod is None or pod.leaving:
+                return evicted(intent)
+        case FieldsDecided(resource=resource, name=key, uid=uid) if uid:
+            known = state.known.get(resource, {}).get(key)
+            if known is not None and known.uid != uid:
+                return superseded(intent)
+    return None
+
+
+def supersessions(state: GatewayState, taken: Collection[Cause]) -> list[Draft]:
+    """Outcomes of the levels that a newer one has replaced, apart from those that are being written at this moment."""
+    return [answer(cause, level, superseded(level)) for cause, level in state.superseded.items() if cause not in taken]
+
+
+def ownerless(state: GatewayState, followed: Collection[str]) -> set[Cause]:
+    """Levels held for objects of followed resources that are not there."""
+    return {
+        cause
+        for cause, level in state.held.items()
+        if level.resource in followed and level.name not in state.known.get(level.resource, {})
+    }
+
+
+# -- outcomes
+
+
+def answer(cause: Cause, intent: Intent, outcome: Event) -> Draft:
+    """The outcome as it is appended: it names its intent, and belongs to the pod's story if there is one."""
+    return Draft(outcome, cause, uid_of(intent) or None)
+
+
+def bound(intent: PodPlaced) -> PodBound:
+    """The pod is on its node."""
+    return PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node)
+
+
+def evicted(intent: EvictionAsked) -> PodEvicted:
+    """The pod is going away or gone."""
+    return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid)
+
+
+def written(level: Level) -> LevelWritten:
+    """The object agrees with the level."""
+    resource, key, _, fields = slot_of("", level)
+    return LevelWritten(resource=resource, name=key, fields=fields)
+
+
+def superseded(level: Level) -> LevelSuperseded:
+    """A newer level came first, or the object is gone."""
+    resource, key, _, fields = slot_of("", level)
+    return LevelSuperseded(resource=resource, name=key, fields=fields)
+
+
+def rejected(intent: Intent, reason: str) -> BindRejected | EvictionRefused | LevelRejected:
+    """The world cannot be made to agree, however often it is asked."""
+    match intent:
+        case PodPlaced(pod=key, pod_uid=uid):
+            return BindRejected(pod=key, pod_uid=uid, reason=reason)
+        case EvictionAsked(pod=key, pod_uid=uid):
+            return EvictionRefused(pod=key, pod_uid=uid, reason=reason)
+        case _:
+            resource, key, _, fields = slot_of("", intent)
+            return LevelRejected(resource=resource, name=key, reason=reason, fields=fields)
+
+
+def failed(intent: Intent, reason: str) -> BindFailed | EvictionFailed | LevelFailed:
+    """The API server gave no answer in time."""
+    match intent:
+        case PodPlaced(pod=key, pod_uid=uid):
+            return BindFailed(pod=key, pod_uid=uid, reason=reason)
+        case EvictionAsked(pod=key, pod_uid=uid):
+            return EvictionFailed(pod=key, pod_uid=uid, reason=reason)
+        case _:
+            resource, key, _, fields = slot_of("", intent)
+            return LevelFailed(resource=resource, name=key, reason=reason, fields=fields)
+
+
+def not_allowed(intent: Intent, rule: str) -> MissingPermission:
+    """The account lacks an RBAC rule."""
+    name = intent.pod if isinstance(intent, Act | PodUnschedulable) else intent.name
+    return MissingPermission(name=name, rule=rule, pod_uid=uid_of(intent))
+
+
+def uid_of(intent: Intent) -> str:
+    """The pod that an intent is about, if it is about one."""
+    return "" if isinstance(intent, FieldsDecided | ObjectDecided) else intent.pod_uid

@@ -1,0 +1,113 @@
+"""The kinds of objects that the gateway knows: where the API serves them, and which are followed.
+
+A resource is named by its plural and group, as in `kubectl api-resources`: `pods`, `elasticquotas.scheduling.sigs.k8s.io`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+
+class Resource(NamedTuple):
+    """One kind of object.
+
+    Attributes:
+        name: plural and group.
+        api_version: group and version under which it is read and written.
+        namespace: when given, the only namespace whose objects are followed.
+    """
+
+    name: str
+    api_version: str
+    kind: str
+    namespaced: bool = False
+    namespace: str = ""
+
+    @property
+    def plural(self) -> str:
+        """The plural alone, as in paths."""
+        return self.name.partition(".")[0]
+
+    @property
+    def prefix(self) -> str:
+        """The path of the group and version."""
+        return f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
+
+    def collection(self, namespace: str = "") -> str:
+        """The path of all objects, or of those in a namespace."""
+        return f"{self.prefix}/namespaces/{namespace}/{self.plural}" if namespace else f"{self.prefix}/{self.plural}"
+
+    @property
+    def followed(self) -> str:
+        """The path that is listed and watched."""
+        return self.collection(self.namespace)
+
+    def path(self, key: str) -> str:
+        """The path of one object; `key` is `namespace/name`, or the name of a cluster-scoped object."""
+        namespace, _, name = key.rpartition("/")
+        return f"{self.collection(quote(namespace, safe=''))}/{quote(name, safe=':')}"
+
+
+PODS = Resource("pods", "v1", "Pod", namespaced=True)
+NODES = Resource("nodes", "v1", "Node")
+EVENTS = Resource("events", "v1", "Event", namespaced=True)
+NODE_METRICS = Resource("nodemetrics.slo.koordinator.sh", "slo.koordinator.sh/v1alpha1", "NodeMetric")
+CONFIG_MAPS = Resource("configmaps", "v1", "ConfigMap", namespaced=True)
+
+# Nodes come before pods, so that what the first list appends can be read from top to bottom.
+_ALL = (
+    NODES,
+    Resource("namespaces", "v1", "Namespace"),
+    Resource("priorityclasses.scheduling.k8s.io", "scheduling.k8s.io/v1", "PriorityClass"),
+    CONFIG_MAPS,
+    NODE_METRICS,
+    Resource("nodeslos.slo.koordinator.sh", "slo.koordinator.sh/v1alpha1", "NodeSLO"),
+    Resource("reservations.scheduling.koordinator.sh", "scheduling.koordinator.sh/v1alpha1", "Reservation"),
+    Resource("devices.scheduling.koordinator.sh", "scheduling.koordinator.sh/v1alpha1", "Device"),
+    Resource("podmigrationjobs.scheduling.koordinator.sh", "scheduling.koordinator.sh/v1alpha1", "PodMigrationJob"),
+    Resource(
+        "clusternetworktopologies.scheduling.koordinator.sh",
+        "scheduling.koordinator.sh/v1alpha1",
+        "ClusterNetworkTopology",
+    ),
+    Resource(
+        "scheduleexplanations.scheduling.koordinator.sh",
+        "scheduling.koordinator.sh/v1alpha1",
+        "ScheduleExplanation",
+        namespaced=True,
+    ),
+    Resource(
+        "elasticquotas.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", namespaced=True
+    ),
+    Resource("elasticquotas.koordinator.sh", "koordinator.sh/v1alpha1", "ElasticQuota", namespaced=True),
+    Resource("podgroups.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1", "PodGroup", namespaced=True),
+    Resource(
+        "clustercolocationprofiles.config.koordinator.sh",
+        "config.koordinator.sh/v1alpha1",
+        "ClusterColocationProfile",
+    ),
+    Resource(
+        "elasticquotaprofiles.quota.koordinator.sh",
+        "quota.koordinator.sh/v1alpha1",
+        "ElasticQuotaProfile",
+        namespaced=True,
+    ),
+    Resource(
+        "recommendations.analysis.koordinator.sh",
+        "analysis.koordinator.sh/v1alpha1",
+        "Recommendation",
+        namespaced=True,
+    ),
+    Resource("noderesourcetopologies.topology.node.k8s.io", "topology.node.k8s.io/v1alpha1", "NodeResourceTopology"),
+    PODS,
+)
+
+RESOURCES: Mapping[str, Resource] = {resource.name: resource for resource in _ALL}
+"""Every resource that is followed and may be written. Source: spec/api.md 1.1 and the core objects that decisions read."""
+
+
+def followed(config_namespace: str) -> tuple[Resource, ...]:
+    """What is listed and watched: ConfigMaps of `config_namespace` alone (of all, when empty), everything else everywhere."""
+    return tuple(
+        resource._replace(namespace=config_namespace) if resource is CONFIG_MAPS else resource for resource in _ALL
+    )

@@ -1,0 +1,172 @@
+"""The gateway's shell: watches in, appends out, effects as soon as an intent is folded."""
+
+import asyncio
+import logging
+
+from services.gateway import decide
+from services.gateway.api import KubeApi
+from services.gateway.carrier import Carrier
+from services.gateway.echoes import Echoes
+from services.gateway.intake import Intake
+from services.gateway.intents import ANY_INTENTS, OBSERVATIONS, OUTCOMES, SCHEDULING_INTENTS
+from services.gateway.resources import followed
+from services.gateway.settings import GatewaySettings
+from services.gateway.state import GatewayState
+from services.gateway.watch import Watcher
+from shared import failpoints
+from shared.errors import KoordError
+from shared.events import Cause, Draft
+from shared.events.cluster import WatchResumed
+from shared.events.log import WriterStarted
+from shared.service import Runtime, Service
+
+log = logging.getLogger(__name__)
+
+SETTLE_S = 5.0
+"""How long effects under way may take to end when the process is asked to stop; what has not ended stays due."""
+
+LOOK_EVERY_S = 1.0
+"""How often drift whose pause has ended is looked for, when nothing else happens."""
+
+
+class Gateway:
+    """One leadership: from the first list to the end of the process."""
+
+    def __init__(self, runtime: Runtime, api: KubeApi) -> None:
+        self._runtime = runtime
+        self._settings: GatewaySettings = runtime.settings
+        self._api = api
+        self._to_append = asyncio.Event()
+        self._to_start = asyncio.Event()
+        self._listed = asyncio.Event()
+        self._settled = False
+        self._outcomes: list[Draft] = []
+        self._echoes = Echoes()
+        self._resources = followed(self._settings.config_namespace)
+        names = [resource.name for resource in self._resources]
+        self._intake = Intake(names, lambda: self._state, self._echoes, self._to_append.set)
+        self._carrier = Carrier(
+            api,
+            self._settings,
+            self._echoes,
+            now_ns=runtime.now_ns,
+            check_held=runtime.check_held,
+            ended=self._ended,
+        )
+
+    @property
+    def _state(self) -> GatewayState:
+        state: GatewayState = self._runtime.state
+        return state
+
+    async def run(self) -> None:
+        """Work until the process is asked to stop; then let effects end and append their outcomes."""
+        async with asyncio.TaskGroup() as group:
+            watchers = [Watcher(self._api, resource, self._settings, self._intake) for resource in self._resources]
+            eyes = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
+            eyes.append(group.create_task(self._sweep(), name="sweep"))
+            group.create_task(self._append(), name="append")
+            group.create_task(self._follow(), name="follow")
+            starting = group.create_task(self._start(), name="start")
+            await self._runtime.draining.wait()
+            for eye in eyes:
+                eye.cancel()
+            # What uses the writer's connection is never cancelled: it ends by itself.
+            if self._listed.is_set():
+                self._to_start.set()
+                await starting
+            else:
+                starting.cancel()
+            await self._carrier.settle(SETTLE_S)
+            self._settled = True
+            self._to_append.set()
+
+    def _ended(self, outcome: Draft) -> None:
+        self._outcomes.append(outcome)
+        self._to_append.set()
+        self._to_start.set()
+
+    async def _follow(self) -> None:
+        """What is folded may be due."""
+        while not self._runtime.draining.is_set():
+            await self._runtime.changed()
+            self._to_start.set()
+
+    async def _start(self) -> None:
+        """Start effects, once the log says what is there."""
+        await self._listed.wait()
+        log.info(
+            "listed", extra={"pods": len(self._state.pods), "due": len(self._state.acts) + len(self._state.levels)}
+        )
+        while not self._runtime.draining.is_set():
+            self._to_start.clear()
+            if await self._carrier.start(self._state) or self._state.superseded:
+                self._to_append.set()
+            try:
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._to_start.wait()
+            except TimeoutError:
+                continue
+
+    async def _append(self) -> None:
+        """One append per wake; what comes meanwhile is the next one."""
+        while not self._settled:
+            await self._to_append.wait()
+            self._to_append.clear()
+            await self._append_once()
+            if not self._intake.empty:
+                self._to_append.set()
+            elif not self._intake.awaited and not self._listed.is_set():
+                self._listed.set()
+
+    async def _append_once(self) -> None:
+        drafts = self._intake.take()
+        outcomes, self._outcomes = self._outcomes, []
+        drafts += outcomes
+        if self._listed.is_set() and self._state.superseded:
+            drafts += decide.supersessions(self._state, self._carrier.taken)
+        if not drafts:
+            return
+        failpoints.hit("gateway.before-append")
+        await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
+        failpoints.hit("gateway.after-commit")
+        self._carrier.release(outcome.cause for outcome in outcomes if outcome.cause)
+
+    async def _sweep(self) -> None:
+        """End the levels of objects that are gone: those that were missing at two looks in a row."""
+        before: set[Cause] = set()
+        names = frozenset(resource.name for resource in self._resources)
+        await self._listed.wait()
+        while True:
+            self._echoes.keep(self._state)
+            missing = decide.ownerless(self._state, names)
+            for cause in sorted(missing & before):
+                level = self._state.held[cause]
+                self._ended(decide.answer(cause, level, decide.superseded(level)))
+            before = missing
+            await asyncio.sleep(self._settings.sweep_s)
+
+
+async def lead(runtime: Runtime) -> None:
+    """Speak to the Kubernetes API for as long as this replica writes `cluster`."""
+    settings: GatewaySettings = runtime.settings
+    async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s) as api:
+        try:
+            await Gateway(runtime, api).run()
+        except* KoordError as failed:
+            raise failed.exceptions[0] from None
+
+
+SERVICE = Service(
+    name="gateway",
+    writes="cluster",
+    follows={
+        "cluster": (*OBSERVATIONS, *OUTCOMES),
+        "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
+    },
+    emits=(*OBSERVATIONS, *OUTCOMES, WatchResumed, WriterStarted),
+    settings=GatewaySettings,
+    new_state=GatewayState,
+    lead=lead,
+)
+"""The gateway. A context that comes to append intents is added to `follows` with `ANY_INTENTS`."""

@@ -1,0 +1,37 @@
+"""The gateway's settings: `KOORD_GATEWAY_<FIELD>` in the environment; `koord run gateway --help` prints this table."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.settings import Settings
+
+
+class GatewaySettings(Settings, frozen=True, kw_only=True):
+    """How the gateway reaches the API server, and how hard it works it."""
+
+    kubeconfig: Annotated[str, Meta(description="path of a kubeconfig; empty: the pod's service account")] = ""
+    config_namespace: Annotated[str, Meta(description="whose ConfigMaps are followed; empty: of all namespaces")] = (
+        "koordinator-system"
+    )
+    concurrency: Annotated[int, Meta(ge=1, le=1024, description="bindings and evictions at once")] = 48
+    level_concurrency: Annotated[int, Meta(ge=1, le=1024, description="status and object writes at once")] = 16
+    writes_per_s: Annotated[float, Meta(gt=0, description="writes started each second, at most")] = 2_000
+    timeout_s: Annotated[
+        float, Meta(gt=0, description="a request without its whole answer after this is unanswered")
+    ] = 10
+    tries: Annotated[int, Meta(ge=1, description="requests for one intent, at most")] = 8
+    deadline_s: Annotated[float, Meta(gt=0, description="an intent that is not done after this has failed")] = 30
+    backoff_s: Annotated[
+        float, Meta(gt=0, description="the first pause after a request that found the server busy")
+    ] = 0.1
+    backoff_max_s: Annotated[float, Meta(gt=0, description="the longest such pause")] = 5
+    page_size: Annotated[int, Meta(ge=1, le=5_000, description="objects in one page of a list")] = 500
+    watch_s: Annotated[
+        float, Meta(ge=1, description="how long a watch lasts, minus up to a fifth; below a proxy's limit")
+    ] = 300
+    quiet_s: Annotated[
+        float, Meta(gt=0, description="a watch without a byte for this long is dead; bookmarks come each minute")
+    ] = 100
+    absent_s: Annotated[float, Meta(gt=0, description="how often a resource that is not installed is looked for")] = 30
+    sweep_s: Annotated[float, Meta(gt=0, description="how often levels of objects that are gone are looked for")] = 60

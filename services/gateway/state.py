@@ -1,0 +1,278 @@
+"""What the gateway must remember: which objects the log knows, and which intents have no outcome yet.
+
+The objects themselves stay in the API and in the log; a digest of each is enough to tell whether what was seen is news.
+Contexts have no order among each other: an outcome (in `cluster`) may be read before the intent (in `scheduling`) that it
+answers, so `ahead` holds such outcomes until their intents come.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from services.gateway.intents import OUTCOMES, POD_SCHEDULED, Act, Intent, Level, Place, Slot, place_of, slot_of
+from services.gateway.resources import NODE_METRICS, NODES, PODS
+from services.gateway.wire import Kept
+from shared.events import Cause, Recorded
+from shared.events.cluster import (
+    LevelWritten,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.pod import Pod
+
+
+class Known(NamedTuple):
+    """What the log last said of an object: which one it is, and the digest of its kept part."""
+
+    uid: str
+    digest: bytes
+
+
+class PodSeen(NamedTuple):
+    """What effects on a pod need to know of it.
+
+    Attributes:
+        node: where it was seen to be bound.
+        scheduler: its `schedulerName`.
+        waiting: it has the condition PodScheduled=False.
+        leaving: it has a deletion timestamp.
+    """
+
+    key: str
+    node: str = ""
+    scheduler: str = ""
+    waiting: bool = False
+    leaving: bool = False
+
+
+class GatewayState:
+    """A fold over `cluster` (own) and the intents of every other context.
+
+    Attributes:
+        known: resource -> key -> what the log last said of it. Nodes are those in `known["nodes"]`.
+        pods: uid -> what effects need to know.
+        acts, levels: intents without an outcome, oldest first within a context; of levels only the newest.
+        superseded: levels without an outcome of which a newer one has come, or of a pod that was placed since.
+        newest: the newest level of each slot, from when it is read until it has ended.
+        held: the newest levels that were written; they are written again when another hand changes what they say.
+        ahead: outcomes read before their intents: whether they end the level.
+        slots, lines: what follows from the above: the slots of `newest` by place, and the intents without an outcome
+            by place, in the order in which they must be carried out if they come from one context.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.known: dict[str, dict[str, Known]] = {}
+        self.pods: dict[str, PodSeen] = {}
+        self.acts: dict[Cause, Act] = {}
+        self.levels: dict[Cause, Level] = {}
+        self.superseded: dict[Cause, Level] = {}
+        self.newest: dict[Slot, Cause] = {}
+        self.held: dict[Cause, FieldsDecided | ObjectDecided] = {}
+        self.ahead: dict[Cause, bool] = {}
+        self.slots: dict[Place, dict[Slot, None]] = {}
+        self.lines: dict[Place, dict[Cause, None]] = {}
+
+    def apply(self, record: Recorded) -> None:
+        """Fold one event."""
+        event = record.event
+        match event:
+            case PodObserved(pod=key, pod_uid=uid, object=pod):
+                self._pod_observed(key, uid, pod)
+            case NodeObserved(node=name, object=node):
+                self._observed(NODES.name, name, node.metadata.uid, node)
+            case NodeMetricObserved(node=name, object=metric):
+                self._observed(NODE_METRICS.name, name, metric.metadata.uid, metric)
+            case ObjectObserved(resource=resource, name=name, uid=uid, object=body):
+                self._observed(resource, name, uid, body)
+            case PodDeleted(pod=key, pod_uid=uid):
+                self.pods.pop(uid, None)
+                self._deleted(PODS.name, key, uid)
+            case NodeDeleted(node=name, node_uid=uid):
+                self._deleted(NODES.name, name, uid)
+            case NodeMetricDeleted(node=name):
+                self._deleted(NODE_METRICS.name, name)
+            case ObjectDeleted(resource=resource, name=name, uid=uid):
+                self._deleted(resource, name, uid)
+            case PodPlaced() | EvictionAsked():
+                self._act(Cause(record.context, record.seq), event)
+            case PodUnschedulable() | FieldsDecided() | ObjectDecided():
+                self._level(Cause(record.context, record.seq), event)
+            case _ if record.cause and isinstance(event, OUTCOMES):
+                self._answered(record.cause, ends=not isinstance(event, LevelWritten))
+        self.positions[record.context] = record.seq
+
+    # -- observations
+
+    def _observed(self, resource: str, key: str, uid: str, kept: Kept) -> None:
+        self.known.setdefault(resource, {})[key] = Known(uid, digest_of(kept))
+
+    def _pod_observed(self, key: str, uid: str, pod: Pod) -> None:
+        before = self.known.get(PODS.name, {}).get(key)
+        if before and before.uid != uid:
+            self.pods.pop(before.uid, None)
+        scheduled = pod.condition(POD_SCHEDULED)
+        self.pods[uid] = PodSeen(
+            key,
+            node=pod.spec.node_name,
+            scheduler=pod.spec.scheduler_name,
+            waiting=scheduled is not None and scheduled.status == "False",
+            leaving=pod.metadata.deletion_timestamp is not None,
+        )
+        self._observed(PODS.name, key, uid, pod)
+
+    def _deleted(self, resource: str, key: str, uid: str = "") -> None:
+        objects = self.known.get(resource, {})
+        if key in objects and uid in ("", objects[key].uid):
+            del objects[key]
+
+    # -- intents and outcomes
+
+    def _act(self, cause: Cause, event: Act) -> None:
+        if isinstance(event, PodPlaced):  # the binding itself will set the condition
+            self._supersede(Slot(PODS.name, event.pod, cause.context, POD_SCHEDULED))
+        if self.ahead.pop(cause, None) is None:
+            self.acts[cause] = event
+            self._queue(cause, event)
+
+    def _level(self, cause: Cause, event: Level) -> None:
+        slot = slot_of(cause.context, event)
+        self._supersede(slot)
+        self._occupy(slot, cause)
+        ended = self.ahead.pop(cause, None)
+        if ended is None:
+            self.levels[cause] = event
+            self._queue(cause, event)
+        else:
+            self._settle(cause, event, ends=ended)
+
+    def _supersede(self, slot: Slot) -> None:
+        older = self.newest.get(slot)
+        if older is None:
+            return
+        self.held.pop(older, None)
+        unanswered = self.levels.pop(older, None)
+        if unanswered is not None:
+            self.superseded[older] = unanswered
+            self._leave(older, unanswered)
+        self._vacate(slot)
+
+    def _answered(self, cause: Cause, *, ends: bool) -> None:
+        if cause.seq > self.positions.get(cause.context, 0):
+            self.ahead[cause] = ends or self.ahead.get(cause, False)
+            return
+        self.superseded.pop(cause, None)
+        intent = self.acts.pop(cause, None) or self.levels.pop(cause, None)
+        if intent is not None:
+            self._leave(cause, intent)
+        level = intent or self.held.get(cause)
+        if isinstance(level, Level):
+            self._settle(cause, level, ends=ends)
+
+    def _settle(self, cause: Cause, level: Level, *, ends: bool) -> None:
+        """A newest level was answered: from here on it is held, or it has ended."""
+        if isinstance(level, PodUnschedulable) or ends or (isinstance(level, ObjectDecided) and level.body is None):
+            self.held.pop(cause, None)
+            self._vacate(slot_of(cause.context, level))
+        else:
+            self.held[cause] = level
+
+    def _occupy(self, slot: Slot, cause: Cause) -> None:
+        self.newest[slot] = cause
+        self.slots.setdefault(Place(slot.resource, slot.key), {})[slot] = None
+
+    def _vacate(self, slot: Slot) -> None:
+        del self.newest[slot]
+        place = Place(slot.resource, slot.key)
+        there = self.slots[place]
+        del there[slot]
+        if not there:
+            del self.slots[place]
+
+    def _queue(self, cause: Cause, intent: Intent) -> None:
+        self.lines.setdefault(place_of(intent), {})[cause] = None
+
+    def _leave(self, cause: Cause, intent: Intent) -> None:
+        place = place_of(intent)
+        line = self.lines[place]
+        del line[cause]
+        if not line:
+            del self.lines[place]
+
+    # -- snapshots
+
+    def encode(self) -> bytes:
+        """Canonical: see `shared.fold.State`."""
+        return _ENCODER.encode(
+            _Stored(
+                positions=self.positions,
+                known={resource: objects for resource, objects in self.known.items() if objects},
+                pods=self.pods,
+                acts=_by_context(self.acts.items()),
+                levels=_by_context(self.levels.items()),
+                superseded=_by_context(self.superseded.items()),
+                held=_by_context(self.held.items()),
+                ahead=_by_context(self.ahead.items()),
+            )
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Take over what `encode` wrote."""
+        stored = _DECODER.decode(data)
+        self.positions, self.known, self.pods = stored.positions, stored.known, stored.pods
+        self.acts, self.levels = _by_cause(stored.acts), _by_cause(stored.levels)
+        self.superseded = _by_cause(stored.superseded)
+        self.held, self.ahead = _by_cause(stored.held), _by_cause(stored.ahead)
+        for cause, level in (*self.levels.items(), *self.held.items()):
+            self._occupy(slot_of(cause.context, level), cause)
+        for cause, intent in sorted((*self.acts.items(), *self.levels.items()), key=itemgetter(0)):
+            self._queue(cause, intent)
+
+
+def digest_of(kept: Kept) -> bytes:
+    """Sixteen bytes that differ when a kept field differs."""
+    encoded = _SORTED.encode(kept) if isinstance(kept, dict) else _JSON.encode(kept)
+    return blake2b(encoded, digest_size=16).digest()
+
+
+class _Stored(msgspec.Struct):
+    """What `encode` writes. Intents are kept as context -> seq -> intent."""
+
+    positions: dict[str, int]
+    known: dict[str, dict[str, Known]]
+    pods: dict[str, PodSeen]
+    acts: dict[str, dict[int, Act]]
+    levels: dict[str, dict[int, Level]]
+    superseded: dict[str, dict[int, Level]]
+    held: dict[str, dict[int, FieldsDecided | ObjectDecided]]
+    ahead: dict[str, dict[int, bool]]
+
+
+_JSON = msgspec.json.Encoder()
+_SORTED = msgspec.json.Encoder(order="sorted")
+_ENCODER = msgspec.msgpack.Encoder(order="sorted")
+_DECODER = msgspec.msgpack.Decoder(_Stored)
+
+
+def _by_context(items: Iterable[tuple[Cause, Any]]) -> dict[str, dict[int, Any]]:
+    grouped: dict[str, dict[int, Any]] = {}
+    for cause, item in items:
+        grouped.setdefault(cause.context, {})[cause.seq] = item
+    return grouped
+
+
+def _by_cause(stored: dict[str, dict[int, Any]]) -> dict[Cause, Any]:
+    return {Cause(context, seq): item for context, items in stored.items() for seq, item in items.items()}
