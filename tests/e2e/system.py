@@ -1,0 +1,45 @@
+"""The whole system against a real API server: embedded servers, the gateway and the scheduler as processes of their own."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from cli.dev.cluster import Cluster
+from cli.supervisor.servers import Endpoints, Servers
+from cli.supervisor.supervisor import Spec, Supervisor
+from shared.log.database import Database
+from shared.log.reader import LogReader
+
+
+class System(NamedTuple):
+    """A running system.
+
+    Attributes:
+        log: reads of its log.
+    """
+
+    supervisor: Supervisor
+    endpoints: Endpoints
+    log: LogReader
+
+
+@asynccontextmanager
+async def running(
+    cluster: Cluster, directory: Path, env: Mapping[str, Mapping[str, str]] | None = None
+) -> AsyncIterator[System]:
+    """Start everything and wait until gateway and scheduler lead.
+
+    Args:
+        env: service -> variables for it alone.
+    """
+    env = env or {}
+    gateway = {"KOORD_GATEWAY_KUBECONFIG": str(cluster.kubeconfig()), **env.get("gateway", {})}
+    specs = [Spec("gateway", "gateway", gateway), Spec("scheduler", "scheduler", env.get("scheduler", {}))]
+    async with Servers(directory) as servers, Supervisor(specs, servers.endpoints, directory) as supervisor:
+        await supervisor.wait_leading(60)
+        database = Database(servers.endpoints.postgres)
+        try:
+            yield System(supervisor, servers.endpoints, LogReader(database))
+        finally:
+            await database.close()

@@ -1,0 +1,141 @@
+"""The published YAML, applied with kubectl to a real API server: the pod lands where upstream's rules say."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from tests.cluster.fixtures import StartCluster
+from tests.e2e.system import System, running
+
+EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
+BATCH = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "64Gi"}
+
+
+def report(node: str, *, cores: str, p99: str, age_s: float = 0) -> dict[str, Any]:
+    """A NodeMetric as a koordlet writes it: 10 GiB used, `cores` on average, `p99` cores in the 99th percentile."""
+
+    def usage(cpu: str) -> dict[str, Any]:
+        return {"resources": {"cpu": cpu, "memory": "10Gi"}}
+
+    updated = (datetime.now(UTC) - timedelta(seconds=age_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "slo.koordinator.sh/v1alpha1",
+        "kind": "NodeMetric",
+        "metadata": {"name": node},
+        "spec": {"metricCollectPolicy": {"aggregateDurationSeconds": 300, "reportIntervalSeconds": 60}},
+        "status": {
+            "updateTime": updated,
+            "nodeMetric": {
+                "nodeUsage": usage(cores),
+                "aggregatedNodeUsages": [{"duration": "5m0s", "usage": {"p99": usage(p99)}}],
+            },
+        },
+    }
+
+
+def put_report(cluster: Cluster, metric: dict[str, Any]) -> None:
+    path = f"/apis/slo.koordinator.sh/v1alpha1/nodemetrics/{metric['metadata']['name']}"
+    if not _exists(cluster, path):
+        cluster.api.call("POST", path.rpartition("/")[0], {**metric, "status": {}})
+    cluster.api.call("PATCH", f"{path}/status", {"status": metric["status"]})
+
+
+def _exists(cluster: Cluster, path: str) -> bool:
+    with cluster.api.session() as session:
+        return session.send("GET", path)[0] == 200
+
+
+async def until(condition: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := await asyncio.to_thread(condition)):
+        assert time.monotonic() < deadline, f"no {what} after {timeout_s} s"
+        await asyncio.sleep(0.05)
+    return found
+
+
+async def koord(system: System, *arguments: str) -> str:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cli", *arguments,
+        env={"PATH": "/usr/bin:/bin", "KOORD_POSTGRES": system.endpoints.postgres, "KOORD_NATS": system.endpoints.nats},
+        cwd=Path(__file__).parents[2], stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    output, _ = await child.communicate()
+    assert child.returncode == 0, output.decode()
+    return output.decode()
+
+
+@pytest.mark.timeout(300)
+async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_upstreams_rules_choose(
+    own_cluster: StartCluster, tmp_path: Path
+) -> None:
+    from cli.dev.nodes import create_nodes, node_object
+
+    cluster = await asyncio.to_thread(own_cluster)
+    await asyncio.to_thread(cluster.kubectl, "apply", "-k", str(EXAMPLES.parent / "base"))
+    await asyncio.to_thread(cluster.apply, EXAMPLES / "scheduler-config-loadaware.yaml")
+    await asyncio.to_thread(cluster.create_namespace, "web")
+    nodes = {
+        "calm": report("calm", cores="4", p99="9"),  # p99 28 %
+        "peaks": report("peaks", cores="5", p99="26"),  # calm on average, but its p99 of 81 % is over the 65 allowed
+        "busy": report("busy", cores="14", p99="16"),  # p99 50 %: allowed, and scored lower
+        "silent": report("silent", cores="1", p99="1", age_s=400),  # the calmest, but the report is older than 300 s
+    }
+    objects = [node_object(name, capacity=BATCH) for name in nodes]
+    await asyncio.to_thread(create_nodes, cluster.api, objects)
+    for metric in nodes.values():
+        await asyncio.to_thread(put_report, cluster, metric)
+
+    async with running(cluster, tmp_path) as system:
+        await asyncio.to_thread(cluster.kubectl, "apply", "-n", "web", "-f", str(EXAMPLES / "nginx-batch.yaml"))
+
+        def bound() -> str:
+            pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/nginx")
+            return str(pod["spec"].get("nodeName", ""))
+
+        assert await until(bound, "binding") == "calm"
+
+        why = json.loads(await koord(system, "why", "pod", "web/nginx", "-o", "json"))
+        assert why["node"] == "calm"
+        text = await koord(system, "why", "pod", "web/nginx")
+        for fact in ("calm", "LoadAwareScheduling", "2 nodes"):
+            assert fact in text, text
+
+        # The next one finds every node too hot, is told so, and is woken by a report that cures it.
+        for name in nodes:
+            await asyncio.to_thread(put_report, cluster, report(name, cores="20", p99="30"))
+        await asyncio.sleep(1)  # the reports' own way through the log
+        manifest = (EXAMPLES / "nginx-batch.yaml").read_text().replace("name: nginx\n", "name: nginx-2\n", 1)
+        (tmp_path / "second.yaml").write_text(manifest)
+        await asyncio.to_thread(cluster.kubectl, "apply", "-n", "web", "-f", str(tmp_path / "second.yaml"))
+
+        def told() -> dict[str, Any] | None:
+            pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/nginx-2")
+            conditions = {condition["type"]: condition for condition in pod["status"].get("conditions", [])}
+            return conditions.get("PodScheduled")
+
+        condition = await until(told, "condition")
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert "usage exceed threshold" in condition["message"]
+
+        def event() -> list[str]:
+            events = cluster.api.call("GET", "/api/v1/namespaces/web/events")["items"]
+            return [item["reason"] for item in events if item["involvedObject"]["name"] == "nginx-2"]
+
+        assert "FailedScheduling" in await until(event, "Kubernetes Event")
+
+        await asyncio.to_thread(put_report, cluster, report("busy", cores="3", p99="4"))
+
+        def second() -> str:
+            pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/nginx-2")
+            return str(pod["spec"].get("nodeName", ""))
+
+        assert await until(second, "binding") == "busy"
+        assert "ok" in (await koord(system, "audit", "verify")).lower()
