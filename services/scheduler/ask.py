@@ -1,0 +1,131 @@
+"""What a pod asks for: the part of it that every replica of a workload has in common, read once and shared.
+
+Thousands of pods come from a few templates. Equal pods share one `PodAsk`, so their requests are parsed once, their
+nodes are judged once a round, and a pod costs the state a few hundred bytes. What differs between replicas (name, uid, node,
+times) stays with the pod; labels and annotations count only where this scheduler reads them.
+"""
+
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from shared.domain.priority import LABEL as PRIORITY_CLASS
+from shared.domain.qos import LABEL as QOS_CLASS
+from shared.domain.requests import held_requests, pod_requests, scored_requests, whole
+from shared.kube.meta import Metadata, OwnerReference
+from shared.kube.pod import Pod, PodStatus
+from shared.kube.quantity import BadQuantity
+
+SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
+"""Label that outranks `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
+
+LABELS = (PRIORITY_CLASS, QOS_CLASS, SCHEDULER_NAME)
+"""Labels that a decision depends on; a plugin that reads another one adds it here."""
+
+ANNOTATIONS = (
+    "scheduling.koordinator.sh/load-estimated-scaling-factors",
+    "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled",
+    "scheduling.koordinator.sh/load-estimated-seconds-after-initialized",
+)
+"""Annotations that a decision depends on."""
+
+LARGEST_AMOUNT = 1 << 56
+"""Amounts are cut to this (64 PiB of memory), so that sums and percentages stay within int64."""
+
+HostPort = tuple[str, str, int]
+"""(ip, protocol, port); the ip 0.0.0.0 stands for every address."""
+
+_DAEMON_SET = (OwnerReference(kind="DaemonSet"),)
+_encoder = msgspec.msgpack.Encoder()
+_parts = attrgetter("metadata", "spec", "status")
+
+
+class PodAsk:
+    """One class of equal pods.
+
+    Attributes:
+        key: canonical bytes of what makes the class; equal pods have equal keys.
+        pod: a pod of the class without name, node and times.
+        request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
+        scored: the same as scoring sees an incoming pod: each container without cpu or memory counts 100m or 200Mi.
+        held: the same as scoring sees it once it is on a node.
+        priority: `spec.priority`, 0 when absent.
+        scheduler: name of the profile the pod asks for.
+        ports: host ports it takes.
+        fault: why the pod cannot be read (a quantity that is none); such a pod is never placed.
+        memo: what plugins have worked out for this class, by plugin; nothing that a decision could not work out anew.
+    """
+
+    __slots__ = (
+        "fault", "gated", "held", "key", "memo", "pod", "pods", "ports", "priority", "request", "scheduler", "scored",
+    )  # fmt: skip
+
+    def __init__(self, key: bytes, pod: Pod) -> None:
+        self.key = key
+        self.pod = pod
+        self.pods = 0  # how many pods of the state are of this class; it is dropped with the last
+        self.memo: dict[object, Any] = {}
+        self.priority = pod.spec.priority or 0
+        self.scheduler = (pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name
+        self.gated = bool(pod.spec.scheduling_gates)
+        self.ports = host_ports(pod)
+        self.fault = ""
+        self.request: dict[str, int] = {}
+        self.scored: dict[str, int] = {}
+        self.held: dict[str, int] = {}
+        try:
+            self.request = _bounded(whole(pod_requests(pod)))
+            self.scored = _bounded(whole(scored_requests(pod)))
+            self.held = _bounded(whole(held_requests(pod)))
+        except BadQuantity as error:
+            self.fault = str(error)
+
+    def __repr__(self) -> str:
+        return f"PodAsk({self.scheduler}, priority={self.priority}, {self.request})"
+
+
+def common_part(pod: Pod) -> Pod:
+    """The pod without what differs between replicas: what `PodAsk` is made from. Applied twice it changes nothing."""
+    metadata, spec, status = _parts(pod)
+    return Pod(
+        metadata=Metadata(
+            labels=_chosen(metadata.labels, LABELS),
+            annotations=_chosen(metadata.annotations, ANNOTATIONS),
+            owner_references=_DAEMON_SET if _of_daemon_set(metadata) else (),
+        ),
+        spec=replace(spec, node_name="") if spec.node_name else spec,
+        status=PodStatus(qos_class=status.qos_class),
+    )
+
+
+def ask_key(common: Pod) -> bytes:
+    """Canonical bytes of a common part."""
+    return _encoder.encode(common)
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """The host ports of the containers and sidecars of a pod, each once, in order."""
+    containers = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
+    ports = {
+        (port.host_ip or "0.0.0.0", port.protocol, port.host_port): None  # noqa: S104 (what Kubernetes calls every address)
+        for container in containers
+        for port in container.ports
+        if port.host_port > 0
+    }
+    return tuple(sorted(ports))
+
+
+def _of_daemon_set(metadata: Metadata) -> bool:
+    return any(owner.kind == "DaemonSet" for owner in metadata.owner_references)
+
+
+def _chosen(values: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:
+    if not values:
+        return None
+    return {name: values[name] for name in names if name in values} or None
+
+
+def _bounded(amounts: dict[str, int]) -> dict[str, int]:
+    return {name: min(max(size, 0), LARGEST_AMOUNT) for name, size in amounts.items()}

@@ -1,0 +1,181 @@
+"""What a plugin is, and what a profile makes of its plugins.
+
+A plugin judges all nodes at once. Its `filter` gives each node a verdict (0 lets it through), its `score` a number; both
+in integers as upstream has them. In a round, pods are placed one after the other, so a plugin hands out a *trial*: its working
+copy for the round, which `place` moves on. A plugin that keeps an account of its own over the nodes (measured load; later NUMA
+zones, devices) declares a ledger, which the index keeps up to date.
+
+Filters run in the profile's order; the first plugin that refuses a node is that node's reason. Source:
+spec/scheduler-core.md 1.1, 1.5.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.ask import HostPort, PodAsk
+from services.scheduler.change import Change
+from services.scheduler.nodes import NodeTable
+from services.scheduler.pods import Held, PodFacts
+from services.scheduler.reasons import Reason
+from shared.kube.node import Node, NodeMetric
+
+Int64 = NDArray[np.int64]
+Rows = NDArray[np.intp] | slice
+"""Which rows of the table: an array of them, or a slice from 0."""
+
+MAX_SCORE = 100
+
+
+class Normalize(Enum):
+    """How raw scores become 0..100. Source: spec/scheduler-core.md 2, default normalization."""
+
+    NONE = "they are 0..100 already"
+    UP = "100 * score / highest; all 0 when the highest is 0"
+    DOWN = "100 - that; all 100 when the highest is 0"
+
+
+class Room:
+    """What is taken on the nodes in the course of a round: a copy that placements count in.
+
+    Attributes:
+        requested, scored, pods, ports: as in NodeTable.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self.size = table.size
+        self.requested: Int64 = table.requested[: self.size].copy(order="F")
+        self.scored: Int64 = table.scored[: self.size].copy(order="F")
+        self.pods: Int64 = table.pods[: self.size].copy()
+        self.ports: dict[int, dict[HostPort, int]] = {row: dict(held) for row, held in table.ports.items()}
+
+    def place(self, ask: PodAsk, row: int) -> None:
+        """Count a pod on a node."""
+        for column, size in self.table.vector(ask):
+            self.requested[row, column] += size
+        self.scored[row, 0] += ask.held.get("cpu", 0)
+        self.scored[row, 1] += ask.held.get("memory", 0)
+        self.pods[row] += 1
+        for port in ask.ports:
+            held = self.ports.setdefault(row, {})
+            held[port] = held.get(port, 0) + 1
+
+
+class Trial(Protocol):
+    """A plugin's working copy for one round."""
+
+    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """Judge nodes for a class of pods.
+
+        Returns:
+            [rows], 0 where the node may take the pod, else a verdict that `Plugin.reasons` can read. None: all may.
+        """
+        ...
+
+    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """Prefer nodes: the higher the better. None: the plugin has no opinion on this class, which counts 0.
+
+        Returns:
+            [rows], 0..100, or any scale when the plugin's `normalize` brings it there.
+        """
+        ...
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        """Count a pod of the class on the node, for the pods that come after it in the round."""
+        ...
+
+
+class Ledger(Protocol):
+    """A plugin's account over the nodes: a function of the state, kept up to date by the index."""
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """The node in the row as observed, None when it is gone."""
+        ...
+
+    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
+        """The newest report of the node in the row; `updated` is the last report time it or an earlier one stated."""
+        ...
+
+    def assign(self, row: int, uid: str, held: Held) -> None:
+        """The pod counts on the node in the row from now on; it did not before."""
+        ...
+
+    def release(self, row: int, uid: str, held: Held) -> None:
+        """The pod counts there no more."""
+        ...
+
+
+class Plugin(Protocol):
+    """One of a profile's plugins. Stateless: what a round needs is in its trial, what outlasts it in its ledger.
+
+    Attributes:
+        name: as in KubeSchedulerConfiguration.
+        static: its verdicts and scores depend on the node object alone, so a placement changes none.
+        normalize: how its raw scores become 0..100.
+        cures: reason code -> changes that can end it; a refused pod is woken by these.
+    """
+
+    name: ClassVar[str]
+    static: ClassVar[bool]
+    normalize: ClassVar[Normalize]
+    cures: ClassVar[Mapping[str, frozenset[Change]]]
+
+    def new_ledger(self) -> Ledger | None:
+        """An empty account for an index to keep up to date, if the plugin needs one."""
+        ...
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:
+        """A working copy for the round that is decided at `now_ns`; `ledger` is what `new_ledger` returned."""
+        ...
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+        """What a verdict of this plugin means; several reasons where several hold."""
+        ...
+
+
+class Scorer:
+    """A plugin with the weight its scores have in a profile."""
+
+    __slots__ = ("plugin", "weight")
+
+    def __init__(self, plugin: Plugin, weight: int) -> None:
+        self.plugin = plugin
+        self.weight = weight
+
+
+class Profile:
+    """What one `schedulerName` stands for.
+
+    Attributes:
+        filters: in the order in which they are asked.
+        scorers: plugins whose weighted scores are summed up.
+        plugins: all of them, each once.
+    """
+
+    def __init__(self, name: str, filters: Sequence[Plugin], scorers: Sequence[Scorer]) -> None:
+        self.name = name
+        self.filters = tuple(filters)
+        self.scorers = tuple(scorers)
+        self.plugins: tuple[Plugin, ...] = tuple(dict.fromkeys((*filters, *(scorer.plugin for scorer in scorers))))
+        self._cures = {
+            (plugin.name, code): changes for plugin in self.plugins for code, changes in plugin.cures.items()
+        }
+
+    def cures(self, reasons: Sequence[tuple[str, str]]) -> frozenset[Change]:
+        """The changes that can end one of the reasons. A new node always can; a reason nobody knows is ended by any."""
+        every = frozenset(Change)
+        return frozenset((Change.NODE_ADDED,)).union(*(self._cures.get(reason, every) for reason in reasons))
+
+
+def normalized(raw: Int64, highest: int, how: Normalize) -> Int64:
+    """Raw scores as 0..100, given the highest among the feasible nodes. Source: spec/scheduler-core.md 2."""
+    if how is Normalize.NONE:
+        return raw
+    if highest == 0:
+        return np.full_like(raw, MAX_SCORE if how is Normalize.DOWN else 0)
+    scaled = raw * MAX_SCORE // highest
+    return MAX_SCORE - scaled if how is Normalize.DOWN else scaled

@@ -1,0 +1,116 @@
+"""What decisions read: the state's facts as arrays over nodes, the queue, and the plugins' ledgers.
+
+An index is a function of the state and of the configuration. It follows the state by what was touched, moves every total by the
+difference, and can be thrown away and built anew at any time with the same decisions.
+"""
+
+from collections.abc import Mapping
+
+from services.scheduler.framework import Ledger, Plugin, Profile
+from services.scheduler.nodes import NodeTable
+from services.scheduler.pods import Held
+from services.scheduler.queue import Queue
+from services.scheduler.state import ClusterView, Touched
+
+
+class Index:
+    """The derived side of one ClusterView; there is one index a view at a time, the newest.
+
+    Attributes:
+        profiles: schedulerName -> profile.
+        table: the nodes.
+        queue: the pods that wait for one of the profiles.
+        ledgers: plugin -> the account it asked for, if it did.
+    """
+
+    def __init__(self, view: ClusterView, profiles: Mapping[str, Profile]) -> None:
+        self.view = view
+        self.profiles = profiles
+        self.table = NodeTable(room=max(64, len(view.nodes)))
+        self.queue = Queue(profiles)
+        self._held: dict[str, Held] = {}
+        plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
+        self.ledgers: dict[Plugin, Ledger | None] = {plugin: plugin.new_ledger() for plugin in plugins}
+        self._ledgers = tuple(ledger for ledger in self.ledgers.values() if ledger is not None)
+        view.read()
+        for ask in view.asks.values():
+            ask.memo.clear()
+        view.touched = touched = Touched()
+        touched.nodes.update(dict.fromkeys(sorted(view.nodes)))
+        touched.metrics.update(dict.fromkeys(sorted(view.metrics)))
+        touched.pods.update(dict.fromkeys(sorted(view.pods)))
+        self._nodes_read: dict[str, object] = {}
+
+    def settle(self) -> None:
+        """Bring everything up to what the state says."""
+        view = self.view
+        view.read()
+        touched = view.touched
+        assert touched is not None, "an index notes what is touched from its start"
+        if touched.nodes:
+            for name in touched.nodes:
+                self._settle_node(name)
+            touched.nodes.clear()
+        if touched.metrics:
+            for name in touched.metrics:
+                self._settle_metric(name)
+            touched.metrics.clear()
+        if touched.pods:
+            for uid in touched.pods:
+                self._settle_pod(uid)
+            touched.pods.clear()
+
+    def _settle_node(self, name: str) -> None:
+        facts = self.view.nodes.get(name)
+        if facts is None:
+            self._nodes_read.pop(name, None)
+            row = self.table.set_node(name, None)
+            for ledger in self._ledgers:
+                ledger.set_node(row, None)
+            self._release_row(name)
+        elif self._nodes_read.get(name) is facts.node:
+            self.table.set_changed(name, facts.changed)
+        else:
+            self._nodes_read[name] = facts.node
+            row = self.table.set_node(name, facts.node, facts.changed)
+            for ledger in self._ledgers:
+                ledger.set_node(row, facts.node)
+
+    def _settle_metric(self, name: str) -> None:
+        facts = self.view.metrics.get(name)
+        row = self.table.row(name)
+        for ledger in self._ledgers:
+            if facts is None:
+                ledger.set_metric(row, None, "")
+            else:
+                ledger.set_metric(row, facts.metric, facts.updated)
+        if facts is None:
+            self._release_row(name)
+
+    def _settle_pod(self, uid: str) -> None:
+        facts = self.view.pods.get(uid)
+        before = self._held.pop(uid, None)
+        after = None if facts is None else facts.held()
+        if after is not None:
+            self._held[uid] = after
+        if before != after:
+            if before is not None:
+                self._move(uid, before, -1)
+            if after is not None:
+                self._move(uid, after, +1)
+        self.queue.put(uid, facts, self.view.gateway_since)
+
+    def _move(self, uid: str, held: Held, sign: int) -> None:
+        row = self.table.row(held.node)
+        self.table.count(((row, held.ask, sign),))
+        for ledger in self._ledgers:
+            if sign > 0:
+                ledger.assign(row, uid, held)
+            else:
+                ledger.release(row, uid, held)
+        if sign < 0:
+            self._release_row(held.node)
+
+    def _release_row(self, name: str) -> None:
+        if name not in self.view.nodes and name not in self.view.metrics:
+            self.table.release(name)

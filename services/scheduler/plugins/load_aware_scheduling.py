@@ -1,0 +1,98 @@
+"""LoadAwareScheduling as a plugin of a profile: fits the load-aware account to the framework.
+
+The rules are in `load_aware/`; this names its reasons, keeps its ledger by row, and counts the pods of a round.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger, LoadAwareTrial
+from services.scheduler.plugins.load_aware.trial import reasons
+from services.scheduler.pods import Held, PodFacts
+from services.scheduler.reasons import Reason
+from shared.kube.instants import BadTime, instant_ns
+from shared.kube.node import Node, NodeMetric
+
+_LOAD = frozenset((Change.METRIC, Change.POD_RELEASED, Change.ALLOCATABLE, Change.ANNOTATIONS))
+
+
+class LoadAwareScheduling:
+    """Refuses nodes whose measured usage would exceed the thresholds; prefers those with the most room left."""
+
+    name: ClassVar[str] = "LoadAwareScheduling"
+    static: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
+        ("NodeMetricExpired", "UsageExceedsThreshold", "AggregatedUsageExceedsThreshold"), _LOAD
+    )
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self.args = args
+        self._reasons = tuple(Reason(reason.code, reason.detail) for reason in reasons(args.resources()))
+
+    def new_ledger(self) -> Ledger:
+        """Measured and estimated load by row."""
+        return _RowLedger(self.args)
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """A verdict is the load-aware package's code."""
+        assert isinstance(ledger, _RowLedger), "the index hands back what new_ledger made"
+        return _RoundTrial(ledger.account.trial(), ledger.account, now_ns)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The first resource that is exceeded, or an expired report."""
+        return (self._reasons[verdict],)
+
+
+class _RowLedger:
+    """LoadAwareLedger, fed with what the index holds."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self.account = LoadAwareLedger(args)
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        self.account.set_node(row, node)
+
+    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
+        try:
+            earlier_ns = instant_ns(updated) if updated else None
+        except BadTime:
+            earlier_ns = None
+        self.account.set_metric(row, metric, earlier_ns)
+
+    def assign(self, row: int, uid: str, held: Held) -> None:
+        template = self.account.templates.of(held.ask.pod)
+        self.account.count(uid, row, _split(held.name), template, held.assigned_ns, held.initialized_ns or None)
+
+    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (the account knows by uid)
+        self.account.release(uid)
+
+
+class _RoundTrial:
+    """LoadAwareTrial at the instant of the round."""
+
+    def __init__(self, trial: LoadAwareTrial, account: LoadAwareLedger, now_ns: int) -> None:
+        self._trial = trial
+        self._account = account
+        self._now_ns = now_ns
+
+    def filter(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        return self._trial.filter(ask.pod, rows, self._now_ns).astype(np.int64)
+
+    def score(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        return self._trial.score(ask.pod, rows, self._now_ns)
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        template = self._account.templates.of(ask.pod)
+        self._trial.add(row, _split(pod.name), template, self._now_ns)
+
+
+def _split(name: str) -> tuple[str, str]:
+    namespace, _, pod = name.rpartition("/")
+    return namespace, pod

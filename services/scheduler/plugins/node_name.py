@@ -1,0 +1,43 @@
+"""NodeName: a pod that names a node goes there or nowhere. Source: spec/scheduler-core.md 2.2."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.nodes import NodeTable
+from services.scheduler.plugins.static import StaticTrial
+from services.scheduler.reasons import Reason
+
+
+class NodeName:
+    """Refuses every node but the one in `spec.nodeName`, when that is set."""
+
+    name: ClassVar[str] = "NodeName"
+    static: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeNameMismatch": frozenset((Change.NODE_ADDED,))}
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdict 1: another node."""
+        return StaticTrial(self, room.table, _judge, None)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The one reason there is."""
+        return (Reason("NodeNameMismatch"),)
+
+
+def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+    refused = np.zeros(table.size, np.int64)
+    if wanted := ask.pod.spec.node_name:
+        refused[:] = 1
+        if (row := table.rows.get(wanted)) is not None:
+            refused[row] = 0
+    return refused[rows]

@@ -1,0 +1,64 @@
+"""NodePorts: two pods cannot listen on the same port of a node. Source: spec/scheduler-core.md 2.2."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.ask import HostPort, PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.pods import PodFacts
+from services.scheduler.reasons import Reason
+
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a node's addresses)
+
+
+class NodePorts:
+    """Refuses nodes on which a host port of the pod is taken; 0.0.0.0 collides with every address."""
+
+    name: ClassVar[str] = "NodePorts"
+    static: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"HostPortTaken": frozenset((Change.POD_RELEASED,))}
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdict 1: a port is taken."""
+        return _PortsTrial(room)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The one reason there is."""
+        return (Reason("HostPortTaken"),)
+
+
+class _PortsTrial:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def filter(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64] | None:
+        if not ask.ports or not self._room.ports:
+            return None
+        taken = np.zeros(self._room.size, np.int64)
+        for row, held in self._room.ports.items():
+            taken[row] = collides(ask.ports, held)
+        return taken[rows]
+
+    def score(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+        return None
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        """The round's room counts the ports."""
+
+
+def collides(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
+    """Whether one of the wanted ports is held: same protocol and port, and the same address or one of them every address."""
+    held = tuple(held)
+    return any(
+        protocol == other_protocol and port == other_port and (ip == other_ip or _EVERY_ADDRESS in (ip, other_ip))
+        for ip, protocol, port in wanted
+        for other_ip, other_protocol, other_port in held
+    )

@@ -1,0 +1,46 @@
+"""NodeUnschedulable: keep pods off cordoned nodes unless they tolerate it. Source: spec/scheduler-core.md 2.2."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.nodes import NodeTable
+from services.scheduler.plugins.static import StaticTrial
+from services.scheduler.plugins.taint_toleration import tolerates
+from services.scheduler.reasons import Reason
+from shared.kube.node import Taint
+
+CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that `spec.unschedulable` stands for."""
+
+
+class NodeUnschedulable:
+    """Refuses nodes with `spec.unschedulable`, except for pods that tolerate CORDONED."""
+
+    name: ClassVar[str] = "NodeUnschedulable"
+    static: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeUnschedulable": frozenset((Change.TAINTS,))}
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdict 1: cordoned."""
+        return StaticTrial(self, room.table, _judge, None)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The one reason there is."""
+        return (Reason("NodeUnschedulable"),)
+
+
+def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+    cordoned = table.unschedulable[rows].astype(np.int64)
+    if any(tolerates(toleration, CORDONED) for toleration in ask.pod.spec.tolerations):
+        cordoned[:] = 0
+    return cordoned

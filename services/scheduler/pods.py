@@ -1,0 +1,119 @@
+"""One pod as the scheduler's state knows it: facts by context, and what follows from them."""
+
+from typing import Any, NamedTuple
+
+from services.scheduler.ask import PodAsk
+from shared.kube.pod import Pod
+
+PluginReason = tuple[str, str]
+"""(plugin, reason code)."""
+
+
+class Held(NamedTuple):
+    """Where a pod counts.
+
+    Attributes:
+        assigned_ns: since when: the time of its PodScheduled condition, else when the node was first seen or decided.
+        initialized_ns: the time of its Initialized condition, 0 when that is not True.
+    """
+
+    node: str
+    ask: PodAsk
+    name: str
+    assigned_ns: int
+    initialized_ns: int
+
+
+class PodFacts:
+    """Each field is written from one context alone, so contexts may arrive in any order.
+
+    From `cluster`:
+        since: seq of the first observation; 0 while only our own log has spoken of the pod.
+        observed: the newest object, until it is read into the fields below (`ClusterView.read`).
+        node, node_since_ns: where it runs, and when that was first seen (append time).
+        changed_seq: seq of the last change of what it asks for.
+        refused_seq: our newest placement (`scheduling` seq) that was answered with anything but PodBound.
+        refusals, refused_ns: how many there were, and when the last one was recorded.
+        withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
+    From `scheduling`:
+        placed_*: our newest placement. attempts, tried_ns, saw, reasons: the last round that found no node, and what
+        refused the nodes there; told: the code last written to the pod.
+    """
+
+    __slots__ = (
+        "ask", "attempts", "changed_seq", "deleting", "ended", "initialized_ns", "name", "node", "node_since_ns", "observed",
+        "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns", "refused_seq", "saw",
+        "scheduled_ns", "since", "told", "tried_ns", "uid", "withheld_seq",
+    )  # fmt: skip
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.since = 0
+        self.name = ""
+        self.observed: Pod | None = None
+        self.ask: PodAsk | None = None
+        self.node = ""
+        self.node_since_ns = 0
+        self.ended = False
+        self.deleting = False
+        self.scheduled_ns = 0
+        self.initialized_ns = 0
+        self.changed_seq = 0
+        self.refused_seq = 0
+        self.refusals = 0
+        self.refused_ns = 0
+        self.withheld_seq = 0
+        self.placed_node = ""
+        self.placed_seq = 0
+        self.placed_ns = 0
+        self.attempts = 0
+        self.tried_ns = 0
+        self.saw = 0
+        self.reasons: tuple[PluginReason, ...] = ()
+        self.told = ""
+
+    def held(self) -> Held | None:
+        """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""
+        if self.ended or self.ask is None:
+            return None
+        if self.node:
+            at = self.scheduled_ns or self.node_since_ns
+            return Held(self.node, self.ask, self.name, at, self.initialized_ns)
+        if self.placed_seq > self.refused_seq:
+            return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0)
+        return None
+
+    def waiting(self, gateway_since: int) -> bool:
+        """Whether the pod needs a node from us, whoever's profile it is.
+
+        Args:
+            gateway_since: `cluster` seq at which the gateway last started; what was withheld before may be tried again.
+        """
+        return (
+            self.ask is not None
+            and not self.node
+            and not self.ended
+            and not self.deleting
+            and not self.ask.gated
+            and self.placed_seq <= self.refused_seq
+            and (self.withheld_seq == 0 or self.withheld_seq < gateway_since)
+        )
+
+    def encode(self, asks: dict[PodAsk, int]) -> list[Any]:
+        """All facts as plain data; `asks` numbers the classes."""
+        ask = -1 if self.ask is None else asks[self.ask]
+        return [ask, *(getattr(self, name) for name in _PLAIN), [list(reason) for reason in self.reasons]]
+
+    @classmethod
+    def decode(cls, data: list[Any], asks: list[PodAsk]) -> "PodFacts":
+        """The inverse of `encode`."""
+        ask, *plain, reasons = data
+        facts = cls("")
+        facts.ask = None if ask < 0 else asks[ask]
+        for name, value in zip(_PLAIN, plain, strict=True):
+            setattr(facts, name, value)
+        facts.reasons = tuple((plugin, code) for plugin, code in reasons)
+        return facts
+
+
+_PLAIN = tuple(name for name in PodFacts.__slots__ if name not in ("ask", "observed", "reasons"))

@@ -1,0 +1,90 @@
+"""Why a node was refused or a pod was not attempted: stable codes, and their texts in English and Chinese.
+
+A code never changes once it is released: dashboards, tests and people match on it. The English text is the one
+Kubernetes and Koordinator write into a pod's condition, because existing tools match on it; a detail (a resource, a taint) is part of
+the text only where it is part of theirs.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Reason(NamedTuple):
+    """Why one plugin refuses a node.
+
+    Attributes:
+        code: a key of REASONS.
+        detail: what the code is about: a resource, a taint; empty when there is nothing to add.
+    """
+
+    code: str
+    detail: str = ""
+
+
+class Text(NamedTuple):
+    """A reason in words; `{detail}` stands for the detail."""
+
+    english: str
+    chinese: str
+
+
+NO_NODES = "NoNodes"
+UNREADABLE_POD = "UnreadablePod"
+
+REASONS: Mapping[str, Text] = {
+    # Of a node, by a plugin.
+    "NodeUnschedulable": Text("node(s) were unschedulable", "节点被标记为不可调度"),
+    "NodeNameMismatch": Text("node(s) didn't match the requested node name", "节点名与 Pod 指定的不一致"),
+    "UntoleratedTaint": Text("node(s) had untolerated taint(s)", "节点有 Pod 不容忍的污点"),
+    "NodeAffinityMismatch": Text(
+        "node(s) didn't match Pod's node affinity/selector", "节点不满足 Pod 的节点选择器或亲和性"
+    ),
+    "HostPortTaken": Text("node(s) didn't have free ports for the requested pod ports", "Pod 要求的主机端口已被占用"),
+    "TooManyPods": Text("Too many pods", "节点上的 Pod 数已达上限"),
+    "InsufficientResource": Text("Insufficient {detail}", "{detail} 不足"),
+    "NodeMetricExpired": Text("node(s) nodeMetric expired", "节点的 NodeMetric 已过期"),
+    "UsageExceedsThreshold": Text("node(s) {detail} usage exceed threshold", "节点 {detail} 使用率超过阈值"),
+    "AggregatedUsageExceedsThreshold": Text(
+        "node(s) {detail} aggregated usage exceed threshold", "节点 {detail} 聚合使用率超过阈值"
+    ),
+    # Of the pod as a whole.
+    NO_NODES: Text("no nodes available to schedule pods", "集群中没有节点"),
+    UNREADABLE_POD: Text("the pod's requests cannot be read", "无法解析 Pod 的资源请求"),
+    # Why a pod was not attempted.
+    "SchedulingGated": Text("Scheduling is blocked due to non-empty scheduling gates", "Pod 带有调度门控，暂不调度"),
+    "Deleting": Text("the pod is being deleted", "Pod 正在删除"),
+    "OtherScheduler": Text(
+        "the pod asks for scheduler {detail}, which no profile here serves", "Pod 指定的调度器 {detail} 不由本服务负责"
+    ),
+    "BackingOff": Text("waits before the next attempt", "等待下一次重试"),
+    "AwaitingChange": Text("waits for a change that can cure what refused it", "等待能消除拒绝原因的集群变化"),
+    "AwaitingBinding": Text("placed; the binding is under way", "已选定节点，正在绑定"),
+    "Withheld": Text("placed in shadow mode; nothing is written", "影子模式下已决策，不写入集群"),
+}
+"""Code -> texts."""
+
+
+def text(code: str, detail: str = "", language: str = "en") -> str:
+    """A reason in words; an unknown code (written by a newer release) stands for itself.
+
+    Args:
+        language: `en` or `zh`.
+    """
+    known = REASONS.get(code)
+    if known is None:
+        return f"{code} ({detail})" if detail else code
+    return (known.chinese if language == "zh" else known.english).format(detail=detail)
+
+
+def summary(nodes: int, refused: Mapping[str, int], language: str = "en") -> str:
+    """`0/5 nodes are available: 3 Insufficient cpu, 2 Too many pods.`, as a pod's condition says it.
+
+    Args:
+        nodes: how many nodes there were.
+        refused: text of a reason -> how many nodes it refused; a node with two reasons counts in both.
+    """
+    if language == "zh":
+        listed = "，".join(sorted(f"{count} 个{words}" for words, count in refused.items()))
+        return f"{nodes} 个节点中没有可用节点：{listed}。" if listed else f"{nodes} 个节点中没有可用节点。"
+    listed = ", ".join(sorted(f"{count} {words}" for words, count in refused.items()))
+    return f"0/{nodes} nodes are available: {listed}." if listed else f"0/{nodes} nodes are available."

@@ -1,0 +1,74 @@
+"""The plugins by name: those that this scheduler has, and those that Kubernetes and Koordinator have besides.
+
+A configuration may name the latter, because upstream's own does; they are passed over, visibly. A name in neither list is a
+mistake. To add a plugin: write it under `plugins/`, give it a factory here, and take it off ELSEWHERE.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from services.scheduler.framework import Plugin
+from services.scheduler.plugins.fit_args import read_fit_args
+from services.scheduler.plugins.load_aware import read_args as read_load_aware_args
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from services.scheduler.plugins.node_affinity import NodeAffinity
+from services.scheduler.plugins.node_name import NodeName
+from services.scheduler.plugins.node_ports import NodePorts
+from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from services.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from services.scheduler.plugins.taint_toleration import TaintToleration
+
+Args = Mapping[str, Any]
+
+
+class Known(NamedTuple):
+    """A plugin that this scheduler has.
+
+    Attributes:
+        make: from the decoded `args` of its pluginConfig ({} without one), and where they stand.
+        filters, scores: the points at which it does something.
+        reads_args: whether it has arguments that `make` reads.
+    """
+
+    make: Callable[[Args, str], Plugin]
+    filters: bool
+    scores: bool
+    reads_args: bool = False
+
+
+PLUGINS: Mapping[str, Known] = {
+    "NodeUnschedulable": Known(lambda _, __: NodeUnschedulable(), filters=True, scores=False),
+    "NodeName": Known(lambda _, __: NodeName(), filters=True, scores=False),
+    "TaintToleration": Known(lambda _, __: TaintToleration(), filters=True, scores=True),
+    "NodeAffinity": Known(lambda _, __: NodeAffinity(), filters=True, scores=True),
+    "NodePorts": Known(lambda _, __: NodePorts(), filters=True, scores=False),
+    "NodeResourcesFit": Known(
+        lambda args, source: NodeResourcesFit(read_fit_args(args, source)), filters=True, scores=True, reads_args=True
+    ),
+    "LoadAwareScheduling": Known(
+        lambda args, source: LoadAwareScheduling(read_load_aware_args(args, source)),
+        filters=True,
+        scores=True,
+        reads_args=True,
+    ),
+}
+"""Name -> how it is made. In the order in which the stock ones filter."""
+
+MULTI_POINT: Mapping[str, int] = {
+    "SchedulingGates": 0, "PrioritySort": 0, "NodeUnschedulable": 0, "NodeName": 0, "TaintToleration": 3,
+    "NodeAffinity": 2, "NodePorts": 0, "NodeResourcesFit": 1, "VolumeRestrictions": 0, "NodeVolumeLimits": 0,
+    "VolumeBinding": 0, "VolumeZone": 0, "PodTopologySpread": 2, "InterPodAffinity": 2, "DefaultPreemption": 0,
+    "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "DefaultBinder": 0,
+}  # fmt: skip
+"""What every profile has unless it says otherwise, in order, with score weights. Source: spec/scheduler-core.md 2."""
+
+BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder", "DefaultPreBind"))
+"""Plugins that the queue, the round and the gateway are made of; they cannot be taken out."""
+
+ELSEWHERE = frozenset((
+    "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
+    "DefaultPreemption", "NodeResourcesBalancedAllocation", "ImageLocality", "DynamicResources", "NodeDeclaredFeatures",
+    "NodeNUMAResource", "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota", "NodeResourcesFitPlus",
+    "ScarceResourceAvoidance", "SchedulingHint",
+))  # fmt: skip
+"""Plugins of Kubernetes and Koordinator that this scheduler does not have."""

@@ -1,0 +1,195 @@
+"""One round: a batch of waiting pods, each placed as if it were alone, recorded so that it can be explained and repeated.
+
+`decide` is a pure function of the state (through its index), the configuration in it, and `now`. It changes neither; the
+events that it returns do, once they are appended.
+
+Source: architecture.md, "What a scheduling round records"; spec/scheduler-core.md 1.4, 1.5.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.framework import Plugin, Profile, Room, Trial
+from services.scheduler.index import Index
+from services.scheduler.judge import Judge
+from services.scheduler.pods import PodFacts
+from services.scheduler.queue import PoolKey
+from services.scheduler.reasons import NO_NODES, UNREADABLE_POD, summary, text
+from services.scheduler.ties import name_hash
+from shared.events import Cause, Draft
+from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
+
+EXACT_CLASSES = 64
+"""Up to so many refused classes are judged on what changed before one of their pods is tried; beyond, a pod tries it."""
+
+
+def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
+    """Try up to `batch_size` waiting pods: RoundDecided first, then one event for each pod that it places or that must be told.
+
+    Returns:
+        Nothing when no pod may be tried.
+    """
+    index.settle()
+    index.queue.advance(now_ns)
+    if not index.queue:
+        return ()
+    round_ = _Round(index, now_ns)
+    chosen = index.queue.choose(batch_size, round_.woken)
+    for pod, due in chosen:
+        round_.take(pod, due=due)
+    return round_.drafts()
+
+
+class _Class:
+    """A class of equal pods within a round, and which record of it holds: how it was judged first, and how once it was refused."""
+
+    __slots__ = ("judge", "judged_at", "refused_at")
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.judged_at = -1
+        self.refused_at = -1
+
+
+class _Round:
+    """The working copy of a round."""
+
+    def __init__(self, index: Index, now_ns: int) -> None:
+        self._index = index
+        self._number = index.view.round + 1
+        self._room = Room(index.table)
+        self._trials: dict[Plugin, Trial] = {
+            plugin: plugin.trial(self._room, ledger, now_ns) for plugin, ledger in index.ledgers.items()
+        }
+        self._classes: dict[PodAsk, _Class] = {}
+        self._placements: list[int] = []
+        self._judged: list[ClassJudged] = []
+        self._outcomes: list[PodOutcome] = []
+        self._events: list[Draft] = []
+        self._awake = self._awake_since()
+
+    # which refused pods to try
+
+    def woken(self, pool: PoolKey) -> bool:
+        """Whether something changed since the pool's pods were refused that lets one of them pass."""
+        return self._awake.get((pool.ask, pool.reasons), -1) > pool.saw
+
+    def _awake_since(self) -> dict[tuple[PodAsk, tuple[tuple[str, str], ...]], int]:
+        """(class, reasons) -> seq of the newest change that may have cured them.
+
+        Every change of the right kind counts when there are many classes. For a few, they are judged anew and only
+        changes of nodes that would take them count: a change that cures nothing is not worth a line in the log.
+        """
+        view, table = self._index.view, self._index.table
+        changed, alive = table.changed[: table.size], table.alive[: table.size]
+        newest_by_class = np.where(alive[:, None], changed, 0).max(axis=0, initial=0)
+        awake: dict[tuple[PodAsk, tuple[tuple[str, str], ...]], int] = {}
+        for pool in self._index.queue.pools():
+            kinds = sorted(self._profile(pool.ask).cures(pool.reasons))
+            newest = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq)
+            if newest > pool.saw:
+                awake[pool.ask, pool.reasons] = newest
+        if len({ask for ask, _ in awake}) > EXACT_CLASSES:
+            return awake
+        for ask, reasons in awake:
+            kinds = sorted(self._profile(ask).cures(reasons))
+            feasible = self._class(ask).judge.feasible()
+            newest = int(changed[feasible][:, kinds].max(initial=0))
+            awake[ask, reasons] = max(newest, view.released_seq) if len(feasible) else -1
+        return awake
+
+    # placing
+
+    def take(self, pod: PodFacts, *, due: bool) -> None:
+        """Place the pod on its best node, or note that none will take it."""
+        ask = pod.ask
+        assert ask is not None, "only pods that have been read are queued"
+        class_ = self._class(ask)
+        if class_.refused_at >= 0:
+            if due:
+                self._refuse(pod, class_.refused_at)
+            return  # others of the pool wait on: this round has shown that nothing was cured for them
+        pod_hash = name_hash(pod.uid)
+        class_.judge.catch_up(self._placements)
+        row = -1 if ask.fault else class_.judge.choose(pod_hash)
+        if row < 0:
+            class_.refused_at = self._record(class_.judge.judged(pod_hash))
+            self._refuse(pod, class_.refused_at)
+            return
+        if class_.judged_at < 0:
+            class_.judged_at = self._record(class_.judge.judged(pod_hash))
+        self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at)
+
+    def drafts(self) -> tuple[Draft, ...]:
+        """The round's events; none when it took no pod."""
+        if not self._outcomes:
+            return ()
+        decided = RoundDecided(round=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
+        return (Draft(decided), *self._events)
+
+    def _place(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int) -> None:
+        node = self._index.table.names[row]
+        self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged, node=node))
+        placed = PodPlaced(
+            pod_uid=pod.uid, pod=pod.name, node=node, round=self._number, request=ask.request, score=score
+        )
+        self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
+        self._room.place(ask, row)
+        for trial in self._trials.values():
+            trial.place(pod, ask, row)
+        self._placements.append(row)
+
+    def _refuse(self, pod: PodFacts, judged: int) -> None:
+        self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged))
+        ask, record = pod.ask, self._judged[judged]
+        code = main_code(record) if ask is None or not ask.fault else UNREADABLE_POD
+        if code == pod.told:
+            return  # the pod says so already; counts that differ are no news
+        told = PodUnschedulable(
+            pod_uid=pod.uid,
+            pod=pod.name,
+            round=self._number,
+            code=code,
+            message=message(record) if ask is None or not ask.fault else f"{text(code)}: {ask.fault}",
+            plugins=tuple(dict.fromkeys(rejected.plugin for rejected in record.rejected)),
+            attempt=pod.attempts + 1,
+        )
+        self._events.append(Draft(told, Cause("cluster", pod.since), pod.uid))
+
+    def _record(self, judged: ClassJudged) -> int:
+        self._judged.append(judged)
+        return len(self._judged) - 1
+
+    def _class(self, ask: PodAsk) -> _Class:
+        class_ = self._classes.get(ask)
+        if class_ is None:
+            judge = Judge(self._profile(ask), self._trials, self._index.table, ask)
+            class_ = self._classes[ask] = _Class(judge)
+        return class_
+
+    def _profile(self, ask: PodAsk) -> Profile:
+        return self._index.profiles[ask.scheduler]
+
+
+def main_code(judged: ClassJudged) -> str:
+    """The stable code of the reason that refuses most nodes; of equals, the one whose plugin is asked first."""
+    counts: Counter[str] = Counter()
+    for rejected in judged.rejected:
+        counts[rejected.code] = max(counts[rejected.code], rejected.nodes)
+    return max(counts, key=lambda code: counts[code]) if counts else NO_NODES
+
+
+def message(judged: ClassJudged) -> str:
+    """What the pod's condition says, in Kubernetes' words."""
+    return summary(judged.nodes, refused_by_text(judged.rejected))
+
+
+def refused_by_text(rejected: Sequence[Rejections], language: str = "en") -> dict[str, int]:
+    """Text of a reason -> how many nodes it refuses; details that the text does not show are summed up."""
+    counts: Counter[str] = Counter()
+    for entry in rejected:
+        counts[text(entry.code, entry.detail, language)] += entry.nodes
+    return dict(counts)

@@ -1,0 +1,22 @@
+"""Settings of the scheduler: `KOORD_SCHEDULER_<FIELD>` in the environment."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.settings import Settings
+
+
+class SchedulerSettings(Settings, frozen=True, kw_only=True):
+    """What can be set without a configuration file; profiles and plugins are in that."""
+
+    config: Annotated[
+        str,
+        Meta(
+            description="KubeSchedulerConfiguration file; without one, ConfigMap koord-scheduler-config or the shipped profile"
+        ),
+    ] = ""
+    batch_size: Annotated[int, Meta(ge=1, le=4096, description="pods a round takes at most")] = 256
+    config_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at the configuration file")] = (
+        5.0
+    )

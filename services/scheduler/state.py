@@ -1,0 +1,447 @@
+"""What the scheduler knows: a fold over `cluster` and its own `scheduling`, kept as facts.
+
+The fold only notes what each context has said; arrays over nodes, queues and ledgers are functions of it and live in
+`index.py`, brought up to date when a decision needs them. That keeps `apply` under two microseconds, and a history in which a
+pod changes five times is read into the arrays once.
+
+Source: architecture.md, "The core of a service".
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from services.scheduler.ask import PodAsk, ask_key, common_part
+from services.scheduler.change import Change
+from services.scheduler.pods import PluginReason, PodFacts
+from shared.events import Event, Recorded
+from shared.events.cluster import (
+    BindFailed,
+    BindRejected,
+    BindWithheld,
+    MissingPermission,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
+from shared.events.scheduling import ClassJudged, PodPlaced, PodUnschedulable, RoundDecided
+from shared.kube.instants import BadTime, instant_ns
+from shared.kube.node import Node, NodeMetric
+from shared.kube.pod import Pod
+
+CONFIG_MAP = "koordinator-system/koord-scheduler-config"
+"""The ConfigMap that configures the scheduler when no file does."""
+
+CONFIG_KEY = "koord-scheduler-config"
+"""Its data key; a ConfigMap with one key only may call it as it likes."""
+
+FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
+    "cluster": (
+        NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
+        ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, WriterStarted,
+    ),
+    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, ConfigTaken, ConfigRefused),
+}  # fmt: skip
+"""Context -> event types folded; the others pass."""
+
+_ENDED = frozenset(("Succeeded", "Failed"))
+_MAX_UNREAD = 4096
+
+
+class NodeFacts:
+    """A node as last observed, and per class of change the `cluster` seq of the last one."""
+
+    __slots__ = ("changed", "node")
+
+    def __init__(self, node: Node, changed: list[int]) -> None:
+        self.node = node
+        self.changed = changed
+
+
+class MetricFacts(NamedTuple):
+    """A node's newest NodeMetric, and the newest `status.updateTime` it ever had: one without it keeps the last."""
+
+    metric: NodeMetric
+    updated: str
+
+
+class Touched:
+    """What has changed since the index last looked, each name once, in order."""
+
+    __slots__ = ("metrics", "nodes", "pods")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, None] = {}
+        self.metrics: dict[str, None] = {}
+        self.pods: dict[str, None] = {}
+
+
+class ClusterView:
+    """What the scheduler knows of the cluster and of its own decisions.
+
+    Attributes:
+        pods: uid -> facts.
+        nodes: name -> facts; present exactly while the node is observed.
+        metrics: node name -> its NodeMetric object.
+        released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
+        gateway_since: `cluster` seq at which the gateway last started.
+        config_map: text of CONFIG_MAP, None while there is none.
+        round, round_saw, round_ns: the last round of our log: its number, the `cluster` seq it saw, its `now_ns`.
+        config_source, config_text, config_digest: the configuration in force, empty before the first.
+        refused_digest: digest of the last configuration that was refused, empty when one was taken since.
+        asks: key -> class of equal pods.
+        touched: what an index has yet to look at; None while there is no index.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.pods: dict[str, PodFacts] = {}
+        self.nodes: dict[str, NodeFacts] = {}
+        self.metrics: dict[str, MetricFacts] = {}
+        self.released_seq = 0
+        self.gateway_since = 0
+        self.config_map: str | None = None
+        self.round = 0
+        self.round_saw = 0
+        self.round_ns = 0
+        self.config_source = ""
+        self.config_text = ""
+        self.config_digest = ""
+        self.refused_digest = ""
+        self.asks: dict[bytes, PodAsk] = {}
+        self.touched: Touched | None = None
+        self._unread: list[PodFacts] = []
+
+    def apply(self, record: Recorded) -> None:
+        """Fold one event. Types that are not in FOLDED move the position only."""
+        event = record.event
+        fold = self._folds.get(type(event))
+        if fold is not None:
+            fold(self, record, event)
+        self.positions[record.context] = record.seq
+
+    # cluster
+
+    def _node_observed(self, record: Recorded, event: NodeObserved) -> None:
+        seq, node, facts = record.seq, event.object, self.nodes.get(event.node)
+        if facts is None:
+            changed = [0] * len(Change)
+            changed[Change.NODE_ADDED] = seq
+            self.nodes[event.node] = NodeFacts(node, changed)
+        else:
+            before, changed = facts.node, facts.changed
+            if before.status.allocatable != node.status.allocatable:
+                changed[Change.ALLOCATABLE] = seq
+            if before.spec != node.spec:
+                changed[Change.TAINTS] = seq
+            if before.metadata.labels != node.metadata.labels:
+                changed[Change.LABELS] = seq
+            if before.metadata.annotations != node.metadata.annotations:
+                changed[Change.ANNOTATIONS] = seq
+            facts.node = node
+        if self.touched is not None:
+            self.touched.nodes[event.node] = None
+
+    def _node_deleted(self, _: Recorded, event: NodeDeleted) -> None:
+        self.nodes.pop(event.node, None)
+        if self.touched is not None:
+            self.touched.nodes[event.node] = None
+
+    def _pod_observed(self, record: Recorded, event: PodObserved) -> None:
+        uid, pod = event.pod_uid, event.object
+        facts = self.pods.get(uid)
+        if facts is None:
+            facts = self.pods[uid] = PodFacts(uid)
+        spec = pod.spec
+        node = spec.node_name
+        ended = pod.status.phase in _ENDED
+        if facts.since == 0:
+            facts.since = record.seq
+            facts.name = event.pod
+        elif node and facts.node == node:
+            if (ended and not facts.ended) or self._asks_less(facts, pod):
+                self._changed(node, Change.POD_RELEASED, record.seq)
+        elif ended:
+            self.released_seq = record.seq
+        elif not node and self._asks_otherwise(facts, pod):
+            facts.changed_seq = record.seq
+        if facts.node != node:
+            facts.node = node
+            facts.node_since_ns = record.at_ns
+        facts.ended = ended
+        facts.deleting = pod.metadata.deletion_timestamp is not None
+        if facts.observed is None:
+            self._unread.append(facts)
+            if len(self._unread) >= _MAX_UNREAD:
+                facts.observed = pod
+                self.read()
+        facts.observed = pod
+        if self.touched is not None:
+            self.touched.pods[uid] = None
+
+    def _pod_deleted(self, record: Recorded, event: PodDeleted) -> None:
+        facts = self.pods.pop(event.pod_uid, None)
+        if facts is None:
+            return
+        if not facts.node:
+            self.released_seq = record.seq
+        elif not facts.ended:
+            self._changed(facts.node, Change.POD_RELEASED, record.seq)
+        facts.observed = None
+        if facts.ask is not None:
+            self._forget(facts.ask)
+        if self.touched is not None:
+            self.touched.pods[event.pod_uid] = None
+
+    def _metric_observed(self, record: Recorded, event: NodeMetricObserved) -> None:
+        before, updated = self.metrics.get(event.node), event.object.status.update_time
+        self.metrics[event.node] = MetricFacts(event.object, updated or (before.updated if before else ""))
+        self._changed(event.node, Change.METRIC, record.seq)
+        if self.touched is not None:
+            self.touched.metrics[event.node] = None
+
+    def _metric_deleted(self, record: Recorded, event: NodeMetricDeleted) -> None:
+        self.metrics.pop(event.node, None)
+        self._changed(event.node, Change.METRIC, record.seq)
+        if self.touched is not None:
+            self.touched.metrics[event.node] = None
+
+    def _placement_refused(self, record: Recorded, event: BindRejected | BindFailed | BindWithheld) -> None:
+        self._refused(record, event.pod_uid, withheld=isinstance(event, BindWithheld))
+
+    def _permission_missing(self, record: Recorded, event: MissingPermission) -> None:
+        if event.pod_uid:
+            self._refused(record, event.pod_uid, withheld=False)
+
+    def _refused(self, record: Recorded, uid: str, *, withheld: bool) -> None:
+        self.released_seq = record.seq
+        facts = self.pods.get(uid)
+        if facts is None or record.cause is None or record.cause.context != "scheduling":
+            return
+        facts.refused_seq = max(facts.refused_seq, record.cause.seq)
+        facts.refusals += 1
+        facts.refused_ns = record.at_ns
+        if withheld:
+            facts.withheld_seq = record.seq
+        if self.touched is not None:
+            self.touched.pods[uid] = None
+
+    def _object_observed(self, _: Recorded, event: ObjectObserved) -> None:
+        if event.resource == "configmaps" and event.name == CONFIG_MAP:
+            data = event.object.get("data") or {}
+            self.config_map = (
+                data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
+            )
+
+    def _object_deleted(self, _: Recorded, event: ObjectDeleted) -> None:
+        if event.resource == "configmaps" and event.name == CONFIG_MAP:
+            self.config_map = None
+
+    def _writer_started(self, record: Recorded, _: WriterStarted) -> None:
+        if record.context != "cluster":
+            return
+        self.gateway_since = record.seq
+        if self.touched is not None:
+            self.touched.pods.update((uid, None) for uid, facts in self.pods.items() if facts.withheld_seq)
+
+    # scheduling
+
+    def _round_decided(self, _: Recorded, event: RoundDecided) -> None:
+        self.round = event.round
+        self.round_saw = (event.seen or {}).get("cluster", 0)
+        self.round_ns = event.now_ns or 0
+        reasons: dict[int, tuple[PluginReason, ...]] = {}
+        for outcome in event.pods:
+            if outcome.node or (facts := self._seen_by_round(outcome.pod_uid)) is None:
+                continue
+            if outcome.judged not in reasons:
+                reasons[outcome.judged] = _reasons(event.classes[outcome.judged])
+            facts.attempts += 1
+            facts.tried_ns = self.round_ns
+            facts.saw = self.round_saw
+            facts.reasons = reasons[outcome.judged]
+            if self.touched is not None:
+                self.touched.pods[facts.uid] = None
+
+    def _pod_placed(self, record: Recorded, event: PodPlaced) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is None:
+            return
+        facts.placed_node = event.node
+        facts.placed_seq = record.seq
+        facts.placed_ns = self.round_ns
+        facts.attempts = 0
+        if self.touched is not None:
+            self.touched.pods[event.pod_uid] = None
+
+    def _pod_unschedulable(self, _: Recorded, event: PodUnschedulable) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is not None:
+            facts.told = event.code
+
+    def _config_taken(self, _: Recorded, event: ConfigTaken) -> None:
+        self.config_source, self.config_text, self.config_digest = event.source, event.text, event.digest
+        self.refused_digest = ""
+
+    def _config_refused(self, _: Recorded, event: ConfigRefused) -> None:
+        self.refused_digest = event.digest
+
+    # what the folds share
+
+    def _seen_by_round(self, uid: str) -> PodFacts | None:
+        """The pod that the last round meant, or None when it is gone.
+
+        The round saw the pod: absent although we have read as far means gone for good, and one that was first observed
+        later is another life of the same uid.
+        """
+        facts = self.pods.get(uid)
+        if facts is None:
+            if self.positions.get("cluster", 0) >= self.round_saw:
+                return None
+            facts = self.pods[uid] = PodFacts(uid)
+        elif facts.since > self.round_saw:
+            return None
+        return facts
+
+    def _changed(self, node: str, change: Change, seq: int) -> None:
+        facts = self.nodes.get(node)
+        if facts is not None:
+            facts.changed[change] = seq
+            if self.touched is not None:
+                self.touched.nodes.setdefault(node)
+
+    def _asks_less(self, facts: PodFacts, pod: Pod) -> bool:
+        before = _last_seen(facts).spec
+        return before.containers != pod.spec.containers or before.resources != pod.spec.resources
+
+    def _asks_otherwise(self, facts: PodFacts, pod: Pod) -> bool:
+        return common_part(_last_seen(facts)) != common_part(pod)
+
+    def read(self) -> None:
+        """Read the newest object of every pod into its facts: its class, and since when it counts on its node."""
+        for facts in self._unread:
+            pod = facts.observed
+            if pod is None:
+                continue  # deleted meanwhile
+            facts.observed = None
+            facts.scheduled_ns = _true_since_ns(pod, "PodScheduled")
+            facts.initialized_ns = _true_since_ns(pod, "Initialized")
+            common = common_part(pod)
+            key = ask_key(common)
+            ask, before = self.asks.get(key), facts.ask
+            if ask is None:
+                ask = self.asks[key] = PodAsk(key, common)
+            if ask is not before:
+                ask.pods += 1
+                facts.ask = ask
+                if before is not None:
+                    self._forget(before)
+        self._unread.clear()
+
+    def _forget(self, ask: PodAsk) -> None:
+        ask.pods -= 1
+        if ask.pods == 0:
+            del self.asks[ask.key]
+
+    # snapshot
+
+    def encode(self) -> bytes:
+        """Canonical MessagePack: names sorted, no row numbers. What each node holds is in it, so that a leak changes the digest."""
+        self.read()
+        keys = sorted(self.asks)
+        numbers = {self.asks[key]: number for number, key in enumerate(keys)}
+        return _encoder.encode(
+            {
+                "positions": dict(sorted(self.positions.items())),
+                "scalars": [getattr(self, name) for name in _SCALARS],
+                "asks": keys,
+                "pods": [self.pods[uid].encode(numbers) for uid in sorted(self.pods)],
+                "nodes": [(name, self.nodes[name].node, self.nodes[name].changed) for name in sorted(self.nodes)],
+                "metrics": [(name, *self.metrics[name]) for name in sorted(self.metrics)],
+            }
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Take over what `encode` wrote."""
+        kept = _decoder.decode(data)
+        self.positions = dict(kept.positions)
+        for name, value in zip(_SCALARS, kept.scalars, strict=True):
+            setattr(self, name, value)
+        asks = [PodAsk(key, _ask_decoder.decode(key)) for key in kept.asks]
+        self.asks = {ask.key: ask for ask in asks}
+        for plain in kept.pods:
+            facts = PodFacts.decode(plain, asks)
+            self.pods[facts.uid] = facts
+            if facts.ask is not None:
+                facts.ask.pods += 1
+        self.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
+        self.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}
+
+    _folds: ClassVar[dict[type[Event], Callable[[Any, Recorded, Any], None]]] = {
+        NodeObserved: _node_observed,
+        NodeDeleted: _node_deleted,
+        PodObserved: _pod_observed,
+        PodDeleted: _pod_deleted,
+        NodeMetricObserved: _metric_observed,
+        NodeMetricDeleted: _metric_deleted,
+        ObjectObserved: _object_observed,
+        ObjectDeleted: _object_deleted,
+        BindRejected: _placement_refused,
+        BindFailed: _placement_refused,
+        BindWithheld: _placement_refused,
+        MissingPermission: _permission_missing,
+        WriterStarted: _writer_started,
+        RoundDecided: _round_decided,
+        PodPlaced: _pod_placed,
+        PodUnschedulable: _pod_unschedulable,
+        ConfigTaken: _config_taken,
+        ConfigRefused: _config_refused,
+    }
+
+
+class _Kept(msgspec.Struct):
+    positions: dict[str, int]
+    scalars: list[int | str | None]
+    asks: list[bytes]
+    pods: list[list[Any]]
+    nodes: list[tuple[str, Node, list[int]]]
+    metrics: list[tuple[str, NodeMetric, str]]
+
+
+_SCALARS = (
+    "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
+    "config_digest", "refused_digest",
+)  # fmt: skip
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Kept)
+_ask_decoder = msgspec.msgpack.Decoder(Pod)
+
+
+def _last_seen(facts: PodFacts) -> Pod:
+    if facts.observed is not None:
+        return facts.observed
+    assert facts.ask is not None, "observed before, so read"
+    return facts.ask.pod
+
+
+def _reasons(judged: ClassJudged) -> tuple[PluginReason, ...]:
+    return tuple(dict.fromkeys((rejected.plugin, rejected.code) for rejected in judged.rejected))
+
+
+def _true_since_ns(pod: Pod, type_: str) -> int:
+    condition = pod.condition(type_)
+    if condition is None or condition.status != "True" or not condition.last_transition_time:
+        return 0
+    try:
+        return instant_ns(condition.last_transition_time)
+    except BadTime:
+        return 0
