@@ -53,6 +53,7 @@ class Unit:
         restarts: how often it was started again.
         why: why it ended last; empty until it did.
         status: what it said of itself last; None while it does not answer.
+        stopped: it has ended because it was asked to.
     """
 
     def __init__(self, spec: Spec, process: Process, http: str) -> None:
@@ -62,12 +63,13 @@ class Unit:
         self.restarts = 0
         self.why = ""
         self.status: Status | None = None
+        self.stopped = False
 
     @property
     def state(self) -> str:
-        """What it said, else `starting` while it runs and `down` while it does not."""
+        """What it said, else `starting` while it runs, and `down` or `stopped` while it does not."""
         if not self.process.running:
-            return "down"
+            return "stopped" if self.stopped else "down"
         return self.status.state if self.status else "starting"
 
 
@@ -108,6 +110,7 @@ class Supervisor:
             process = Process(spec.name, command, logs / f"{spec.name}.log", env={**common, **own})
             self.units[spec.name] = Unit(spec, process, http)
         self._keepers: list[asyncio.Task[None]] = []
+        self._pollers: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
@@ -115,11 +118,11 @@ class Supervisor:
         for unit in self.units.values():
             unit.process.start()
         self._keepers = [asyncio.create_task(self._keep(unit)) for unit in self.units.values()]
-        self._keepers.append(asyncio.create_task(self._poll()))
+        self._pollers = [asyncio.create_task(self._poll())]
 
     async def stop(self) -> None:
         """Ask all to drain, wait for them, and end whatever has not ended after 15 s."""
-        await self._end_keepers()
+        await _cancel(self._keepers)
         running = [unit.process for unit in self.units.values() if unit.process.running]
         for process in running:
             process.ask_to_end()
@@ -127,6 +130,9 @@ class Supervisor:
             await asyncio.wait_for(asyncio.gather(*(process.ended() for process in running)), DRAIN_S)
         for process in running:
             process.kill()
+        await _cancel(self._pollers)
+        for unit in self.units.values():
+            unit.stopped = True
 
     def kill_all(self) -> None:
         """End all at once, without draining."""
@@ -213,12 +219,6 @@ class Supervisor:
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
             unit.status = None
 
-    async def _end_keepers(self) -> None:
-        for keeper in self._keepers:
-            keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
-        self._keepers = []
-
     def _logs(self) -> Path:
         return next(iter(self.units.values())).process.log.parent
 
@@ -228,3 +228,10 @@ def _written_since(log: Path, offset: int) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(offset, size - 65_536))
         return file.read().decode(errors="replace")
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    tasks.clear()

@@ -1,0 +1,84 @@
+"""A command on a terminal of its own: what a person would see, and the keys that they would press."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CTRL_C = b"\x03"
+
+
+class Terminal:
+    """Runs `koord` with these arguments on a terminal of 120 columns; killed when left."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self._keyboard, screen = pty.openpty()
+        # A session with this terminal as its own, so that Ctrl-C becomes a signal as it does for a person.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cli", *arguments],
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **(env or {})},
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509  the child does one system call and then is another program
+        )
+        os.close(screen)
+        self.seen = ""
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._keyboard, keys)
+
+    def wait_for(self, pattern: str, timeout_s: float = 30) -> re.Match[str]:
+        """Read until what is on the screen since the last match fits `pattern`; that much is forgotten."""
+        deadline = time.monotonic() + timeout_s
+        while not (match := re.search(pattern, self.seen)):
+            assert time.monotonic() < deadline, f"{pattern!r} does not come; the screen ends with:\n{self.seen[-3000:]}"
+            if select.select([self._keyboard], [], [], 0.1)[0]:
+                self._read()
+        self.seen = self.seen[match.end() :]
+        return match
+
+    def wait_for_end(self, timeout_s: float = 30) -> int:
+        """The exit code; reads on, for a full terminal would block the command."""
+        deadline = time.monotonic() + timeout_s
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.seen[-3000:]
+            if select.select([self._keyboard], [], [], 0.1)[0]:
+                self._read()
+        while select.select([self._keyboard], [], [], 0)[0] and self._read():
+            pass
+        return self.process.returncode
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._keyboard, 65_536)
+        except OSError:  # Linux says EIO once nobody holds the other side
+            data = b""
+        self.seen += _ESCAPES.sub("", data.decode(errors="replace"))
+        if not data:
+            time.sleep(0.05)
+        return bool(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        os.close(self._keyboard)
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

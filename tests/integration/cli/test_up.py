@@ -1,0 +1,114 @@
+"""koord up as a person uses it: real servers, real services, a terminal."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.cli.terminal import CTRL_C, Terminal
+
+ENV = {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "10"}
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Everything that runs with this folder in its command line or its environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if str(folder) in " ".join([*process.cmdline(), *process.environ().values()]):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return [process for process in found if process.pid != os.getpid()]
+
+
+def service(folder: Path, name: str) -> psutil.Process:
+    for process in psutil.process_iter():
+        try:
+            environ = process.environ()
+        except psutil.Error:
+            continue
+        endpoints = json.loads((folder / "endpoints.json").read_text())
+        if environ.get("KOORD_POSTGRES") == endpoints["postgres"] and environ.get("KOORD_REPLICA") == name:
+            return process
+    raise AssertionError(f"no process of {name}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for `koord up`; afterwards nothing that was started for it runs."""
+    yield tmp_path / "up"
+    deadline = time.monotonic() + 10
+    while left := processes_of(tmp_path):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def test_the_table_lives_on_a_terminal_and_ctrl_c_stops_all(folder: Path) -> None:
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"service +state +lag +events/s +events +restarts +why")
+        terminal.wait_for(r"simulator +leading")
+        service(folder, "simulator").kill()
+        terminal.wait_for(r"simulator .* 1 +killed by SIGKILL")
+        terminal.wait_for(r"simulator +leading .* 1 +killed by SIGKILL")
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
+        terminal.wait_for(r"simulator +stopped")
+    assert not (folder / "endpoints.json").exists()
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_service_that_hangs(folder: Path) -> None:
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        hanging = service(folder, "simulator")
+        terminal.press(CTRL_C)
+        hanging.suspend()
+        time.sleep(0.5)
+        started = time.monotonic()
+        terminal.press(CTRL_C)
+        terminal.wait_for_end()
+        assert time.monotonic() - started < 5
+
+
+def test_without_a_terminal_each_change_is_a_line(folder: Path) -> None:
+    command = [sys.executable, "-m", "cli", "up", "--dir", str(folder), "--service", "simulator"]
+    with subprocess.Popen(command, env={**os.environ, **ENV}, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        lines = [running.stdout.readline() for _ in range(2)]
+        second = subprocess.run(command, env={**os.environ, **ENV}, capture_output=True, text=True, check=False)
+        running.send_signal(signal.SIGTERM)
+        lines += running.stdout.readlines()
+    assert running.returncode == 0
+    states = [line.split()[2] for line in lines]
+    assert states[0] == "starting"
+    assert "leading" in states
+    assert states[-1] == "stopped"
+    assert (second.returncode, f"process {running.pid}" in second.stderr) == (1, True)
+
+
+def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
+    koord = [sys.executable, "-m", "cli"]
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        seen = subprocess.run([*koord, "events", "--dir", str(folder), "-o", "json"], capture_output=True, check=True)
+        assert b"NodeObserved" in seen.stdout
+        subprocess.run([*koord, "migrate", "--dir", str(folder)], check=True)
+        subprocess.run([*koord, "audit", "verify", "--dir", str(folder)], check=True, capture_output=True)
+        terminal.press(CTRL_C)
+        terminal.wait_for_end()
+    gone = subprocess.run([*koord, "events", "--dir", str(folder)], capture_output=True, text=True, check=False)
+    assert (gone.returncode, "koord up" in gone.stderr) == (1, True)
+
+
+def test_killed_with_9_it_takes_everything_with_it(folder: Path) -> None:
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        terminal.process.kill()
+        terminal.process.wait()
