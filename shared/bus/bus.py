@@ -11,11 +11,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from shared.errors import KoordError
 
@@ -23,8 +21,13 @@ log = logging.getLogger(__name__)
 
 ECHO_EVERY_S = 1.0
 SILENT_AFTER_S = 3.0
+UNSENT_BYTES = 8 * 1024 * 1024
+"""What may wait for the server before a publisher waits too."""
+PUBLISH_WAITS_S = 0.5
 PENDING_MESSAGES = 65_536
-PENDING_BYTES = 256 * 1024 * 1024
+PENDING_BYTES = 64 * 1024 * 1024
+
+_FAILURES = (nats.errors.Error, OSError, TimeoutError)
 
 Heard = Callable[[bytes], None]
 Answer = Callable[[bytes], Awaitable[bytes]]
@@ -44,17 +47,22 @@ class Bus:
     """One process's connection to NATS.
 
     Callbacks run on the event loop and must not block; a callback that raises is logged and the message dropped.
-    Messages beyond the pending bounds are dropped by the client and counted in `dropped`: followers see the gap.
+
+    Attributes:
+        dropped: messages heard beyond the pending bounds, which the client threw away: followers see the gap.
+        unsent: messages thrown away because the server took nothing for `PUBLISH_WAITS_S`.
+        reconnects: connections lost since the start.
     """
 
-    def __init__(self, url: str, *, name: str) -> None:
+    def __init__(self, url: str, *, name: str, pending_messages: int = PENDING_MESSAGES) -> None:
         self.dropped = 0
+        self.unsent = 0
         self.reconnects = 0
         self._url = url
         self._name = name
+        self._pending_messages = pending_messages
         self._client: Client | None = None
-        self._heard: list[tuple[str, Heard]] = []
-        self._answers: list[tuple[str, Answer]] = []
+        self._subscriptions: list[Callable[[Client], Awaitable[None]]] = []
         self._keeper: asyncio.Task[None] | None = None
         self._echo_at = 0.0
         self._answering: set[asyncio.Task[None]] = set()
@@ -62,8 +70,7 @@ class Bus:
     @property
     def connected(self) -> bool:
         """Whether the server was heard within the last seconds."""
-        client = self._client
-        return client is not None and client.is_connected and time.monotonic() - self._echo_at < SILENT_AFTER_S
+        return self._connection() is not None and time.monotonic() - self._echo_at < SILENT_AFTER_S
 
     async def start(self) -> None:
         """Connect in the background and keep connected; returns at once, or after the first connection if it is quick."""
@@ -74,123 +81,50 @@ class Bus:
 
     async def close(self) -> None:
         """Send what is pending, then end the connection."""
-        if self._keeper:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        for task in self._answering:
-            task.cancel()
-        if self._client and self._client.is_connected:
-            with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
-                await asyncio.wait_for(self._client.flush(), 1)
-        await self._drop()
+        if client := self._connection():
+            with contextlib.suppress(*_FAILURES):
+                await asyncio.wait_for(client.flush(), 1)
+        for task in (self._keeper, *self._answering):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     async def publish(self, subject: str, data: bytes) -> bool:
         """Send a message if connected; whether it was handed to the client.
 
-        Waits while the client's buffer is full, which is the back-pressure: a writer never outruns the server.
+        Waits while the server is slower than its publishers, which is the back-pressure, but never for long: a server that
+        hangs must not hold up a writer.
         """
-        client = self._client
-        if client is None or not client.is_connected:
+        client = self._connection()
+        if client is not None and client.pending_data_size > UNSENT_BYTES:
+            client = await self._with_room(client)
+        if client is None:
             return False
         try:
             await client.publish(subject, data)
-        except (nats.errors.Error, OSError):
+        except _FAILURES:
             return False
         return True
 
     async def hear(self, subject: str, heard: Heard) -> None:
         """Call `heard` with every message on a subject (wildcards allowed), on this connection and every later one."""
-        self._heard.append((subject, heard))
-        if self._client and self._client.is_connected:
-            await self._subscribe(self._client, subject, heard)
 
-    async def answer(self, subject: str, answer: Answer) -> None:
-        """Answer questions on a subject; of several replicas one answers."""
-        self._answers.append((subject, answer))
-        if self._client and self._client.is_connected:
-            await self._serve(self._client, subject, answer)
-
-    async def ask(self, subject: str, data: bytes, *, deadline_s: float) -> bytes:
-        """Ask a question.
-
-        Raises:
-            NoAnswer: nobody answered within the deadline.
-        """
-        ends = time.monotonic() + deadline_s
-        while (left := ends - time.monotonic()) > 0:
-            client = self._client
-            if client is not None and client.is_connected:
-                try:
-                    return (await client.request(subject, data, timeout=left)).data
-                except nats.errors.NoRespondersError:
-                    pass  # the service may be starting; ask again until the deadline
-                except (nats.errors.Error, OSError, TimeoutError):
-                    break
-            await asyncio.sleep(min(0.05, left))
-        raise NoAnswer(subject, deadline_s)
-
-    async def _keep(self, first: asyncio.Event) -> None:
-        """Connect, listen to the echo, and start over whenever it stays away."""
-        pause = 0.05
-        while True:
-            try:
-                self._client = await self._connect()
-            except (nats.errors.Error, OSError, TimeoutError) as error:
-                log.warning("bus is not reachable", extra={"url": self._url, "error": str(error), "next_try_s": pause})
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 2.0)
-                continue
-            pause = 0.05
-            first.set()
-            await self._echo(self._client)
-            self.reconnects += 1
-            await self._drop()
-
-    async def _connect(self) -> Client:
-        client = await nats.connect(
-            self._url,
-            name=self._name,
-            allow_reconnect=False,  # the keeper reconnects: it also notices a connection that is only half alive
-            connect_timeout=2,
-            max_outstanding_pings=2,
-            ping_interval=5,
-            error_cb=self._on_error,
-            pending_size=8 * 1024 * 1024,
-        )
-        self._echo_at = time.monotonic()
-        for subject, heard in self._heard:
-            await self._subscribe(client, subject, heard)
-        for subject, answer in self._answers:
-            await self._serve(client, subject, answer)
-        return client
-
-    async def _echo(self, client: Client) -> None:
-        """Return when the connection has been silent for too long."""
-        subject = client.new_inbox()
-
-        async def echoed(_message: Msg) -> None:
-            self._echo_at = time.monotonic()
-
-        try:
-            await client.subscribe(subject, cb=echoed)
-            while client.is_connected and time.monotonic() - self._echo_at < SILENT_AFTER_S:
-                await client.publish(subject, b"")
-                await asyncio.sleep(ECHO_EVERY_S)
-        except (nats.errors.Error, OSError) as error:
-            log.warning("bus connection failed", extra={"error": str(error)})
-
-    async def _subscribe(self, client: Client, subject: str, heard: Heard) -> Subscription:
         async def on_message(message: Msg) -> None:
             heard(message.data)
 
-        return await client.subscribe(
-            subject, cb=on_message, pending_msgs_limit=PENDING_MESSAGES, pending_bytes_limit=PENDING_BYTES
-        )
+        async def subscribe(client: Client) -> None:
+            await client.subscribe(
+                subject, cb=on_message, pending_msgs_limit=self._pending_messages, pending_bytes_limit=PENDING_BYTES
+            )
 
-    async def _serve(self, client: Client, subject: str, answer: Answer) -> None:
+        await self._subscribe(subscribe)
+
+    async def answer(self, subject: str, answer: Answer) -> None:
+        """Answer questions on a subject; of several replicas one answers."""
+
         async def respond(message: Msg) -> None:
             reply = await answer(message.data)
-            with contextlib.suppress(nats.errors.Error, OSError):
+            with contextlib.suppress(*_FAILURES):
                 await message.respond(reply)
 
         async def on_message(message: Msg) -> None:
@@ -198,7 +132,103 @@ class Bus:
             self._answering.add(task)
             task.add_done_callback(self._answered)
 
-        await client.subscribe(subject, queue="answers", cb=on_message)
+        async def subscribe(client: Client) -> None:
+            await client.subscribe(subject, queue="answers", cb=on_message)
+
+        await self._subscribe(subscribe)
+
+    async def ask(self, subject: str, data: bytes, *, deadline_s: float) -> bytes:
+        """Ask a question. While nobody listens on the subject it is asked again; once sent to someone, it is not.
+
+        Raises:
+            NoAnswer: nobody answered within the deadline.
+        """
+        ends = time.monotonic() + deadline_s
+        while (left := ends - time.monotonic()) > 0:
+            if client := self._connection():
+                try:
+                    return (await client.request(subject, data, timeout=left)).data
+                except nats.errors.NoRespondersError:
+                    pass  # the service may be starting
+                except _FAILURES:
+                    break
+            await asyncio.sleep(min(0.05, left))
+        raise NoAnswer(subject, deadline_s)
+
+    def _connection(self) -> Client | None:
+        return self._client if self._client is not None and self._client.is_connected else None
+
+    async def _with_room(self, client: Client) -> Client | None:
+        """The connection once it takes data again; None when it does not within the time a writer may lose."""
+        ends = time.monotonic() + PUBLISH_WAITS_S
+        while time.monotonic() < ends and client.is_connected:
+            await asyncio.sleep(0.005)
+            if client.pending_data_size <= UNSENT_BYTES:
+                return client
+        self.unsent += 1
+        return None
+
+    async def _subscribe(self, subscribe: Callable[[Client], Awaitable[None]]) -> None:
+        self._subscriptions.append(subscribe)
+        if client := self._connection():
+            with contextlib.suppress(*_FAILURES):  # the next connection subscribes
+                await subscribe(client)
+
+    async def _keep(self, first: asyncio.Event) -> None:
+        """Connect, listen to the echo, and start over whenever it stays away."""
+        pause = 0.05
+        while True:
+            client, gone = Client(), asyncio.Event()
+            try:
+                await self._connect(client, gone)
+                pause = 0.05
+                first.set()
+                await self._echo(client, gone)
+                log.warning("bus lost its connection", extra={"url": self._url})
+                self.reconnects += 1
+            except _FAILURES as error:
+                if pause < 0.1:  # said once an outage
+                    log.warning("bus is not reachable", extra={"url": self._url, "error": repr(error)})
+            finally:
+                self._client = None
+                await _abandon(client)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+    async def _connect(self, client: Client, gone: asyncio.Event) -> None:
+        async def closed() -> None:
+            gone.set()
+
+        await client.connect(
+            self._url,
+            name=self._name,
+            allow_reconnect=False,  # the keeper reconnects: it also notices a connection that is only half alive
+            connect_timeout=2,
+            max_outstanding_pings=2,
+            ping_interval=5,
+            error_cb=self._on_error,
+            closed_cb=closed,
+            pending_size=-1,  # `publish` bounds it; the client's own bound blocks for seconds and swallows cancellation
+        )
+        subscribed = 0
+        while subscribed < len(self._subscriptions):
+            await self._subscriptions[subscribed](client)
+            subscribed += 1
+        self._client = client  # with no await since the last look at the list: what comes later subscribes itself
+
+    async def _echo(self, client: Client, gone: asyncio.Event) -> None:
+        """Return when the connection is closed or has been silent for too long."""
+        subject = client.new_inbox()
+
+        async def echoed(_message: Msg) -> None:
+            self._echo_at = time.monotonic()
+
+        self._echo_at = time.monotonic()
+        await client.subscribe(subject, cb=echoed)
+        while not gone.is_set() and time.monotonic() - self._echo_at < SILENT_AFTER_S:
+            await client.publish(subject, b"")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gone.wait(), ECHO_EVERY_S)
 
     def _answered(self, task: "asyncio.Task[None]") -> None:
         self._answering.discard(task)
@@ -208,10 +238,18 @@ class Bus:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.dropped += 1
-        log.warning("bus error", extra={"error": repr(error)})
+            if self.dropped.bit_count() == 1:  # the first, second, fourth ...
+                log.warning("bus drops messages that are not taken in time", extra={"dropped": self.dropped})
+        elif self._client is not None:  # a failed connection is said by the keeper
+            log.warning("bus error", exc_info=error)
 
-    async def _drop(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-                await asyncio.wait_for(client.close(), 1)
+
+async def _abandon(client: Client) -> None:
+    """End a connection without waiting for a server that may take nothing more."""
+    writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001  close() alone waits until all is sent
+    if writer is not None:
+        writer.transport.abort()
+    client._pending.clear()  # noqa: SLF001
+    client._pending_data_size = 0  # noqa: SLF001
+    with contextlib.suppress(*_FAILURES):
+        await client.close()

@@ -1,0 +1,232 @@
+"""The bus on a real NATS server that restarts, hangs and goes away."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from cli.embedded import EmbeddedNats
+from cli.ports import free_port
+from shared.bus import Bus, NoAnswer
+from shared.bus.bus import PUBLISH_WAITS_S, UNSENT_BYTES
+
+DEADLINE_S = 30.0
+
+
+async def until(true: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+    async with asyncio.timeout(deadline_s):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
+    async with EmbeddedNats(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def bus(server: EmbeddedNats) -> AsyncIterator[Bus]:
+    started = Bus(server.url, name="test")
+    await started.start()
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+async def other(server: EmbeddedNats) -> AsyncIterator[Bus]:
+    started = Bus(server.url, name="other")
+    await started.start()
+    yield started
+    await started.close()
+
+
+class Stream:
+    """Publishes numbers on a subject until it is stopped."""
+
+    def __init__(self, bus: Bus, subject: str) -> None:
+        self.number = 0
+        self.refused = 0
+        self._bus, self._subject = bus, subject
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            self.number += 1
+            if not await self._bus.publish(self._subject, b"%d" % self.number):
+                self.refused += 1
+            await asyncio.sleep(0.001)
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def test_what_is_published_is_heard_in_order(bus: Bus, other: Bus) -> None:
+    heard: list[bytes] = []
+    await other.hear("koord.log.*", heard.append)
+    await until(lambda: other.connected)
+    await asyncio.sleep(0.1)  # the subscription reaches the server on another connection than what is published
+    for number in range(1000):
+        assert await bus.publish("koord.log.cluster", b"%d" % number)
+    await until(lambda: len(heard) == 1000)
+    assert heard == [b"%d" % number for number in range(1000)]
+
+
+@pytest.mark.parametrize("how", ["restart", "hang"])
+async def test_subscriptions_come_back_by_themselves_under_load(
+    server: EmbeddedNats, bus: Bus, other: Bus, how: str
+) -> None:
+    heard: list[int] = []
+    await other.hear("koord.log.cluster", lambda data: heard.append(int(data)))
+    stream = Stream(bus, "koord.log.cluster")
+    await until(lambda: len(heard) > 100)
+    if how == "restart":
+        await server.restart()
+    else:
+        await server.suspend()
+        await until(lambda: not bus.connected and not other.connected)
+        await server.resume()
+    fresh = stream.number
+    await until(lambda: heard[-1] > fresh + 100)
+    await stream.stop()
+    assert heard == sorted(set(heard)), "nothing comes twice or out of order"
+    assert other.reconnects >= 1
+
+
+async def test_what_is_subscribed_while_the_server_is_away_is_heard_when_it_comes_back(
+    server: EmbeddedNats, bus: Bus, other: Bus
+) -> None:
+    await server.kill()
+    await until(lambda: not bus.connected and not other.connected)
+    heard: list[bytes] = []
+    await other.hear("koord.head.cluster", heard.append)
+    assert not await bus.publish("koord.head.cluster", b"lost")
+    await server.start()
+    stream = Stream(bus, "koord.head.cluster")
+    await until(lambda: len(heard) > 0)
+    await stream.stop()
+
+
+async def test_a_bus_starts_without_a_server_and_finds_it_later(tmp_path: Path) -> None:
+    server = EmbeddedNats(tmp_path, free_port())
+    bus = Bus(server.url, name="early")
+    await bus.start()
+    assert not bus.connected
+    assert not await bus.publish("koord.head.cluster", b"")
+    await server.start()
+    await until(lambda: bus.connected)
+    await bus.close()
+    await server.stop()
+
+
+async def test_a_hung_server_holds_up_no_publisher_and_no_memory(server: EmbeddedNats, bus: Bus) -> None:
+    await server.suspend()
+    message = bytes(512 * 1024)
+    longest, sent = 0.0, 0
+    ends = time.monotonic() + DEADLINE_S
+    while bus.unsent == 0 and bus.connected and time.monotonic() < ends:
+        began = time.monotonic()
+        sent += await bus.publish("koord.log.cluster", message)
+        longest = max(longest, time.monotonic() - began)
+        await asyncio.sleep(0)
+    assert longest < PUBLISH_WAITS_S + 1.0
+    assert sent * len(message) < UNSENT_BYTES + 32 * 1024 * 1024, "beyond what the sockets hold, publishing stops"
+    await until(lambda: not bus.connected)
+    began = time.monotonic()
+    assert not await bus.publish("koord.log.cluster", message)
+    assert time.monotonic() - began < PUBLISH_WAITS_S + 1.0
+    await server.resume()
+    await until(lambda: bus.connected)
+    assert await bus.publish("koord.log.cluster", message)
+
+
+async def test_messages_that_are_not_taken_in_time_are_dropped_and_counted(server: EmbeddedNats, bus: Bus) -> None:
+    slow = Bus(server.url, name="slow", pending_messages=8)
+    await slow.start()
+    heard: list[bytes] = []
+    await slow.hear("koord.log.cluster", heard.append)
+    await asyncio.sleep(0.1)
+    for number in range(2000):
+        await bus.publish("koord.log.cluster", b"%d" % number)
+    await until(lambda: slow.dropped > 0)
+    await until(lambda: len(heard) + slow.dropped == 2000)
+    await slow.close()
+
+
+async def test_a_callback_that_fails_stops_nothing(bus: Bus, other: Bus) -> None:
+    heard: list[bytes] = []
+
+    def fails_once(data: bytes) -> None:
+        heard.append(data)
+        if len(heard) == 1:
+            raise ValueError("the first message")
+
+    await other.hear("koord.log.cluster", fails_once)
+    stream = Stream(bus, "koord.log.cluster")
+    await until(lambda: len(heard) > 10)
+    await stream.stop()
+
+
+async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
+    asked: list[str] = []
+
+    def named(name: str) -> Callable[[bytes], object]:
+        async def answer(data: bytes) -> bytes:
+            asked.append(name)
+            return data.upper()
+
+        return answer
+
+    await bus.answer("koord.ask.quota", named("bus"))  # type: ignore[arg-type]
+    await other.answer("koord.ask.quota", named("other"))  # type: ignore[arg-type]
+    asker = Bus(server.url, name="asker")
+    await asker.start()
+    answers = [await asker.ask("koord.ask.quota", b"charge", deadline_s=DEADLINE_S) for _ in range(50)]
+    assert answers == [b"CHARGE"] * 50
+    assert len(asked) == 50
+    await asker.close()
+
+
+async def test_a_question_nobody_answers_ends_at_its_deadline(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
+    began = time.monotonic()
+    with pytest.raises(NoAnswer, match=r"koord\.ask\.nobody within 0\.3 s"):
+        await bus.ask("koord.ask.nobody", b"", deadline_s=0.3)
+    assert 0.3 <= time.monotonic() - began < 5
+
+    async def never(_data: bytes) -> bytes:
+        await asyncio.sleep(3600)
+        return b""
+
+    await other.answer("koord.ask.silent", never)
+    with pytest.raises(NoAnswer):
+        await bus.ask("koord.ask.silent", b"", deadline_s=0.3)
+    await server.suspend()
+    with pytest.raises(NoAnswer):
+        await bus.ask("koord.ask.silent", b"", deadline_s=0.3)
+    await server.resume()
+
+
+async def test_a_question_waits_for_a_service_that_is_starting(bus: Bus, other: Bus) -> None:
+    async def answer(data: bytes) -> bytes:
+        return data
+
+    asked = asyncio.create_task(bus.ask("koord.ask.late", b"there?", deadline_s=DEADLINE_S))
+    await asyncio.sleep(0.2)
+    await other.answer("koord.ask.late", answer)
+    assert await asked == b"there?"
+
+
+async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answered(bus: Bus, other: Bus) -> None:
+    async def answer(data: bytes) -> bytes:
+        if data == b"bad":
+            raise ValueError(data)
+        return data
+
+    await other.answer("koord.ask.some", answer)
+    await until(lambda: other.connected)
+    with pytest.raises(NoAnswer):
+        await bus.ask("koord.ask.some", b"bad", deadline_s=0.5)
+    assert await bus.ask("koord.ask.some", b"good", deadline_s=DEADLINE_S) == b"good"
