@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from services.simulator.catalogue import NODE_METRICS, NODES, PODS, Resource
 from services.simulator.refusal import bad_request
 from services.simulator.state import KINDS, Object
+from services.simulator.trim import trimmed
 from shared.events import Event
 from shared.events.cluster import (
     NodeDeleted,
@@ -27,8 +28,6 @@ from shared.kube.pod import Pod
 QUANTITIES = frozenset({"requests", "limits", "capacity", "allocatable", "resources", "overhead"})
 """Fields that hold quantities, which may be written as numbers."""
 
-UNKEPT = ("managedFields", "resourceVersion", "generation", "generateName", "selfLink")
-
 
 def decoded(resource: Resource, data: bytes | msgspec.Raw) -> Object:
     """An object from its JSON.
@@ -38,11 +37,12 @@ def decoded(resource: Resource, data: bytes | msgspec.Raw) -> Object:
     """
     kind = KINDS.get(resource.name)
     try:
-        return msgspec.json.decode(data, type=kind) if kind else msgspec.json.decode(data, type=dict[str, Any])
+        whole: Object = msgspec.json.decode(data, type=kind or dict[str, Any])
     except msgspec.ValidationError:
         return typed(resource, msgspec.json.decode(data))  # a quantity may be a number
     except msgspec.DecodeError as error:
         raise bad_request(f"{resource.kind}: {error}") from error
+    return trimmed(whole)
 
 
 def typed(resource: Resource, body: dict[str, Any]) -> Object:
@@ -53,11 +53,10 @@ def typed(resource: Resource, body: dict[str, Any]) -> Object:
     """
     kind = KINDS.get(resource.name)
     try:
-        if kind is None:
-            return msgspec.convert(body, dict[str, Any])
-        return msgspec.convert(_with_texts(body), kind)
+        whole: Object = msgspec.convert(_with_texts(body) if kind else body, kind or dict[str, Any])
     except msgspec.ValidationError as error:
         raise bad_request(f"{resource.kind} in {resource.api_version} cannot be handled: {error}") from error
+    return trimmed(whole)
 
 
 def merged(old: object, patch: object) -> Any:
@@ -90,8 +89,9 @@ def fresh(metadata: Metadata, namespace: str, uid: str, at: str) -> Metadata:
 
 def fresh_body(body: dict[str, Any], resource: Resource, namespace: str, uid: str, at: str) -> dict[str, Any]:
     """A new object that is kept as plain JSON."""
-    given = {name: value for name, value in body["metadata"].items() if name not in UNKEPT}
-    metadata = given | {"uid": uid, "creationTimestamp": at} | ({"namespace": namespace} if namespace else {})
+    metadata = (
+        body["metadata"] | {"uid": uid, "creationTimestamp": at} | ({"namespace": namespace} if namespace else {})
+    )
     metadata.pop("deletionTimestamp", None)
     rest = {
         name: value for name, value in body.items() if name != "metadata" and not (resource.status and name == "status")

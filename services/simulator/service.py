@@ -15,6 +15,7 @@ from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import INTENTS, OBSERVATIONS, OUTCOMES, SimulatorState
 from services.simulator.timers import Timers
+from shared.events.log import WriterStarted
 from shared.service import Runtime, Service
 
 SUBJECT = "koord.simulator"
@@ -119,7 +120,7 @@ def simulator() -> Service:
         name="simulator",
         writes="cluster",
         follows={"cluster": (*OBSERVATIONS, *OUTCOMES), "scheduling": INTENTS},
-        emits=(*OBSERVATIONS, *OUTCOMES),
+        emits=(*OBSERVATIONS, *OUTCOMES, WriterStarted),
         settings=SimulatorSettings,
         new_state=SimulatorState,
         lead=partial(lead, desk),

@@ -1,0 +1,61 @@
+"""Which part of an object the simulated cluster keeps: what the gateway's events keep of a real one.
+
+Types do most of it: a field that a kept type does not name is not decoded.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from services.simulator.state import Object
+from shared.kube.annotations import keeps
+from shared.kube.meta import Metadata
+from shared.kube.pod import Container, Pod, PodSpec
+
+UNKEPT = ("managedFields", "resourceVersion", "generation", "generateName", "selfLink")
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def trimmed(whole: Object) -> Object:
+    """The object without what is not kept: foreign annotations, volumes without a claim, ports that no host opens."""
+    if isinstance(whole, dict):
+        return _plain(whole)
+    if isinstance(whole, Pod) and _has_more(whole.spec):
+        whole = replace(whole, spec=_spec(whole.spec))
+    annotations = whole.metadata.annotations
+    if annotations is None or all(map(keeps, annotations)):
+        return whole
+    return replace(whole, metadata=_metadata(whole.metadata, annotations))
+
+
+def _metadata(metadata: Metadata, annotations: dict[str, str]) -> Metadata:
+    kept = {name: value for name, value in annotations.items() if keeps(name)}
+    return replace(metadata, annotations=kept or None)
+
+
+def _has_more(spec: PodSpec) -> bool:
+    containers = (*spec.containers, *spec.init_containers)
+    return bool(spec.volumes) or any(container.ports for container in containers)
+
+
+def _spec(spec: PodSpec) -> PodSpec:
+    return replace(
+        spec,
+        volumes=tuple(volume for volume in spec.volumes if volume.persistent_volume_claim),
+        containers=tuple(map(_container, spec.containers)),
+        init_containers=tuple(map(_container, spec.init_containers)),
+    )
+
+
+def _container(container: Container) -> Container:
+    return replace(container, ports=tuple(port for port in container.ports if port.host_port))
+
+
+def _plain(body: dict[str, Any]) -> dict[str, Any]:
+    given = body.get("metadata")
+    if not isinstance(given, dict):
+        return body
+    metadata = {name: value for name, value in given.items() if name not in UNKEPT}
+    annotations = {name: value for name, value in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
+    metadata.pop("annotations", None)
+    return body | {"metadata": metadata | ({"annotations": annotations} if annotations else {})}

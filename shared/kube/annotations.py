@@ -1,0 +1,31 @@
+"""Which annotations of an object are kept in events: those that some decision of this system reads.
+
+Source: spec/api.md 0 (this system's own), spec/scheduler-workloads.md 5 (device vendors), and what stock schedulers and
+deschedulers read.
+"""
+
+from functools import lru_cache
+
+KEPT_DOMAINS = (
+    "koordinator.sh",
+    "scheduling.sigs.k8s.io",
+    "scheduler.alpha.kubernetes.io",
+    "descheduler.alpha.kubernetes.io",
+    "cluster-autoscaler.kubernetes.io",
+    "controller.kubernetes.io",
+    "huawei.com",
+    "hami.io",
+    "cambricon.com",
+    "metax-tech.com",
+)
+"""Domains, with their subdomains, whose annotations are kept."""
+
+KEPT_ANNOTATIONS = frozenset({"kubernetes.io/config.source", "kubernetes.io/config.mirror"})
+"""Single annotations that are kept: they mark static pods and their mirrors."""
+
+
+@lru_cache(maxsize=4096)
+def keeps(annotation: str) -> bool:
+    """Whether an annotation is kept."""
+    domain, _, _ = annotation.rpartition("/")
+    return annotation in KEPT_ANNOTATIONS or any(domain == kept or domain.endswith("." + kept) for kept in KEPT_DOMAINS)

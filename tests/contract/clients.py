@@ -1,0 +1,90 @@
+"""The two clients: of the simulator over the bus, and of a kube-apiserver."""
+
+import asyncio
+
+from cli.dev.api import Api, ApiRefused
+from cli.dev.nodes import create_nodes, node_object
+from cli.simulated import SimulatedApi, SimulatorRefused
+from tests.contract.driver import ClientRefused, Object
+
+PLURALS = {
+    "Pod": "pods",
+    "Node": "nodes",
+    "ConfigMap": "configmaps",
+    "NodeMetric": "nodemetrics",
+    "Reservation": "reservations",
+    "PriorityClass": "priorityclasses",
+}
+
+
+class SimulatorClient:
+    """Speaks to `koord.simulator.*`."""
+
+    def __init__(self, api: SimulatedApi) -> None:
+        self._api = api
+
+    async def create(self, body: Object) -> Object:
+        try:
+            return await self._api.create(body)
+        except SimulatorRefused as error:
+            raise ClientRefused(error.code, str(error)) from error
+
+    async def patch(self, place: Object, patch: Object, subresource: str = "") -> Object:
+        try:
+            return await self._api.patch(place, patch, subresource=subresource)
+        except SimulatorRefused as error:
+            raise ClientRefused(error.code, str(error)) from error
+
+    async def delete(self, place: Object) -> None:
+        try:
+            await self._api.delete(place, grace_s=0)
+        except SimulatorRefused as error:
+            raise ClientRefused(error.code, str(error)) from error
+
+    async def get(self, place: Object) -> Object:
+        try:
+            return await self._api.get(place)
+        except SimulatorRefused as error:
+            raise ClientRefused(error.code, str(error)) from error
+
+    async def create_node(self, name: str) -> Object:
+        return await self.create(node_object(name))
+
+
+class KubeClient:
+    """Speaks to a kube-apiserver as the administrator."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def create(self, body: Object) -> Object:
+        return await self._call("POST", _path(body, collection=True), body)
+
+    async def patch(self, place: Object, patch: Object, subresource: str = "") -> Object:
+        path = _path(place) + (f"/{subresource}" if subresource else "")
+        return await self._call("PATCH", path, patch)
+
+    async def delete(self, place: Object) -> None:
+        uid = place["metadata"].get("uid")
+        options = {"gracePeriodSeconds": 0} | ({"preconditions": {"uid": uid}} if uid else {})
+        await self._call("DELETE", _path(place), options)
+
+    async def get(self, place: Object) -> Object:
+        return await self._call("GET", _path(place))
+
+    async def create_node(self, name: str) -> Object:
+        await asyncio.to_thread(create_nodes, self._api, [node_object(name)])
+        return await self.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+    async def _call(self, method: str, path: str, body: Object | None = None) -> Object:
+        try:
+            return await asyncio.to_thread(self._api.call, method, path, body)
+        except ApiRefused as error:
+            raise ClientRefused(error.status, str(error)) from error
+
+
+def _path(body: Object, *, collection: bool = False) -> str:
+    version, metadata = body["apiVersion"], body["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    within = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
+    return f"{root}{within}/{PLURALS[body['kind']]}" + ("" if collection else f"/{metadata['name']}")

@@ -1,0 +1,82 @@
+"""One system for each side of the contract, for the whole session: servers of its own, and the gateway or the simulator."""
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from cli.dev.cluster import Cluster
+from cli.embedded import EmbeddedNats, EmbeddedPostgres
+from cli.simulated import SimulatedApi
+from cli.supervisor import Endpoints, Spec, Supervisor
+from shared.bus import Bus
+from tests.contract.clients import KubeClient, SimulatorClient
+from tests.contract.driver import Client, Log, World
+
+SIDES = [pytest.param("simulator"), pytest.param("kube", marks=pytest.mark.kube)]
+READY_WITHIN_S = 60
+
+_numbers = itertools.count(1)
+
+
+class System(NamedTuple):
+    """A running side."""
+
+    side: str
+    client: Client
+    log: Log
+    cluster: Cluster | None = None
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=SIDES)
+async def system(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: EmbeddedPostgres,
+    template: str,
+) -> AsyncIterator[System]:
+    """The gateway on a kube-apiserver, or the simulator; no scheduler: the test decides."""
+    side: str = request.param
+    folder: Path = tmp_path_factory.mktemp(f"contract-{side}")
+    cluster: Cluster | None = request.getfixturevalue("kube_cluster") if side == "kube" else None
+    async with AsyncExitStack() as running:
+        nats = await running.enter_async_context(EmbeddedNats(folder / "nats"))
+        endpoints = Endpoints(await postgres.create_database(f"contract_{side}", template), nats.url)
+        supervisor = Supervisor([_spec(cluster)], endpoints, folder)
+        await supervisor.start()
+        running.push_async_callback(supervisor.stop)
+        await supervisor.wait_until(lambda unit: unit.state == "leading", READY_WITHIN_S, "leading")
+        log = Log(endpoints.postgres, endpoints.nats)
+        await log.open()
+        running.push_async_callback(log.close)
+        if cluster:
+            yield System(side, KubeClient(cluster.api), log, cluster)
+        else:
+            bus = Bus(endpoints.nats, name="contract client")
+            await bus.start()
+            running.push_async_callback(bus.close)
+            yield System(side, SimulatorClient(SimulatedApi(bus)), log)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(system: System) -> AsyncIterator[World]:
+    """A namespace for the test."""
+    name = f"contract-{next(_numbers):06d}"
+    if system.cluster:
+        system.cluster.create_namespace(name)
+    else:
+        await system.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield World(system.client, system.log, name)
+    if system.cluster:
+        system.cluster.delete_namespace(name)
+
+
+def _spec(cluster: Cluster | None) -> Spec:
+    if cluster is None:
+        return Spec("simulator", "simulator", {"KOORD_SIMULATOR_REPORT_INTERVAL_S": "0"})
+    settings = {"KUBECONFIG": str(cluster.kubeconfig()), "CONFIG_NAMESPACE": "", "SWEEP_S": "0.5"}
+    return Spec("gateway", "gateway", {f"KOORD_GATEWAY_{name}": value for name, value in settings.items()})

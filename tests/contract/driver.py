@@ -1,0 +1,171 @@
+"""The contract suite's hands: a client of the cluster, an author of intents, and a reader of `cluster`.
+
+Whatever is checked is checked twice: on a kube-apiserver behind the gateway, and on the simulator.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from shared.bus import Bus
+from shared.events import EVENT_TYPES, Cause, Draft, Event
+from shared.events.cluster import NodeObserved, PodObserved
+from shared.events.log import WriterStarted
+from shared.log.database import Database
+from shared.log.reader import LogReader
+from shared.log.writer import LogWriter
+
+Object = dict[str, Any]
+Kind = TypeVar("Kind", bound=Event)
+
+PATIENCE_S = 15.0
+
+
+class ClientRefused(Exception):
+    """The API said no.
+
+    Attributes:
+        code: the HTTP status.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Client(Protocol):
+    """What a user does to a cluster. An object is named by its apiVersion, kind and metadata."""
+
+    async def create(self, body: Object) -> Object:
+        """Create; returned as stored."""
+        ...
+
+    async def patch(self, place: Object, patch: Object, subresource: str = "") -> Object:
+        """Apply a JSON merge patch."""
+        ...
+
+    async def delete(self, place: Object) -> None:
+        """Delete at once, without a grace period."""
+        ...
+
+    async def get(self, place: Object) -> Object:
+        """Read."""
+        ...
+
+    async def create_node(self, name: str) -> Object:
+        """Create a node of 32 cores that is Ready and has no taint."""
+        ...
+
+
+class Log:
+    """The log that the gateway or the simulator writes, and the one of the scheduler, whose part a test plays."""
+
+    def __init__(self, postgres: str, nats: str) -> None:
+        self._database = Database(postgres, application="contract")
+        self._reader = LogReader(self._database)
+        self._bus = Bus(nats, name="contract")
+        self._writer = LogWriter(self._database, self._bus, "scheduling", "contract")
+
+    async def open(self) -> None:
+        """Become the writer of `scheduling`."""
+        await self._bus.start()
+        await self._writer.acquire()
+        await self._writer.begin("contract", [WriterStarted], now_ns=time.time_ns(), seen={})
+
+    async def close(self) -> None:
+        """Give it up."""
+        await self._writer.close()
+        await self._bus.close()
+        await self._database.close()
+
+    async def intend(self, *events: Event) -> list[Cause]:
+        """Append intents to `scheduling` in one transaction."""
+        records = await self._writer.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
+        return [Cause("scheduling", record.seq) for record in records]
+
+    async def all(self, kind: type[Kind], key: str) -> list[Kind]:
+        """What `cluster` says of an object, in order."""
+        return [
+            msgspec.json.decode(row.data, type=kind)
+            async for row in self._reader.rows(context="cluster", kind=kind.__name__, key=key)
+        ]
+
+    async def wait_for(self, kind: type[Kind], key: str, holds: Callable[[Kind], bool] = lambda _: True) -> Kind:
+        """Wait until `cluster` has an event of this type about `key` for which `holds`."""
+        ends = time.monotonic() + PATIENCE_S
+        while True:
+            events = await self.all(kind, key)
+            found = next((event for event in events if holds(event)), None)
+            if found is not None:
+                return found
+            if time.monotonic() > ends:
+                raise AssertionError(f"no such {kind.__name__} of {key} within {PATIENCE_S:g} s; there are {events}")
+            await asyncio.sleep(0.03)
+
+    async def outcomes(self, cause: Cause, count: int = 1) -> list[Event]:
+        """The events that name an intent as their cause, once there are `count`."""
+        ends = time.monotonic() + PATIENCE_S
+        while True:
+            found = [
+                msgspec.json.decode(row.data, type=EVENT_TYPES[row.type])
+                async for row in self._reader.rows(context="cluster")
+                if row.cause == str(cause)
+            ]
+            if len(found) >= count:
+                return found
+            if time.monotonic() > ends:
+                raise AssertionError(f"{cause} has {len(found)} outcomes after {PATIENCE_S:g} s, not {count}")
+            await asyncio.sleep(0.03)
+
+    async def outcome(self, event: Event) -> Event:
+        """Append an intent and wait for its outcome."""
+        (cause,) = await self.intend(event)
+        return (await self.outcomes(cause))[0]
+
+
+class World:
+    """One test's view: the client, the log, and names that no other test uses."""
+
+    def __init__(self, client: Client, log: Log, namespace: str) -> None:
+        self.client = client
+        self.log = log
+        self.namespace = namespace
+
+    def name(self, name: str) -> str:
+        """A name for a cluster-scoped object."""
+        return f"{name}-{self.namespace[-6:]}"
+
+    def key(self, name: str) -> str:
+        """The key of an object in the test's namespace."""
+        return f"{self.namespace}/{name}"
+
+    def place(self, kind: str, name: str, api_version: str = "v1") -> Object:
+        """An object of the test's namespace, by name."""
+        return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace}}
+
+    def node(self, name: str) -> Object:
+        """A node by name."""
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name(name)}}
+
+    def pod(self, name: str = "web", **spec: Any) -> Object:
+        """A small pod."""
+        resources = {"requests": {"cpu": "500m", "memory": "512Mi"}}
+        containers = [{"name": "c", "image": "pause", "resources": resources}]
+        more: Mapping[str, Any] = {"schedulerName": "koord-scheduler", "containers": containers}
+        return self.place("Pod", name) | {"spec": {**more, **spec}}
+
+    async def create_pod(self, name: str = "web", **spec: Any) -> str:
+        """Create a pod and wait until `cluster` tells of it; its uid."""
+        uid: str = (await self.client.create(self.pod(name, **spec)))["metadata"]["uid"]
+        await self.log.wait_for(PodObserved, self.key(name), lambda event: event.pod_uid == uid)
+        return uid
+
+    async def create_node(self, name: str) -> str:
+        """Create a node and wait until `cluster` tells of it without a taint; its name."""
+        full = self.name(name)
+        await self.client.create_node(full)
+        await self.log.wait_for(NodeObserved, full, lambda event: not event.object.spec.taints)
+        return full

@@ -1,0 +1,234 @@
+"""How intents end: the same through the gateway on a kube-apiserver and in the simulator."""
+
+import asyncio
+
+import pytest
+
+from shared.events.cluster import (
+    BindRejected,
+    LevelSuperseded,
+    LevelWritten,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodBound,
+    PodDeleted,
+    PodEvicted,
+    PodObserved,
+)
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from tests.contract.driver import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+RESERVATIONS = "reservations.scheduling.koordinator.sh"
+
+
+def placed(world: World, uid: str, node: str, name: str = "web") -> PodPlaced:
+    return PodPlaced(pod_uid=uid, pod=world.key(name), node=node, round=1, request={"cpu": 500})
+
+
+async def test_a_placed_pod_is_bound_and_then_observed_on_its_node(world: World) -> None:
+    node, uid = await world.create_node("n"), await world.create_pod()
+    outcome = await world.log.outcome(placed(world, uid, node))
+    assert isinstance(outcome, PodBound)
+    assert (outcome.pod, outcome.pod_uid, outcome.node) == (world.key("web"), uid, node)
+    seen = await world.log.wait_for(PodObserved, world.key("web"), lambda event: event.object.spec.node_name == node)
+    condition = seen.object.condition("PodScheduled")
+    assert condition is not None
+    assert condition.status == "True"
+    assert condition.last_transition_time is not None
+    assert (await world.client.get(world.place("Pod", "web")))["spec"]["nodeName"] == node
+
+
+async def test_a_binding_that_holds_already_is_a_success(world: World) -> None:
+    node, uid = await world.create_node("n"), await world.create_pod()
+    for _ in range(2):
+        assert isinstance(await world.log.outcome(placed(world, uid, node)), PodBound)
+
+
+async def test_a_pod_that_is_bound_elsewhere_stays_there(world: World) -> None:
+    here, there = await world.create_node("here"), await world.create_node("there")
+    uid = await world.create_pod()
+    await world.log.outcome(placed(world, uid, here))
+    outcome = await world.log.outcome(placed(world, uid, there))
+    assert isinstance(outcome, BindRejected)
+    assert here in outcome.reason
+    assert (await world.client.get(world.place("Pod", "web")))["spec"]["nodeName"] == here
+
+
+async def test_a_pod_that_is_gone_cannot_be_bound(world: World) -> None:
+    node, uid = await world.create_node("n"), await world.create_pod()
+    await world.client.delete(world.place("Pod", "web"))
+    await world.log.wait_for(PodDeleted, world.key("web"))
+    assert isinstance(await world.log.outcome(placed(world, uid, node)), BindRejected)
+
+
+async def test_the_successor_of_a_pod_is_not_bound_in_its_place(world: World) -> None:
+    node, first = await world.create_node("n"), await world.create_pod()
+    await world.client.delete(world.place("Pod", "web"))
+    await world.create_pod()
+    outcome = await world.log.outcome(placed(world, first, node))
+    assert isinstance(outcome, BindRejected)
+    assert outcome.pod_uid == first
+    assert not (await world.client.get(world.place("Pod", "web")))["spec"].get("nodeName")
+
+
+async def test_a_node_that_does_not_exist_is_refused(world: World) -> None:
+    uid = await world.create_pod()
+    outcome = await world.log.outcome(placed(world, uid, world.name("nowhere")))
+    assert isinstance(outcome, BindRejected)
+    assert world.name("nowhere") in outcome.reason
+
+
+async def test_a_gated_pod_cannot_be_bound(world: World) -> None:
+    node, uid = await world.create_node("n"), await world.create_pod(schedulingGates=[{"name": "example.org/wait"}])
+    assert isinstance(await world.log.outcome(placed(world, uid, node)), BindRejected)
+
+
+async def test_many_pods_placed_at_once_are_all_bound(world: World) -> None:
+    node = await world.create_node("n")
+    names = [f"p{number}" for number in range(30)]
+    uids = await asyncio.gather(*(world.create_pod(name) for name in names))
+    causes = await world.log.intend(*(placed(world, uid, node, name) for uid, name in zip(uids, names, strict=True)))
+    outcomes = [(await world.log.outcomes(cause))[0] for cause in causes]
+    assert [(type(one), getattr(one, "pod_uid", "")) for one in outcomes] == [(PodBound, uid) for uid in uids]
+
+
+async def test_an_unschedulable_pod_has_the_condition_until_it_is_bound(world: World) -> None:
+    node, uid = await world.create_node("n"), await world.create_pod()
+    verdict = PodUnschedulable(
+        pod_uid=uid, pod=world.key("web"), round=1, code="InsufficientResource", message="0/1 nodes are available"
+    )
+    outcome = await world.log.outcome(verdict)
+    assert isinstance(outcome, LevelWritten)
+    assert (outcome.resource, outcome.name, outcome.fields) == ("pods", world.key("web"), "PodScheduled")
+    seen = await world.log.wait_for(PodObserved, world.key("web"), lambda event: bool(event.object.status.conditions))
+    condition = seen.object.condition("PodScheduled")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "Unschedulable")
+    assert "0/1 nodes are available" in condition.message
+    await world.log.outcome(placed(world, uid, node))
+    await world.log.wait_for(
+        PodObserved,
+        world.key("web"),
+        lambda event: bool((one := event.object.condition("PodScheduled")) and one.status == "True"),
+    )
+    assert isinstance(await world.log.outcome(verdict), LevelSuperseded)
+
+
+async def test_an_eviction_takes_the_pod_away(world: World) -> None:
+    uid = await world.create_pod()
+    asked = EvictionAsked(pod_uid=uid, pod=world.key("web"), reason="the node is too hot")
+    outcome = await world.log.outcome(asked)
+    assert isinstance(outcome, PodEvicted)
+    await world.log.wait_for(PodDeleted, world.key("web"))
+    assert isinstance(await world.log.outcome(asked), PodEvicted)
+
+
+async def test_an_eviction_spares_the_successor(world: World) -> None:
+    first = await world.create_pod()
+    await world.client.delete(world.place("Pod", "web"))
+    await world.create_pod()
+    outcome = await world.log.outcome(EvictionAsked(pod_uid=first, pod=world.key("web"), reason="too hot"))
+    assert isinstance(outcome, PodEvicted)
+    assert (await world.client.get(world.place("Pod", "web")))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_a_bound_pod_that_is_evicted_is_told_of_as_leaving(world: World) -> None:
+    node, uid = await world.create_node("n"), await world.create_pod()
+    await world.log.outcome(placed(world, uid, node))
+    await world.log.wait_for(PodObserved, world.key("web"), lambda event: event.object.spec.node_name == node)
+    outcome = await world.log.outcome(EvictionAsked(pod_uid=uid, pod=world.key("web"), reason="too hot"))
+    assert isinstance(outcome, PodEvicted)
+    leaving = await world.log.wait_for(
+        PodObserved, world.key("web"), lambda event: event.object.metadata.deletion_timestamp is not None
+    )
+    assert leaving.object.condition("DisruptionTarget") is not None
+
+
+def level(world: World, value: str, group: str = "load") -> FieldsDecided:
+    patch = {"metadata": {"labels": {f"koordinator.sh/{group}": value}}}
+    return FieldsDecided(resource="nodes", name=world.name("n"), fields=group, patch=patch)
+
+
+async def labels(world: World) -> dict[str, str]:
+    found = (await world.client.get(world.node("n")))["metadata"].get("labels", {})
+    return {name: value for name, value in found.items() if name.startswith("koordinator.sh/")}
+
+
+async def test_a_level_is_written_and_another_groups_fields_stay(world: World) -> None:
+    await world.create_node("n")
+    for event in (level(world, "high"), level(world, "old", "age")):
+        outcome = await world.log.outcome(event)
+        assert isinstance(outcome, LevelWritten)
+        assert (outcome.resource, outcome.name, outcome.fields) == ("nodes", world.name("n"), event.fields)
+    assert await labels(world) == {"koordinator.sh/load": "high", "koordinator.sh/age": "old"}
+    await world.log.wait_for(
+        NodeObserved,
+        world.name("n"),
+        lambda event: (event.object.metadata.labels or {}).get("koordinator.sh/age") == "old",
+    )
+
+
+async def test_of_levels_that_come_together_the_newest_is_written(world: World) -> None:
+    await world.create_node("n")
+    causes = await world.log.intend(*(level(world, value) for value in ("low", "high", "higher")))
+    kinds = [type((await world.log.outcomes(cause))[0]) for cause in causes]
+    assert kinds == [LevelSuperseded, LevelSuperseded, LevelWritten]
+    assert await labels(world) == {"koordinator.sh/load": "higher"}
+
+
+async def test_a_level_is_written_again_when_another_hand_changes_it(world: World) -> None:
+    await world.create_node("n")
+    await world.log.outcome(level(world, "high"))
+    await world.client.patch(world.node("n"), {"metadata": {"labels": {"koordinator.sh/load": "mine"}}})
+    for _ in range(200):
+        if await labels(world) == {"koordinator.sh/load": "high"}:
+            break
+        await asyncio.sleep(0.05)
+    assert await labels(world) == {"koordinator.sh/load": "high"}
+
+
+async def test_a_level_of_status_goes_to_the_status(world: World) -> None:
+    await world.create_node("n")
+    patch = {"status": {"allocatable": {"kubernetes.io/batch-cpu": "4000"}}}
+    event = FieldsDecided(resource="nodes", name=world.name("n"), fields="batch", patch=patch, subresource="status")
+    assert isinstance(await world.log.outcome(event), LevelWritten)
+    allocatable = (await world.client.get(world.node("n")))["status"]["allocatable"]
+    assert (allocatable["kubernetes.io/batch-cpu"], allocatable["cpu"]) in {("4000", "32"), ("4k", "32")}
+
+
+async def test_a_level_of_an_object_that_is_not_there_is_superseded(world: World) -> None:
+    assert isinstance(await world.log.outcome(level(world, "high")), LevelSuperseded)
+
+
+async def test_a_level_ends_when_its_object_is_gone(world: World) -> None:
+    await world.create_node("n")
+    (cause,) = await world.log.intend(level(world, "high"))
+    await world.log.outcomes(cause)
+    await world.client.delete(world.node("n"))
+    assert [type(one) for one in await world.log.outcomes(cause, 2)] == [LevelWritten, LevelSuperseded]
+    await world.create_node("n")
+    assert await labels(world) == {}
+
+
+async def test_a_custom_resource_is_created_updated_and_deleted(world: World) -> None:
+    name = world.name("slot")
+    head = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": name}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+
+    def spec(ttl: str) -> dict[str, object]:
+        return {"ttl": ttl, "owners": owners, "template": {"spec": {"containers": []}}}
+
+    for ttl in ("1h", "2h"):
+        outcome = await world.log.outcome(
+            ObjectDecided(resource=RESERVATIONS, name=name, body=head | {"spec": spec(ttl)})
+        )
+        assert isinstance(outcome, LevelWritten)
+        assert (await world.client.get(head))["spec"]["ttl"] == ttl
+        await world.log.wait_for(ObjectObserved, name, lambda event, ttl=ttl: event.object["spec"]["ttl"] == ttl)  # type: ignore[misc]
+    assert isinstance(await world.log.outcome(ObjectDecided(resource=RESERVATIONS, name=name, body=None)), LevelWritten)
+    await world.log.wait_for(ObjectDeleted, name)
+    assert isinstance(await world.log.outcome(ObjectDecided(resource=RESERVATIONS, name=name, body=None)), LevelWritten)
