@@ -13,9 +13,9 @@ from typing import NamedTuple
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware.thresholds import Window
 from shared.domain.priority import Priority
-from shared.kube.instants import SECOND, duration_ns, instant_ns
+from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns
 from shared.kube.node import AggregatedUsage, NodeMetric, ResourceMap
-from shared.kube.quantity import amount, nanos
+from shared.kube.quantity import BadQuantity, amount, nanos
 
 Vector = tuple[int, ...]
 
@@ -66,9 +66,12 @@ class Share(NamedTuple):
 
 
 def report_time_ns(metric: NodeMetric) -> int | None:
-    """The report's own time, when it has one."""
+    """The report's own time, when it has one that can be read."""
     text = metric.status.update_time
-    return instant_ns(text) if text else None
+    try:
+        return instant_ns(text) if text else None
+    except BadTime:
+        return None
 
 
 def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareArgs, earlier_ns: int | None) -> Report:
@@ -140,11 +143,18 @@ def share_of(
 
 
 def to_vector(usage: ResourceMap | None, resources: tuple[str, ...]) -> Vector:
-    """Amounts in the order of `resources`, 0 where none is stated."""
+    """Amounts in the order of `resources`, 0 where none is stated, or where one cannot be read."""
     stated = usage.resources if usage else None
     if not stated:
         return (0,) * len(resources)
-    return tuple(amount(name, nanos(stated.get(name, "0"))) for name in resources)
+    return tuple(_amount(name, stated.get(name)) for name in resources)
+
+
+def _amount(name: str, text: str | None) -> int:
+    try:
+        return amount(name, nanos(text)) if text else 0
+    except BadQuantity:
+        return 0
 
 
 def _excess(estimate: Vector, usage: Vector | None) -> Vector | None:
@@ -157,7 +167,10 @@ def _windows(reported: tuple[AggregatedUsage, ...], resources: tuple[str, ...]) 
     windows: dict[Window, Vector] = {}
     longest: dict[str, int] = {}
     for aggregated in reported:
-        length = duration_ns(aggregated.duration)
+        try:
+            length = duration_ns(aggregated.duration)
+        except BadTime:  # the API takes any text here; what is no window is asked for by nobody
+            continue
         for kind, usage in (aggregated.usage or {}).items():
             if not usage.resources:
                 continue

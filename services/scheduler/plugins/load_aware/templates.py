@@ -18,6 +18,7 @@ from services.scheduler.plugins.load_aware.fleet import int64
 from services.scheduler.plugins.load_aware.report import Vector
 from shared.domain import priority, qos
 from shared.kube.pod import Pod
+from shared.kube.quantity import BadQuantity
 
 _KEPT = 4096
 _ANNOTATIONS = (FACTORS_ANNOTATION, AFTER_SCHEDULED_ANNOTATION, AFTER_INITIALIZED_ANNOTATION)
@@ -75,9 +76,11 @@ class Templates:
         )
 
     def _compute(self, pod: Pod) -> Template:
-        estimated = estimate_pod(pod, self._args)
+        try:
+            estimated = estimate_pod(pod, self._args)
+            is_prod = priority.priority(pod) is priority.Priority.PROD
+        except BadQuantity:  # no API server lets such a pod in
+            estimated, is_prod = {}, False
         vector = tuple(estimated.get(name, 0) for name in self._resources)
-        is_prod = priority.priority(pod) is priority.Priority.PROD
-        return Template(
-            vector if any(vector) else None, int64(vector)[:, np.newaxis], is_prod, windows_of(pod, self._args)
-        )
+        incoming = int64(vector)[:, np.newaxis]
+        return Template(vector if any(vector) else None, incoming, is_prod, windows_of(pod, self._args))

@@ -1,0 +1,209 @@
+"""The load-aware ledger and its trials: which pods and reports count, and how a node is judged by them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.scheduler.plugins.load_aware import LoadAwareLedger
+from services.scheduler.plugins.load_aware.assignment import counts_anew, uses_its_node
+from services.scheduler.plugins.load_aware.estimate import estimate_node
+from shared.kube.instants import SECOND, instant_text
+from shared.kube.pod import PodCondition
+from tests.unit.scheduler.load_aware_objects import (
+    GIB,
+    NOW,
+    added,
+    assign,
+    expecting,
+    filtered,
+    ledger,
+    metric,
+    node,
+    pod,
+    reported,
+    scored,
+    usage,
+)
+
+SCALING = "scheduling.koordinator.sh/load-estimated-scaling-factors"
+AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
+AFTER_INITIALIZED = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
+OVER = {"usageThresholds": {"cpu": 1}}
+
+
+def busy(**args: Any) -> LoadAwareLedger:
+    account = ledger(**args)
+    account.set_node(0, node())
+    account.set_metric(0, metric(usage(15_000, 30 * GIB)))
+    return account
+
+
+def test_a_daemon_set_pod_passes_every_node() -> None:
+    assert filtered(busy(**OVER), pod(owner="DaemonSet")) == ""
+    assert filtered(busy(**OVER), pod(owner="ReplicaSet")) == "node(s) cpu usage exceed threshold"
+
+
+def test_the_first_exceeded_resource_by_name_is_the_reason() -> None:
+    account = busy(usageThresholds={"memory": 1, "cpu": 0})
+    assert filtered(account, pod()) == "node(s) memory usage exceed threshold"
+    code = int(account.trial().filter(pod(), np.array([0]), NOW)[0])
+    assert account.reasons[code][:2] == ("UsageExceedsThreshold", "memory")
+
+
+def test_a_node_without_a_report_passes_and_scores_nothing() -> None:
+    account = busy(**OVER)
+    account.set_metric(0, None)
+    assert (filtered(account, pod()), scored(account, pod())) == ("", 0)
+
+
+def test_a_report_without_its_node_part_passes_but_expires() -> None:
+    account = busy(**OVER)
+    account.set_metric(0, metric(None))
+    assert (filtered(account, pod()), scored(account, pod())) == ("", 0)
+    assert filtered(account, pod(), NOW + 180 * SECOND) == "node(s) nodeMetric expired"
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ({}, "node(s) nodeMetric expired"),
+        ({"enableScheduleWhenNodeMetricsExpired": True}, ""),
+        ({"filterExpiredNodeMetrics": False}, "node(s) cpu usage exceed threshold"),
+        (
+            {"filterExpiredNodeMetrics": False, "enableScheduleWhenNodeMetricsExpired": True},
+            "node(s) cpu usage exceed threshold",
+        ),
+        ({"usageThresholds": {"cpu": 0}}, ""),
+    ],
+)
+def test_an_expired_report_is_judged_as_configured(args: dict[str, Any], reason: str) -> None:
+    account = busy(**(OVER | args))
+    assert filtered(account, pod(), NOW + 999 * SECOND) == reason
+    assert scored(account, pod(), NOW + 999 * SECOND) == 0
+
+
+def test_a_report_without_a_time_is_expired_but_keeps_the_clock_of_the_one_before() -> None:
+    account = ledger()
+    account.set_node(0, node())
+    assign(account, expecting(1700, 1), NOW - 3600 * SECOND)
+    account.set_metric(0, metric(usage(1000), reported("p", 1000, 0), at_ns=None), earlier_ns=NOW)
+    assert added(account, "node_delta") == (0, 0)
+    assert filtered(account, pod()) == "node(s) nodeMetric expired"
+    account.set_metric(0, metric(usage(1000), reported("p", 1000, 0), at_ns=None))
+    assert added(account, "node_delta")[0] == 700
+
+
+def test_a_reported_window_that_is_no_duration_is_passed_over() -> None:
+    aggregated = {"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95"}
+    account = ledger(aggregated=aggregated)
+    account.set_node(0, node())
+    account.set_metric(0, metric(usage(1000), windows={"a while": {"p95": usage(16_000)}, "5m": {"p95": usage(2000)}}))
+    assert filtered(account, pod()) == ""
+
+
+def test_raw_allocatable_replaces_the_amplified_amounts_it_names() -> None:
+    assert estimate_node(node(raw='{"cpu":"3500m","example.com/x":"2"}')) == {
+        "cpu": 3500,
+        "memory": 32 * GIB,
+        "example.com/x": 2,
+    }
+    assert estimate_node(node(raw='{"cpu":4}'))["cpu"] == 4000
+    assert all(estimate_node(node(raw=text))["cpu"] == 16_000 for text in ("bad", "null", "{}", '{"cpu":"x"}', "[1]"))
+
+
+def test_a_negative_threshold_refuses_every_pod() -> None:
+    account = ledger()
+    account.set_node(0, node(thresholds='{"usageThresholds":{"cpu":-1}}'))
+    account.set_metric(0, metric(usage(0)))
+    assert filtered(account, expecting(1, 1)) == "node(s) cpu usage exceed threshold"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "counts_until_s"),
+    [
+        (None, "", 30),
+        (AFTER_SCHEDULED, "90", 90),
+        (AFTER_SCHEDULED, "+60", 60),
+        (AFTER_SCHEDULED, "0", 0),
+        *((AFTER_SCHEDULED, text, 30) for text in (" 60", "1e3", "x", "", "-1", "9" * 30)),
+        (AFTER_INITIALIZED, "100", 110),
+    ],
+)
+def test_a_pod_chooses_how_long_its_estimate_counts(annotation: str | None, text: str, counts_until_s: int) -> None:
+    account = ledger(allowCustomizeEstimation=True, estimatedSecondsAfterPodScheduled=30)
+    initialized = PodCondition(type="Initialized", status="True", last_transition_time=instant_text(NOW + 10 * SECOND))
+    own = {annotation: text} if annotation else None
+    assign(account, expecting(1000, 1, annotations=own, conditions=(initialized,)), NOW)
+    for at_s, counts in ((counts_until_s - 1, counts_until_s > 0), (counts_until_s, False)):
+        account.set_metric(0, metric(usage(1), reported("p", 1, 1), at_ns=NOW + at_s * SECOND, interval_s=-1000))
+        assert (added(account, "node_delta")[0] > 0) is counts, at_s
+
+
+def test_custom_factors_count_only_where_they_are_allowed() -> None:
+    asked = expecting(1000, 1, annotations={SCALING: '{"cpu":50}'})
+    for allowed, cpu in ((True, 500), (False, 1000)):
+        account = ledger(allowCustomizeEstimation=allowed)
+        assign(account, asked, NOW)
+        assert added(account, "estimated")[0] == cpu
+
+
+def test_a_pod_counts_from_its_condition_else_from_now() -> None:
+    scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=instant_text(NOW - 99 * SECOND))
+    for conditions, delta in (((scheduled,), 0), ((), 700)):
+        account = ledger()
+        account.set_metric(0, metric(usage(1), reported("p", 1000, 0)))
+        assign(account, expecting(1700, 1, conditions=conditions), NOW)
+        assert added(account, "node_delta")[0] == delta
+
+
+def test_only_changes_of_spec_and_conditions_count_anew() -> None:
+    scheduled = PodCondition(type="PodScheduled", status="True")
+    before = pod("p", {"cpu": 1})
+    assert not counts_anew(before, pod("p", {"cpu": 1}, annotations={"a": "b"}))
+    assert counts_anew(before, pod("p", {"cpu": 2}))
+    assert counts_anew(before, pod("p", {"cpu": 1}, conditions=(scheduled,)))
+
+
+def test_a_reserve_pod_and_an_ended_one_use_nothing() -> None:
+    reserve = pod(annotations={"scheduling.koordinator.sh/reserve-pod": "true"})
+    assert uses_its_node(pod())
+    assert not uses_its_node(reserve)
+    trial = busy().trial()
+    before = trial.score(pod(), np.array([0]), NOW)
+    trial.place(reserve, 0, NOW)
+    assert (trial.score(pod(), np.array([0]), NOW) == before).all()
+
+
+def test_a_placed_pod_weighs_on_the_next_until_it_is_withdrawn() -> None:
+    account = ledger()
+    account.set_node(0, node())
+    account.set_metric(0, metric(usage(1000)))
+    trial, rows, incoming = account.trial(), np.array([0]), expecting(1000, 1, "incoming")
+    before = trial.score(incoming, rows, NOW)[0]
+    trial.place(expecting(8000, 1), 0, NOW)
+    assert trial.filter(incoming, rows, NOW)[0] == 0
+    assert trial.score(incoming, rows, NOW)[0] < before
+    assert scored(account, incoming) == before
+    trial.place(expecting(8000, 1), 0, NOW)
+    trial.withdraw(expecting(8000, 1))
+    trial.withdraw(expecting(8000, 1))
+    assert trial.score(incoming, rows, NOW)[0] == before
+
+
+def test_what_a_round_places_is_what_the_record_counts() -> None:
+    account = busy()
+    trial = account.trial()
+    for index in range(5):
+        placed = expecting(300 + index, GIB, f"p{index}")
+        trial.place(placed, 0, NOW)
+        assign(account, placed, NOW)
+    assert (trial._loads == account.fleet.loads).all()
+
+
+def test_amounts_beyond_int64_count_as_the_largest() -> None:
+    account = ledger()
+    account.set_node(0, node())
+    account.set_metric(0, metric(usage(1000), reported("p", 2**63 - 1, 2**63 - 1)))
+    assign(account, expecting(2**63 - 1, 2**63 - 1), NOW)
+    assert filtered(account, pod("incoming")) in {reason.text for reason in account.reasons}

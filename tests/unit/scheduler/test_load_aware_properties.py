@@ -1,0 +1,178 @@
+"""What must hold of load-awareness in every cluster: arrays equal scalars, and order does not matter."""
+
+import time
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger
+from services.scheduler.plugins.load_aware.estimate import estimate_node, estimate_pod, goround
+from services.scheduler.plugins.load_aware.thresholds import Window, node_thresholds, score_window
+from shared.domain.priority import Priority, priority
+from shared.kube.instants import SECOND, duration_ns, instant_ns
+from shared.kube.node import Node, NodeMetric, ResourceMap
+from shared.kube.pod import Pod
+from shared.kube.quantity import amounts
+from tests.unit.scheduler.load_aware_objects import GIB, NOW, assign, expecting, ledger, metric, node, reported, usage
+from tests.unit.scheduler.load_aware_worlds import ROWS, World, pods, worlds
+
+
+def told(world: World) -> LoadAwareLedger:
+    account = ledger(**world.args)
+    for step in world.steps():
+        step(account)
+    return account
+
+
+def judged(account: LoadAwareLedger, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
+    trial, rows = account.trial(), np.arange(ROWS) if rows is None else rows
+    codes = trial.filter(incoming, rows, NOW)
+    return [account.reasons[code].text for code in codes], trial.score(incoming, rows, NOW).tolist()
+
+
+def is_prod(pod: Pod) -> bool:
+    return priority(pod) is Priority.PROD
+
+
+def resources_of(usage: ResourceMap | None) -> dict[str, int]:
+    return amounts(usage.resources or {}) if usage else {}
+
+
+def scalar_load(
+    args: LoadAwareArgs,
+    report: NodeMetric,
+    held: list[tuple[Pod, int]],
+    name: str,
+    *,
+    prod: bool,
+    window: Window | None,
+) -> int:
+    """Existing load of one resource, straight from spec/scheduler-core.md 3.4."""
+    part, policy = report.status.node_metric, report.spec.metric_collect_policy
+    updated = instant_ns(report.status.update_time) if report.status.update_time else -(2**62)
+    interval = (
+        60 if policy is None or policy.report_interval_seconds is None else policy.report_interval_seconds
+    ) * SECOND
+    system = resources_of(part.system_usage).get(name, 0) if part and args.prod_usage_include_sys else 0
+    measured: int | None = resources_of(part.node_usage).get(name, 0) if part else None
+    if window:
+        windows = {duration_ns(w.duration): w.usage or {} for w in (part.aggregated_node_usages if part else ())}
+        having = {length: kinds[window.type] for length, kinds in windows.items() if window.type in kinds}
+        if (length := window.duration_ns or max(having, default=0)) in having:
+            measured = resources_of(having[length]).get(name, 0)
+        elif window.duration_ns:
+            measured = None
+    load, estimated, prod_load = 0, 0, system
+    for pod, since in held:
+        mine = next((p for p in report.status.pods_metric if p.name == pod.metadata.name), None)
+        used = resources_of(mine.pod_usage).get(name, 0) if mine else None
+        expected = estimate_pod(pod, args)
+        as_prod = mine is not None and mine.priority == "koord-prod"
+        if is_prod(pod) and as_prod:
+            prod_load += used or 0
+        if not any(expected.values()):
+            continue
+        after = args.estimated_seconds_after_pod_scheduled or 0
+        recent = used is None or updated - interval < since or (after > 0 and since + after * SECOND > updated)
+        load += max(0, expected[name] - (used or 0)) if recent else 0
+        estimated += expected[name]
+        if is_prod(pod) and used is not None and not as_prod:
+            prod_load += max(0, expected[name])
+        elif is_prod(pod) and recent:
+            prod_load += max(0, expected[name] - (used or 0))
+    if prod:
+        return prod_load
+    return estimated if measured is None else measured + load
+
+
+def scalar_judgement(
+    args: LoadAwareArgs, node: Node, report: NodeMetric | None, held: list[tuple[Pod, int]], incoming: Pod
+) -> tuple[str, int]:
+    """Filter and score of one node, straight from spec/scheduler-core.md 3.5 and 3.6."""
+    if report is None:
+        return "", 0
+    stamp = report.status.update_time
+    expired = stamp is None or NOW - instant_ns(stamp) >= 180 * SECOND
+    allocatable, expected, limits = estimate_node(node), estimate_pod(incoming, args), node_thresholds(node, args)
+    prod = any(limits.prod.values()) and is_prod(incoming)
+    percents = limits.prod if prod else limits.usage
+    reason = ""
+    if any(percents.values()) and expired and args.filter_expired_node_metrics:
+        reason = "node(s) nodeMetric expired"
+    elif report.status.node_metric is not None:
+        words = "aggregated usage" if limits.window and not prod else "usage"
+        for name in reversed(("cpu", "memory")):
+            load = scalar_load(args, report, held, name, prod=prod, window=limits.window) + expected[name]
+            share = goround(float(load) / float(allocatable[name]) * 100) if allocatable[name] else 0
+            if percents.get(name) and allocatable[name] and share > percents[name]:
+                reason = f"node(s) {name} {words} exceed threshold"
+    if expired or report.status.node_metric is None:
+        return reason, 0
+    prod = bool(args.score_according_prod_usage) and is_prod(incoming)
+    room = {}
+    for name in ("cpu", "memory"):
+        used = scalar_load(args, report, held, name, prod=prod, window=score_window(args)) + expected[name]
+        room[name] = (allocatable[name] - used) * 100 // allocatable[name] if 0 < allocatable[name] >= used else 0
+    weights, dominant = args.resource_weights, args.dominant_resource_weight
+    total = sum(room[name] * weight for name, weight in weights.items()) + min(room.values()) * dominant
+    return reason, total // (sum(weights.values()) + dominant)
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds(), pods())
+def test_the_arrays_judge_as_the_scalar_twin_does(world: World, incoming: Pod) -> None:
+    account = told(world)
+    expected = []
+    for row in range(ROWS):
+        held = [(pod, since) for at, pod, since in world.placed.values() if at == row]
+        expected.append(scalar_judgement(account.args, world.nodes[row], world.reports[row], held, incoming))
+    assert list(zip(*judged(account, incoming), strict=True)) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds(), worlds(), pods(), st.randoms(use_true_random=False))
+def test_neither_the_order_of_calls_nor_what_was_set_before_matters(
+    world: World, before: World, incoming: Pod, random: Any
+) -> None:
+    account = ledger(**world.args)
+    earlier, later = before.steps(), world.steps()
+    random.shuffle(earlier)
+    random.shuffle(later)
+    for step in earlier:
+        step(account)
+    for uid in sorted(before.placed.keys() - world.placed.keys()):
+        account.release(uid)
+    for step in later:
+        step(account)
+    straight = told(world)
+    assert judged(account, incoming) == judged(straight, incoming)
+    assert (account.fleet.loads[:, :, :ROWS] == straight.fleet.loads[:, :, :ROWS]).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds(), pods())
+def test_a_slice_of_rows_is_judged_as_an_array_and_changes_nothing(world: World, incoming: Pod) -> None:
+    account = told(world)
+    expected = judged(account, incoming)
+    assert judged(account, incoming, slice(0, ROWS)) == judged(account, incoming, slice(0, ROWS)) == expected
+    assert judged(account, incoming) == expected
+
+
+def test_a_pod_is_judged_on_5000_nodes_within_a_millisecond_or_so() -> None:
+    """Budget: 1 ms for filter and score, so that load-awareness never dominates a round; doubled for a busy machine."""
+    account = ledger(usageThresholds={"cpu": 65, "memory": 95})
+    for row in range(5000):
+        account.set_node(row, node())
+        account.set_metric(row, metric(usage(row * 3, row * 1000), reported(f"p{row}", 100, GIB)))
+        assign(account, expecting(500, GIB, f"p{row}"), NOW, row)
+    trial, rows, incoming = account.trial(), np.arange(5000), expecting(500, GIB, "incoming")
+    taken = []
+    for _ in range(40):
+        start = time.perf_counter()
+        codes, scores = trial.filter(incoming, rows, NOW), trial.score(incoming, rows, NOW)
+        taken.append(time.perf_counter() - start)
+    assert (codes != 0).any()
+    assert scores.max() > 0  # a fleet on which nothing fits would measure nothing
+    assert min(taken) < 0.002
