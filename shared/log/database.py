@@ -6,11 +6,26 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 from sqlalchemy import Connection, pool, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from shared.errors import KoordError
+
+FAILURES = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+"""What a statement may end with when the server is away, restarts, or refuses it."""
+
+UNREACHABLE = (
+    SQLAlchemyError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+"""Those of them that may pass by waiting: the server is away, starts, stops, or has ended the session."""
 
 # What makes Postgres notice within seconds that a client is gone, and so give away its lock.
 SERVER_SETTINGS = {
@@ -21,6 +36,7 @@ SERVER_SETTINGS = {
     "tcp_user_timeout": "3000",
     "client_connection_check_interval": "1000",
     "jit": "off",
+    "max_parallel_workers_per_gather": "0",  # a page is read in order, and small
 }
 _KEEPALIVE = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 3000}
 

@@ -6,16 +6,13 @@ connection the head is unknown: `LostHead` ends the process, and it starts over 
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import msgspec
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared import failpoints
@@ -25,7 +22,7 @@ from shared.events import Draft, Event, Recorded
 from shared.events.log import WriterStarted
 from shared.log import announce
 from shared.log.announce import Batch, Beacon, Entry
-from shared.log.database import Database, driver
+from shared.log.database import FAILURES, UNREACHABLE, Database, driver
 from shared.log.digest import Chain
 from shared.log.models import table_of
 from shared.log.positions import Position
@@ -36,8 +33,8 @@ COLUMNS = ("context", "seq", "type", "schema", "key", "at", "actor", "cause", "c
 HOLD_EVERY_S = 1.0
 HOLD_DEADLINE_S = 2.0
 SILENT_HOLDER_S = 3
+ASK_AGAIN_S = 0.5
 
-_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 _ENCODE = msgspec.json.Encoder().encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,7 +71,8 @@ class LogWriter:
         self._connection: AsyncConnection | None = None
         self._driver: Any = None
         self._serial = asyncio.Lock()  # one statement at a time on the one connection
-        self._room = 0
+        self._room = 0  # the first seq without a partition
+        self._half = 0  # the seq from which more are made ahead
         self._kinds: dict[type[Event], tuple[str, int, str]] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -82,21 +80,26 @@ class LogWriter:
     async def acquire(self) -> Position:
         """Wait for the lock, ending a holder that has gone silent; returns the head as it then is.
 
-        Nothing may be decided on it before `begin` has committed.
+        Nothing may be decided on it before `begin` has committed. While Postgres is away it asks again: who waits for the lock
+        has no head to lose, and goes on serving what a standby serves.
+
+        Raises:
+            LostHead: Postgres refuses, for a reason that waiting does not change.
         """
-        self._connection = await self._database.dedicated()
-        self._driver = await driver(self._connection)
-        watch = asyncio.create_task(self._end_silent_holder())
-        try:
-            await self._driver.execute(f"select koord_writer('{self.context}')", timeout=None)
-            found = await self._driver.fetchrow(f"select seq, digest from {self._table} order by seq desc limit 1")  # noqa: S608
-            self._room = await self._driver.fetchval("select koord_extend($1, 0)", self.context)
-        except _ERRORS as error:
-            raise LostHead(self.context, error) from error
-        finally:
-            watch.cancel()
-        self.head = Position(found["seq"], found["digest"]) if found else Position()
-        return self.head
+        waited = False
+        while True:
+            try:
+                self.head = await self._take_lock()
+            except UNREACHABLE as error:
+                if not waited:  # said once an outage
+                    log.warning("cannot wait for the lock", extra={"context": self.context, "error": repr(error)})
+                waited = True
+                await self._disconnect()
+                await asyncio.sleep(ASK_AGAIN_S)
+            except FAILURES as error:
+                raise LostHead(self.context, error) from error
+            else:
+                return self.head
 
     async def begin(
         self, release: str, emits: Sequence[type[Event]], *, now_ns: int, seen: Mapping[str, int]
@@ -108,7 +111,7 @@ class LogWriter:
                 f"(select data from {self._table} where key = 'writer' and type = $1 order by seq desc limit 1) as last",
                 WriterStarted.type_name(),
             )
-        except _ERRORS as error:
+        except FAILURES as error:
             raise LostHead(self.context, error) from error
         last = msgspec.json.decode(found["last"], type=WriterStarted).epoch if found["last"] else 0
         self.epoch = max(last + 1, found["clock"])
@@ -116,7 +119,7 @@ class LogWriter:
             epoch=self.epoch, release=release, emits=tuple(sorted(kind.type_name() for kind in emits))
         )
         records = await self.append([Draft(started)], now_ns=now_ns, seen=seen)
-        self._keepers = [asyncio.create_task(keeper()) for keeper in (self._hold, self._beacons)]
+        self._keepers = [asyncio.create_task(keeper()) for keeper in (self._hold, self._beacons, self._partitions)]
         return records[0]
 
     async def append(
@@ -131,15 +134,22 @@ class LogWriter:
         Raises:
             LostHead: the commit is in doubt or refused; the process must end.
         """
+        if not drafts:
+            return []
         async with self._serial:
+            if self.lost.done():
+                self.lost.result()  # raises: what was lost stays lost
             rows, batch, records = self._rows(drafts, now_ns, seen, config)
             if batch.last >= self._room:
                 await self._extend(batch.last)
             failpoints.hit("log.before-commit")
             try:
                 await self._driver.copy_records_to_table(self._table, records=rows, columns=COLUMNS)
-            except _ERRORS as error:
+            except FAILURES as error:
                 raise self._lose(error) from error
+            except asyncio.CancelledError as cancelled:
+                self._lose(cancelled)  # the rows may be committed or not
+                raise
             failpoints.hit("log.after-commit-before-announce")
             self.head = Position(batch.last, batch.entries[-1].digest)
             self._committed(records, self.head, self.epoch)
@@ -152,20 +162,42 @@ class LogWriter:
         Raises:
             LostHead: the lock is gone, or Postgres did not answer in time.
         """
-        try:
-            async with asyncio.timeout(HOLD_DEADLINE_S), self._serial:
-                await self._driver.fetchval("select 1")
-        except _ERRORS as error:
-            raise self._lose(error) from error
+        async with self._serial:
+            try:
+                async with asyncio.timeout(HOLD_DEADLINE_S):
+                    await self._driver.fetchval("select 1")
+            except FAILURES as error:
+                raise self._lose(error) from error
 
     async def close(self) -> None:
         """Give the lock away."""
         for task in self._keepers:
             task.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
-        if self._connection is not None:
-            with contextlib.suppress(*_ERRORS):
-                await self._connection.close()
+        await self._disconnect()
+
+    async def _take_lock(self) -> Position:
+        self._connection = await self._database.dedicated()
+        self._driver = await driver(self._connection)
+        watch = asyncio.create_task(self._end_silent_holder())
+        try:
+            await self._driver.execute("select koord_writer($1)", self.context)
+            found = await self._driver.fetchrow(f"select seq, digest from {self._table} order by seq desc limit 1")  # noqa: S608
+            head = Position(found["seq"], found["digest"]) if found else Position()
+            self._made(head.seq, await self._driver.fetchval("select koord_extend($1, 0)", self.context))
+        finally:
+            watch.cancel()
+        return head
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            async with asyncio.timeout(HOLD_DEADLINE_S):
+                await connection.close()
+        except FAILURES:  # a server that hangs need not be told: the lock goes with the socket
+            self._driver.terminate()
 
     def _rows(
         self, drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int] | None, config: str
@@ -199,22 +231,41 @@ class LogWriter:
                 await self._bus.publish(announce.batch_subject(self.context), announce.encode(part))
 
     async def _extend(self, upto: int) -> None:
-        """Make the partitions that an append needs and two more. The next one's are made before it is needed (`_hold`)."""
+        """Make the partitions that an append needs and two more; it comes to that when `_partitions` was too slow."""
         try:
-            self._room = await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto)
-        except _ERRORS as error:
+            self._made(upto, await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto))
+        except FAILURES as error:
             raise self._lose(error) from error
 
+    def _made(self, upto: int, room: int) -> None:
+        self._room = max(self._room, room)
+        self._half = (upto + self._room) // 2
+
     async def _hold(self) -> None:
-        """Run a statement each second, for a lock that is gone must not go unnoticed; it also makes partitions ahead."""
+        """Run a statement each second, for a lock that is gone must not go unnoticed.
+
+        An append is such a statement, so the deadline is for the statement, not for its turn on the connection.
+        """
         while True:
             await asyncio.sleep(HOLD_EVERY_S)
             try:
-                async with asyncio.timeout(HOLD_DEADLINE_S), self._serial:
-                    self._room = await self._driver.fetchval("select koord_extend($1, 0)", self.context)
-            except _ERRORS as error:
-                self._lose(error)
+                await self.check_held()
+            except LostHead:
                 return
+
+    async def _partitions(self) -> None:
+        """Make partitions before they are needed, on another connection: a DDL statement may wait, the writer must not."""
+        query = text("select koord_extend(:context, :upto)")
+        while True:
+            await asyncio.sleep(HOLD_EVERY_S)
+            if self.head.seq < self._half:
+                continue
+            try:
+                async with self._database.reading() as connection:
+                    upto = self.head.seq
+                    self._made(upto, await connection.scalar(query, {"context": self.context, "upto": upto}))
+            except FAILURES as error:
+                log.warning("cannot make partitions ahead", extra={"context": self.context, "error": repr(error)})
 
     async def _beacons(self) -> None:
         while True:
@@ -233,7 +284,7 @@ class LogWriter:
                     ended = await connection.scalar(query, {"context": self.context, "idle": SILENT_HOLDER_S})
                 if ended:
                     log.warning("ended a silent writer", extra={"context": self.context, "silent_s": SILENT_HOLDER_S})
-            except _ERRORS as error:
+            except FAILURES as error:
                 log.warning("cannot watch the lock's holder", extra={"context": self.context, "error": str(error)})
 
     def _lose(self, reason: BaseException) -> LostHead:
