@@ -4,6 +4,7 @@ Rows, columns and value numbers depend on the order of arrival and never leave t
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,7 @@ class NodeTable:
         hashes: uint64[rows]: `name_hash` of the names.
         changed: int64[rows, classes of change]: `cluster` seq of the last change.
         version: grows with every change of a node object (not of its pods).
+        memo: what plugins have worked out from node objects; nothing that they could not work out anew.
     """
 
     def __init__(self, room: int = 64) -> None:
@@ -53,6 +55,7 @@ class NodeTable:
         self.ports: dict[int, dict[HostPort, int]] = {}
         self.labels = LabelColumns()
         self.version = 0
+        self.memo: dict[object, Any] = {}
         self.alive = np.zeros(room, np.bool_)
         self.allocatable: Int64 = np.zeros((room, 2), np.int64, order="F")
         self.requested: Int64 = np.zeros((room, 2), np.int64, order="F")
@@ -110,7 +113,8 @@ class NodeTable:
                 if resource == "pods":
                     self.allowed_pods[row] = size
                 else:
-                    self.allocatable[row, self.column(resource)] = size
+                    column = self.column(resource)  # may make the array anew
+                    self.allocatable[row, column] = size
             self.unschedulable[row] = node.spec.unschedulable
             self.taint_set[row] = self._taint_number(node.spec.taints)
             self.labels.set(row, node.metadata.labels or {})
