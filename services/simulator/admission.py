@@ -93,21 +93,24 @@ def admit_node(node: Node) -> Node:
     Raises:
         Refused: 422, naming the field.
     """
-    name = node.metadata.name
+    check_node(node)
     status = node.status
-    _check_quantities("Node", name, "status.capacity", status.capacity)
-    _check_quantities("Node", name, "status.allocatable", status.allocatable)
+    allocatable = status.allocatable if status.allocatable is not None else status.capacity
+    return replace(node, status=replace(status, allocatable=allocatable, conditions=status.conditions or (READY,)))
+
+
+def check_node(node: Node) -> None:
+    """Amounts are quantities, taints have effects.
+
+    Raises:
+        Refused: 422, naming the field.
+    """
+    name = node.metadata.name
+    _check_quantities("Node", name, "status.capacity", node.status.capacity)
+    _check_quantities("Node", name, "status.allocatable", node.status.allocatable)
     for index, taint in enumerate(node.spec.taints):
         if taint.effect not in TAINT_EFFECTS:
             raise invalid("Node", name, f"spec.taints[{index}].effect", f'Unsupported value: "{taint.effect}"')
-    return replace(
-        node,
-        status=replace(
-            status,
-            allocatable=status.allocatable if status.allocatable is not None else status.capacity,
-            conditions=status.conditions or (READY,),
-        ),
-    )
 
 
 def check_update(old: Pod, new: Pod) -> None:

@@ -119,6 +119,8 @@ class Cluster:
         new = typed(resource, wanted)
         if isinstance(before, Pod) and isinstance(new, Pod):
             admission.check_update(before, new)
+        elif isinstance(new, Node):
+            admission.check_node(new)
         self.put(resource.name, key, new)
         return new
 

@@ -92,7 +92,7 @@ def evict(cluster: Cluster, cause: Cause, intent: EvictionAsked) -> None:
 
 
 def write_level(cluster: Cluster, state: SimulatorState, cause: Cause, intent: FieldsDecided | ObjectDecided) -> None:
-    """Write a level, unless a newer one of its field group is known already or the object is gone."""
+    """Write a level, unless a newer one of its field group is known already or another object has the place."""
     resource, name, fields = intent.resource, intent.name, fields_of(intent)
     newest = state.levels.get((resource, name), {}).get((cause.context, fields))
     outcome: Event = LevelSuperseded(resource=resource, name=name, fields=fields)
@@ -104,21 +104,16 @@ def write_level(cluster: Cluster, state: SimulatorState, cause: Cause, intent: F
     cluster.answer(outcome, cause)
 
 
-def enforce(cluster: Cluster, intent: FieldsDecided | ObjectDecided, *, create: bool = True) -> bool:
-    """Make an object agree with a level; say whether it is there to agree.
-
-    Args:
-        cluster: the step.
-        intent: the level.
-        create: whether an object that must exist and does not is created.
+def enforce(cluster: Cluster, intent: FieldsDecided | ObjectDecided) -> bool:
+    """Make an object agree with a level; False when another object has its place.
 
     Raises:
-        Refused: the API does not take it.
+        Refused: there is no object to write to, or the API does not take it.
     """
     held = cluster.find(intent.resource, intent.name)
     resource = resource_named(intent)
     if isinstance(intent, FieldsDecided):
-        if held is None or (intent.uid and uid_of(held) != intent.uid):
+        if held is not None and intent.uid and uid_of(held) != intent.uid:
             return False
         cluster.patch(resource, intent.name, intent.patch, status=intent.subresource == "status")
         return True
@@ -127,11 +122,10 @@ def enforce(cluster: Cluster, intent: FieldsDecided | ObjectDecided, *, create: 
             cluster.delete(resource, intent.name)
         return True
     if held is None:
-        if create:
-            namespace, _, name = intent.name.rpartition("/")
-            metadata = dict(intent.body.get("metadata") or {}) | {"name": name, "namespace": namespace}
-            cluster.create(resource, typed(resource, intent.body | {"metadata": metadata}))
-        return create
+        namespace, _, name = intent.name.rpartition("/")
+        metadata = dict(intent.body.get("metadata") or {}) | {"name": name, "namespace": namespace}
+        cluster.create(resource, typed(resource, intent.body | {"metadata": metadata}))
+        return True
     plain = as_json(resource, held)
     kept = {name: value for name, value in plain.items() if name in {"apiVersion", "kind", "metadata", "status"}}
     wanted = {name: value for name, value in intent.body.items() if name not in kept}
@@ -165,7 +159,7 @@ def keep_levels(cluster: Cluster, state: SimulatorState) -> None:
                 cluster.answer(LevelSuperseded(resource=resource, name=name, fields=fields), cause)
                 continue
             try:
-                enforce(cluster, wanted, create=False)
+                enforce(cluster, wanted)
             except Refused as refusal:
                 rejected = LevelRejected(resource=resource, name=name, fields=fields, reason=str(refusal))
                 cluster.answer(rejected, cause)

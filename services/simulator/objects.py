@@ -37,7 +37,7 @@ def decoded(resource: Resource, data: bytes | msgspec.Raw) -> Object:
     """
     kind = KINDS.get(resource.name)
     try:
-        whole: Object = msgspec.json.decode(data, type=kind or dict[str, Any])
+        whole: Object = msgspec.json.decode(data, type=kind) if kind else msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.ValidationError:
         return typed(resource, msgspec.json.decode(data))  # a quantity may be a number
     except msgspec.DecodeError as error:
@@ -53,7 +53,7 @@ def typed(resource: Resource, body: dict[str, Any]) -> Object:
     """
     kind = KINDS.get(resource.name)
     try:
-        whole: Object = msgspec.convert(_with_texts(body) if kind else body, kind or dict[str, Any])
+        whole: Object = msgspec.convert(_with_texts(body), kind) if kind else msgspec.convert(body, dict[str, Any])
     except msgspec.ValidationError as error:
         raise bad_request(f"{resource.kind} in {resource.api_version} cannot be handled: {error}") from error
     return trimmed(whole)

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from shared.events.cluster import (
     BindRejected,
+    LevelRejected,
     LevelSuperseded,
     LevelWritten,
     NodeObserved,
@@ -200,8 +202,26 @@ async def test_a_level_of_status_goes_to_the_status(world: World) -> None:
     assert (allocatable["kubernetes.io/batch-cpu"], allocatable["cpu"]) in {("4000", "32"), ("4k", "32")}
 
 
-async def test_a_level_of_an_object_that_is_not_there_is_superseded(world: World) -> None:
-    assert isinstance(await world.log.outcome(level(world, "high")), LevelSuperseded)
+async def test_a_level_of_an_object_that_is_not_there_is_rejected(world: World) -> None:
+    outcome = await world.log.outcome(level(world, "high"))
+    assert isinstance(outcome, LevelRejected)
+    assert world.name("n") in outcome.reason
+
+
+async def test_a_level_that_means_another_object_of_that_name_is_superseded(world: World) -> None:
+    await world.create_node("n")
+    assert isinstance(await world.log.outcome(replace(level(world, "high"), uid="another")), LevelSuperseded)
+    assert await labels(world) == {}
+
+
+async def test_a_level_that_the_api_does_not_take_is_rejected(world: World) -> None:
+    await world.create_node("n")
+    patch = {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}}
+    outcome = await world.log.outcome(
+        FieldsDecided(resource="nodes", name=world.name("n"), fields="taints", patch=patch)
+    )
+    assert isinstance(outcome, LevelRejected)
+    assert "effect" in outcome.reason
 
 
 async def test_a_level_ends_when_its_object_is_gone(world: World) -> None:

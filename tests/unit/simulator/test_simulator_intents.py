@@ -164,11 +164,11 @@ def test_a_level_ends_with_its_object() -> None:
     assert world.state.nodes()["n1"].metadata.labels is None
 
 
-def test_a_level_of_an_absent_object_or_of_another_uid_is_superseded() -> None:
+def test_a_level_of_an_absent_object_is_rejected_and_one_of_another_uid_superseded() -> None:
     world = a_world()
     absent = FieldsDecided(resource="nodes", name="n9", fields="f", patch={})
     another = FieldsDecided(resource="nodes", name="n1", fields="f", patch={"spec": {"unschedulable": True}}, uid="old")
-    assert [type(world.intend(level)[0]) for level in (absent, another)] == [LevelSuperseded, LevelSuperseded]
+    assert [type(world.intend(level)[0]) for level in (absent, another)] == [LevelRejected, LevelSuperseded]
     assert not world.state.nodes()["n1"].spec.unschedulable
 
 
