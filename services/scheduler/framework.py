@@ -56,7 +56,8 @@ class Room:
     def place(self, ask: PodAsk, row: int) -> None:
         """Count a pod on a node."""
         for column, size in self.table.vector(ask):
-            self.requested[row, column] += size
+            if column < self.requested.shape[1]:  # else no node had the resource when the round began
+                self.requested[row, column] += size
         self.scored[row, 0] += ask.held.get("cpu", 0)
         self.scored[row, 1] += ask.held.get("memory", 0)
         self.pods[row] += 1
@@ -82,6 +83,14 @@ class Trial(Protocol):
         Returns:
             [rows], 0..100, or any scale when the plugin's `normalize` brings it there.
         """
+        ...
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The verdict on one node, 0 where `filter` returns None: the same in plain integers, for after a placement."""
+        ...
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The score of one node, 0 where `score` returns None."""
         ...
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
@@ -169,6 +178,14 @@ class Profile:
         """The changes that can end one of the reasons. A new node always can; a reason nobody knows is ended by any."""
         every = frozenset(Change)
         return frozenset((Change.NODE_ADDED,)).union(*(self._cures.get(reason, every) for reason in reasons))
+
+
+def normalized_at(raw: int, highest: int, how: Normalize) -> int:
+    """`normalized` of one score."""
+    if how is Normalize.NONE:
+        return raw
+    scaled = raw * MAX_SCORE // highest if highest else 0
+    return MAX_SCORE - scaled if how is Normalize.DOWN else scaled
 
 
 def normalized(raw: Int64, highest: int, how: Normalize) -> Int64:

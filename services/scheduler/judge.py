@@ -6,13 +6,13 @@ highest raw score, by which some plugins normalise) is worked out again when it 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Int64, Normalize, Plugin, Profile, Trial, normalized
+from services.scheduler.framework import Int64, Normalize, Plugin, Profile, Trial, normalized, normalized_at
 from services.scheduler.nodes import NodeTable
 from services.scheduler.ties import ranks
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
@@ -31,7 +31,19 @@ class Judge:
         total: int64[rows]: sum of weighted scores of feasible nodes, -1 elsewhere.
     """
 
-    def __init__(self, profile: Profile, trials: dict[Plugin, Trial], table: NodeTable, ask: PodAsk) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        trials: Mapping[Plugin, Trial],
+        table: NodeTable,
+        ask: PodAsk,
+        placements: Sequence[int] = (),
+    ) -> None:
+        """Judge all nodes as they stand.
+
+        Args:
+            placements: rows that took the round's pods so far, and will take the next: the round appends to it.
+        """
         self.ask = ask
         self.profile = profile
         self._table = table
@@ -41,7 +53,8 @@ class Judge:
         self._scorers = [(scorer.plugin, scorer.weight, trials[scorer.plugin]) for scorer in profile.scorers]
         self._raw: list[Int64 | None] = []
         self._highest: list[int] = []
-        self._upto = 0  # how many placements of the round are worked in
+        self._placements = placements
+        self._upto = len(placements)  # how many of them are worked in
         self.by: Int64
         self.verdict: Int64
         self.total: Int64
@@ -86,42 +99,48 @@ class Judge:
             return 0
         return int(raw[feasible].max(initial=0))
 
-    def catch_up(self, placements: Sequence[int]) -> None:
-        """Work in the placements of the round since the last call: the rows that took a pod."""
+    def catch_up(self) -> None:
+        """Work in the round's placements since the last call."""
+        placements = self._placements
         if self._upto == len(placements):
             return
-        rows = np.unique(np.array(placements[self._upto :], np.intp))
-        self._upto = len(placements)
-        rows = rows[self.by[rows] == FEASIBLE]  # a placement frees nothing, so what is refused stays refused
-        if not len(rows):
-            return
-        self._refuse(rows, self._moving)
-        feasible = self.by[rows] == FEASIBLE
         renormalise = False
-        total = np.zeros(len(rows), np.int64)
+        for row in dict.fromkeys(placements[self._upto :]):
+            if self.by[row] == FEASIBLE:  # a placement frees nothing, so what is refused stays refused
+                renormalise |= self._judge_row(row)
+        self._upto = len(placements)
+        if renormalise:
+            self._total_all()
+
+    def _judge_row(self, row: int) -> bool:
+        """Judge a row that took a pod; whether the scores of all others have to be normalised anew."""
+        refused = 0
+        for index, _, trial in self._moving:
+            refused = trial.filter_at(self.ask, row)
+            if refused:
+                self.by[row], self.verdict[row] = index, refused
+                break
+        renormalise = False
+        total = 0
         for place, (plugin, weight, trial) in enumerate(self._scorers):
             raw = self._raw[place]
             if raw is None:
                 continue
-            if not plugin.static:
-                fresh = trial.score(self.ask, rows)
-                assert fresh is not None, f"{plugin.name} scored this class before"
+            if plugin.static:
+                score = int(raw[row])
+            else:
+                raw[row] = score = trial.score_at(self.ask, row)
                 renormalise |= plugin.normalize is not Normalize.NONE
-                raw[rows] = fresh
             if plugin.normalize is not Normalize.NONE:
                 # Only a highest node that falls out can lower what the others are measured by.
-                renormalise |= bool((raw[rows][~feasible] == self._highest[place]).any())
-            total += normalized(raw[rows], self._highest[place], plugin.normalize) * weight
-        total[~feasible] = -1
-        self.total[rows] = total
-        if renormalise:
-            self._total_all()
+                renormalise |= bool(refused) and score == self._highest[place] > 0
+            total += normalized_at(score, self._highest[place], plugin.normalize) * weight
+        self.total[row] = -1 if refused else total
+        return renormalise
 
     def choose(self, pod_hash: np.uint64) -> int:
         """The row of the best node; among equals the one that stands highest for this pod. -1 when none is feasible."""
-        if not self._size:
-            return -1
-        best = self.total.max()
+        best = self.total.max(initial=-1)
         if best < 0:
             return -1
         tied = np.flatnonzero(self.total == best)
@@ -139,36 +158,35 @@ class Judge:
 
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
+        counts = np.bincount(self.by - NO_NODE, minlength=len(self._filters) - NO_NODE)
         return ClassJudged(
-            nodes=int((self.by != NO_NODE).sum()),
-            feasible=int((self.by == FEASIBLE).sum()),
-            rejected=self._rejections(),
+            nodes=int(counts[1:].sum()),
+            feasible=int(counts[FEASIBLE - NO_NODE]),
+            rejected=tuple(
+                rejection
+                for index, plugin, _ in self._filters
+                if counts[index - NO_NODE]
+                for rejection in self._rejections(index, plugin)
+            ),
             best=self._best(pod_hash),
         )
 
-    def _rejections(self) -> tuple[Rejections, ...]:
-        rejections: list[Rejections] = []
-        for index, plugin, _ in self._filters:
-            refused = self.verdict[self.by == index]
-            if not len(refused):
-                continue
-            counts: Counter[tuple[str, str]] = Counter()
-            for verdict, nodes in zip(*np.unique(refused, return_counts=True), strict=True):
-                for reason in plugin.reasons(self.ask, int(verdict)):
-                    counts[reason.code, reason.detail] += int(nodes)
-            rejections += [
-                Rejections(plugin=plugin.name, code=code, nodes=nodes, detail=detail)
-                for (code, detail), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            ]
-        return tuple(rejections)
+    def _rejections(self, index: int, plugin: Plugin) -> list[Rejections]:
+        counts: Counter[tuple[str, str]] = Counter()
+        refused = self.verdict[self.by == index]
+        for verdict, nodes in zip(*np.unique(refused, return_counts=True), strict=True):
+            for reason in plugin.reasons(self.ask, int(verdict)):
+                counts[reason.code, reason.detail] += int(nodes)
+        return [
+            Rejections(plugin=plugin.name, code=code, nodes=nodes, detail=detail)
+            for (code, detail), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        ]
 
     def _best(self, pod_hash: np.uint64) -> tuple[Candidate, ...]:
-        rows = self.feasible()
+        least = np.partition(self.total, -BEST)[-BEST] if self._size > BEST else 0
+        rows = np.flatnonzero(self.total >= max(least, 0))  # with all that tie with the last one kept
         if not len(rows):
             return ()
-        if len(rows) > BEST:  # keep all that tie with the last one kept
-            least = np.partition(self.total[rows], -BEST)[-BEST]
-            rows = rows[self.total[rows] >= least]
         standing = ranks(self._table.hashes[rows], pod_hash)
         order = np.lexsort((standing, self.total[rows]))[::-1][:BEST]
         return tuple(self._candidate(int(rows[place])) for place in order)
@@ -178,6 +196,5 @@ class Judge:
         for place, (plugin, weight, _) in enumerate(self._scorers):
             raw = self._raw[place]
             if raw is not None:
-                at = normalized(raw[row : row + 1], self._highest[place], plugin.normalize)
-                parts[plugin.name] = int(at[0]) * weight
+                parts[plugin.name] = normalized_at(int(raw[row]), self._highest[place], plugin.normalize) * weight
         return Candidate(node=self._table.names[row], score=int(self.total[row]), parts=parts)

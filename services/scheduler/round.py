@@ -113,7 +113,7 @@ class _Round:
                 self._refuse(pod, class_.refused_at)
             return  # others of the pool wait on: this round has shown that nothing was cured for them
         pod_hash = name_hash(pod.uid)
-        class_.judge.catch_up(self._placements)
+        class_.judge.catch_up()
         row = -1 if ask.fault else class_.judge.choose(pod_hash)
         if row < 0:
             class_.refused_at = self._record(class_.judge.judged(pod_hash))
@@ -166,7 +166,7 @@ class _Round:
     def _class(self, ask: PodAsk) -> _Class:
         class_ = self._classes.get(ask)
         if class_ is None:
-            judge = Judge(self._profile(ask), self._trials, self._index.table, ask)
+            judge = Judge(self._profile(ask), self._trials, self._index.table, ask, self._placements)
             class_ = self._classes[ask] = _Class(judge)
         return class_
 

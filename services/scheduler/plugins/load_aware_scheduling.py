@@ -88,6 +88,12 @@ class _RoundTrial:
     def score(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
         return self._trial.score(ask.pod, rows, self._now_ns)
 
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        return int(self._trial.filter(ask.pod, np.array([row]), self._now_ns)[0])
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        return int(self._trial.score(ask.pod, np.array([row]), self._now_ns)[0])
+
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         template = self._account.templates.of(ask.pod)
         self._trial.add(row, _split(pod.name), template, self._now_ns)

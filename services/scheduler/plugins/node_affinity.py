@@ -35,11 +35,16 @@ class NodeAffinity:
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
         """Verdict 1: no match. Raw score: the sum of the weights of matching preferred terms."""
-        return StaticTrial(self, room.table, _judge, _weigh)
+        return StaticTrial(self, room.table, _reads, _judge, _weigh)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("NodeAffinityMismatch"),)
+
+
+def _reads(ask: PodAsk) -> object:
+    spec = ask.pod.spec
+    return spec.node_selector, spec.affinity.node_affinity if spec.affinity else None
 
 
 def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ class NodeName:
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
         """Verdict 1: another node."""
-        return StaticTrial(self, room.table, _judge, None)
+        return StaticTrial(self, room.table, lambda ask: ask.pod.spec.node_name, _judge, None)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""

@@ -50,6 +50,12 @@ class _PortsTrial:
     def score(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
         return None
 
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        return int(bool(ask.ports) and collides(ask.ports, self._room.ports.get(row, ())))
+
+    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        return 0
+
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """The round's room counts the ports."""
 

@@ -116,6 +116,43 @@ class FitTrial:
         mean = total / np.maximum(weights, 1)
         return np.floor(mean + 0.5).astype(np.int64)  # the parts are not negative, so this rounds halves away from zero
 
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The bits for one node."""
+        room, table = self._room, self._room.table
+        short = int(room.pods.item(row) >= table.allowed_pods.item(row))
+        for bit, (name, size) in enumerate(self._plugin.checked(ask)):
+            column = table.column(name)
+            free = 0
+            if column < room.requested.shape[1]:
+                free = table.allocatable.item(row, column) - room.requested.item(row, column)
+            if free < size:
+                short |= 2 << bit
+        return short
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The score of one node."""
+        if self._type != LEAST:
+            return int(self.score(ask, np.array([row]))[0])
+        room, table = self._room, self._room.table
+        total = weights = 0
+        for name, weight in self._resources:
+            asked = ask.scored.get(name, 0)
+            column = table.columns.get(name)
+            if column is None or column >= room.requested.shape[1] or (not asked and "/" in name):
+                continue
+            capacity = table.allocatable.item(row, column)
+            if capacity <= 0:
+                continue
+            default_column = _COUNTED_WITH_DEFAULTS.get(name)
+            taken = (
+                room.requested.item(row, column) if default_column is None else room.scored.item(row, default_column)
+            )
+            wanted = taken + asked
+            if wanted <= capacity:
+                total += (capacity - wanted) * 100 // capacity * weight
+            weights += weight
+        return total // weights if weights else 0
+
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """The round's room counts the pod."""
 

@@ -11,7 +11,7 @@ from services.scheduler.change import Change
 from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.static import StaticTrial
-from services.scheduler.plugins.taint_toleration import tolerates
+from services.scheduler.plugins.taint_toleration import tolerates, tolerations_of
 from services.scheduler.reasons import Reason
 from shared.kube.node import Taint
 
@@ -32,7 +32,7 @@ class NodeUnschedulable:
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
         """Verdict 1: cordoned."""
-        return StaticTrial(self, room.table, _judge, None)
+        return StaticTrial(self, room.table, tolerations_of, _judge, None)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""

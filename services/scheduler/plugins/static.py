@@ -1,8 +1,13 @@
-"""Verdicts and scores that depend on the node object alone: worked out once a class of pods, then for changed nodes only."""
+"""Verdicts and scores that depend on the node object alone: worked out once, then anew for changed nodes only.
+
+What such a plugin reads of a pod (its tolerations, its selector) is the same for most classes of pods, so answers are kept by
+that part and shared by every class that has it.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,43 +20,74 @@ Int64 = NDArray[np.int64]
 Judge = Callable[[NodeTable, PodAsk, Rows], Int64]
 """Works verdicts or scores out for some rows."""
 
+_MOST_KEPT = 1024
+_encoder = msgspec.msgpack.Encoder()
+
 
 class StaticTrial:
-    """A trial whose answers no placement changes. Remembers them in `ask.memo`, by the table's version."""
+    """A trial whose answers no placement changes; they are kept with the table, by its version."""
 
-    __slots__ = ("_filter", "_owner", "_score", "_table")
+    __slots__ = ("_filter", "_owner", "_reads", "_score", "_table")
 
-    def __init__(self, owner: object, table: NodeTable, filter_: Judge | None, score: Judge | None) -> None:
-        """Take the two judges; None stands for one that has no opinion."""
+    def __init__(
+        self,
+        owner: object,
+        table: NodeTable,
+        reads: Callable[[PodAsk], object],
+        filter_: Judge | None,
+        score: Judge | None,
+    ) -> None:
+        """Take the plugin's judges; None stands for one that has no opinion.
+
+        Args:
+            owner: the plugin.
+            reads: all that the judges read of a pod.
+        """
         self._owner = owner
         self._table = table
+        self._reads = reads
         self._filter = filter_
         self._score = score
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """The verdicts, None when all nodes pass."""
-        values, refuses = self._recall("filter", self._filter, ask)
-        return values[rows] if values is not None and refuses else None
+        kept = self._recall(0, self._filter, ask)
+        return kept.values[rows] if kept is not None and kept.any else None
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """The raw scores, None without any."""
-        values, _ = self._recall("score", self._score, ask)
-        return None if values is None else values[rows]
+        kept = self._recall(1, self._score, ask)
+        return None if kept is None else kept.values[rows]
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The verdict on one node."""
+        kept = self._recall(0, self._filter, ask)
+        return 0 if kept is None else int(kept.values[row])
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The raw score of one node."""
+        kept = self._recall(1, self._score, ask)
+        return 0 if kept is None else int(kept.values[row])
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """Nothing: the node object stays as it is."""
 
-    def _recall(self, what: str, judge: Judge | None, ask: PodAsk) -> tuple[Int64 | None, bool]:
-        """The values of all rows, and whether any of them is not 0."""
+    def _recall(self, what: int, judge: Judge | None, ask: PodAsk) -> "_Kept | None":
         if judge is None:
-            return None, False
-        table, key = self._table, (self._table, self._owner, what)
-        recalled: _Recalled | None = ask.memo.get(key)
-        if recalled is None or recalled.version != table.version:
-            recalled = ask.memo[key] = self._work_out(judge, ask, recalled)
-        return recalled.values, recalled.any
+            return None
+        read: bytes | None = ask.memo.get(self._owner)
+        if read is None:
+            read = ask.memo[self._owner] = _encoder.encode(self._reads(ask))
+        table = self._table
+        key = (self._owner, what, read)
+        kept: _Kept | None = table.memo.get(key)
+        if kept is None or kept.version != table.version:
+            if kept is None and len(table.memo) >= _MOST_KEPT:
+                table.memo.clear()
+            kept = table.memo[key] = self._work_out(judge, ask, kept)
+        return kept
 
-    def _work_out(self, judge: Judge, ask: PodAsk, before: "_Recalled | None") -> "_Recalled":
+    def _work_out(self, judge: Judge, ask: PodAsk, before: "_Kept | None") -> "_Kept":
         table = self._table
         changed = table.changed_since(before.version) if before and len(before.values) == table.size else None
         if before is None or changed is None or len(changed) > table.size // 4:
@@ -59,10 +95,10 @@ class StaticTrial:
         else:
             values = before.values.copy()
             values[changed] = judge(table, ask, changed)
-        return _Recalled(table.version, values, bool(values.any()))
+        return _Kept(table.version, values, bool(values.any()))
 
 
-class _Recalled(NamedTuple):
+class _Kept(NamedTuple):
     version: int
     values: Int64
     any: bool

@@ -43,7 +43,7 @@ class TaintToleration:
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
         """Raw score: how many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
-        return StaticTrial(self, room.table, self._judge, _count_soft)
+        return StaticTrial(self, room.table, tolerations_of, self._judge, _count_soft)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first taint that is not tolerated, as `key=value:effect`."""
@@ -60,6 +60,11 @@ class TaintToleration:
                     by_set[number] = self._numbers.setdefault(taint, len(self._numbers) + 1)
                     break
         return by_set[table.taint_set[rows]]
+
+
+def tolerations_of(ask: PodAsk) -> tuple[Toleration, ...]:
+    """What the taint plugins read of a pod."""
+    return ask.pod.spec.tolerations
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -1,0 +1,275 @@
+"""Why a pod is where it is, or nowhere: told from its own events alone, for `koord why pod`.
+
+What is needed stands in the events of the decision: RoundDecided holds how the pod's class was judged, PodPlaced and
+PodUnschedulable what came of it, the gateway's outcomes how it ended. Nothing is computed anew.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import msgspec
+
+from services.scheduler.ask import SCHEDULER_NAME
+from services.scheduler.reasons import text
+from shared.events import Event, Recorded
+from shared.events.cluster import (
+    BindFailed,
+    BindRejected,
+    BindWithheld,
+    MissingPermission,
+    PodBound,
+    PodDeleted,
+    PodEvicted,
+    PodObserved,
+)
+from shared.events.scheduling import ClassJudged, PodPlaced, PodUnschedulable, RoundDecided
+from shared.kube.instants import instant_text
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One event of the pod's story.
+
+    Attributes:
+        event: `context/seq`.
+        at_ns: when it was appended.
+    """
+
+    event: str
+    at_ns: int
+    type: str
+    text: str
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """How many nodes one plugin refused for one reason, and the reason in words."""
+
+    plugin: str
+    code: str
+    detail: str
+    nodes: int
+    text: str
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One of the best nodes: its total and each plugin's weighted part."""
+
+    node: str
+    score: int
+    parts: dict[str, int]
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The round that decided, and how it judged the nodes.
+
+    Attributes:
+        event: `context/seq` of its RoundDecided.
+        now_ns: the instant it was decided at; seen: the positions it rests on; config: digest of the configuration.
+        equals_before: pods of the same class placed before this one in the round: the nodes were judged before the first
+            of them.
+        node: the node chosen, empty when none was.
+        score: its total when this pod took it; `best` is as of the first pod of the class.
+    """
+
+    round: int
+    event: str
+    now_ns: int
+    seen: dict[str, int]
+    config: str
+    equals_before: int
+    node: str
+    score: int
+    nodes: int
+    feasible: int
+    rejected: tuple[Refusal, ...]
+    best: tuple[Choice, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What became of a pod.
+
+    Attributes:
+        status: `bound`, `placed`, `unschedulable`, `refused`, `withheld`, `waiting`, `gated`, `ended`, `gone` or `unknown`.
+        node: where it is, or is to be.
+        summary: one sentence.
+        judgement: of its last placement or refusal, if its round is among the events.
+        steps: its events in the order in which they were appended.
+    """
+
+    pod: str
+    pod_uid: str
+    status: str
+    node: str
+    summary: str
+    judgement: Judgement | None
+    steps: tuple[Step, ...]
+
+
+def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en") -> Explanation:
+    """Explain a pod from its events and the rounds they name, in any order; other events are passed over.
+
+    Args:
+        records: events with the pod's key, and the RoundDecided that its PodPlaced and PodUnschedulable name.
+        pod_uid: which pod of the name; the one observed or decided last when not given.
+        language: of the reasons, `en` or `zh`.
+    """
+    ordered = sorted(records, key=lambda record: (record.at_ns, record.context, record.seq))
+    uid = pod_uid or next(
+        (uid for record in reversed(ordered) if (uid := str(getattr(record.event, "pod_uid", "")))), ""
+    )
+    own = [record for record in ordered if uid and getattr(record.event, "pod_uid", None) == uid]
+    rounds = {record.event.round: record for record in ordered if isinstance(record.event, RoundDecided)}
+    story = _Story(language)
+    for record in own:
+        story.tell(record)
+    decided = next((r.event for r in reversed(own) if isinstance(r.event, PodPlaced | PodUnschedulable)), None)
+    judgement = None
+    if decided is not None and decided.round in rounds:
+        judgement = _judgement(rounds[decided.round], decided, language)
+    return Explanation(
+        pod=story.pod,
+        pod_uid=uid,
+        status=story.status,
+        node=story.node,
+        summary=story.summary,
+        judgement=judgement,
+        steps=tuple(story.steps),
+    )
+
+
+def render(explanation: Explanation) -> str:
+    """The explanation as plain text, for a terminal without colours or a log."""
+    lines = [f"{explanation.pod or 'unknown pod'} ({explanation.pod_uid or 'no uid'}): {explanation.summary}"]
+    if judgement := explanation.judgement:
+        lines += ["", *_judgement_lines(judgement)]
+    lines += ["", *(f"{instant_text(step.at_ns)}  {step.event:<22} {step.text}" for step in explanation.steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _judgement_lines(judgement: Judgement) -> list[str]:
+    passed = f"{judgement.feasible} of {judgement.nodes} nodes passed every filter"
+    lines = [f"round {judgement.round} ({judgement.event}) at {instant_text(judgement.now_ns)}: {passed}"]
+    if judgement.equals_before:
+        lines.append(
+            f"  judged before {judgement.equals_before} equal pods of the same round, which took their nodes first"
+        )
+    lines += [
+        f"  {refusal.nodes:>6}  {refusal.plugin}: {refusal.text}{_detail(refusal)}" for refusal in judgement.rejected
+    ]
+    for choice in judgement.best:
+        parts = ", ".join(f"{plugin} {part}" for plugin, part in choice.parts.items())
+        mark = "->" if choice.node == judgement.node else "  "
+        lines.append(f"  {mark} {choice.node}: {choice.score} ({parts})")
+    if judgement.node and all(choice.node != judgement.node for choice in judgement.best):
+        lines.append(f"  -> {judgement.node}: {judgement.score} when this pod's turn came")
+    return lines
+
+
+def _detail(refusal: Refusal) -> str:
+    return f" ({refusal.detail})" if refusal.detail and refusal.detail not in refusal.text else ""
+
+
+def _judgement(record: Recorded, decided: PodPlaced | PodUnschedulable, language: str) -> Judgement | None:
+    round_ = record.event
+    assert isinstance(round_, RoundDecided), "rounds holds nothing else"
+    place = next((i for i, outcome in enumerate(round_.pods) if outcome.pod_uid == decided.pod_uid), None)
+    if place is None:
+        return None
+    outcome = round_.pods[place]
+    judged: ClassJudged = round_.classes[outcome.judged]
+    return Judgement(
+        round=round_.round,
+        event=f"{record.context}/{record.seq}",
+        now_ns=round_.now_ns or 0,
+        seen=round_.seen or {},
+        config=round_.config or "",
+        equals_before=sum(1 for before in round_.pods[:place] if before.judged == outcome.judged and before.node),
+        node=outcome.node,
+        score=decided.score if isinstance(decided, PodPlaced) else 0,
+        nodes=judged.nodes,
+        feasible=judged.feasible,
+        rejected=tuple(
+            Refusal(r.plugin, r.code, r.detail, r.nodes, text(r.code, r.detail, language)) for r in judged.rejected
+        ),
+        best=tuple(Choice(best.node, best.score, best.parts) for best in judged.best),
+    )
+
+
+class _Story:
+    """Tells a pod's events one after the other, and knows how it stands after the last."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self.pod = ""
+        self.status = "unknown"
+        self.node = ""
+        self.summary = "no event speaks of this pod"
+        self.steps: list[Step] = []
+
+    def tell(self, record: Recorded) -> None:
+        event = record.event
+        self.pod = str(getattr(event, "pod", "")) or self.pod
+        teller = self._tellers.get(type(event))
+        said = teller(self, event) if teller else event.type_name()
+        self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), said))
+
+    def _stand(self, status: str, summary: str) -> str:
+        self.status, self.summary = status, summary
+        return summary
+
+    def _observed(self, event: PodObserved) -> str:
+        pod = event.object
+        if pod.status.phase in ("Succeeded", "Failed"):
+            return self._stand("ended", f"it ended: {pod.status.phase}")
+        if pod.metadata.deletion_timestamp is not None:
+            return self._stand("gone", f"{text('Deleting', language=self._language)}")
+        if pod.spec.node_name:
+            self.node = pod.spec.node_name
+            return self._stand("bound", f"it is on {self.node}, {pod.status.phase or 'without a phase'}")
+        if self.status in ("placed", "unschedulable", "refused", "withheld"):
+            return "observed: a kept field changed"
+        if pod.spec.scheduling_gates:
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            return self._stand("gated", f"{text('SchedulingGated', language=self._language)}: {gates}")
+        wanted = (pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name
+        return self._stand("waiting", f"it waits for scheduler {wanted}")
+
+    def _placed(self, event: PodPlaced) -> str:
+        self.node = event.node
+        return self._stand("placed", f"round {event.round} placed it on {event.node}; the binding is under way")
+
+    def _unschedulable(self, event: PodUnschedulable) -> str:
+        self.node = ""
+        return self._stand("unschedulable", f"round {event.round} found no node: {event.message}")
+
+    def _bound(self, event: PodBound) -> str:
+        self.node = event.node
+        return self._stand("bound", f"it is bound to {event.node}")
+
+    def _refused(self, event: BindRejected | BindFailed) -> str:
+        self.node = ""
+        return self._stand("refused", f"the binding failed and it is tried again: {event.reason}")
+
+    def _withheld(self, _: BindWithheld) -> str:
+        return self._stand("withheld", text("Withheld", language=self._language))
+
+    def _missing(self, event: MissingPermission) -> str:
+        return self._stand("refused", f"the gateway may not do this; allow it to {event.rule}")
+
+    def _deleted(self, _: PodDeleted) -> str:
+        return self._stand("gone", "it was deleted")
+
+    def _evicted(self, _: PodEvicted) -> str:
+        return self._stand("gone", "it was evicted")
+
+    _tellers: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
+        PodObserved: _observed,
+        PodPlaced: _placed,
+        PodUnschedulable: _unschedulable,
+        PodBound: _bound,
+        BindRejected: _refused,
+        BindFailed: _refused,
+        BindWithheld: _withheld,
+        MissingPermission: _missing,
+        PodDeleted: _deleted,
+        PodEvicted: _evicted,
+    }
