@@ -44,6 +44,7 @@ class Carrier:
         now_ns: Callable[[], int],
         check_held: Callable[[], Awaitable[None]],
         ended: Callable[[Draft], None],
+        group: asyncio.TaskGroup,
     ) -> None:
         """Remember what to work with.
 
@@ -54,6 +55,7 @@ class Carrier:
             now_ns: the wall clock.
             check_held: ends the process when another replica has taken over; runs before each try.
             ended: takes each outcome, to be appended.
+            group: where effects run: an error that none of them expects ends all, and with it the process.
         """
         self.taken: dict[Cause, None] = {}
         self._api = api
@@ -62,7 +64,8 @@ class Carrier:
         self._now_ns = now_ns
         self._check_held = check_held
         self._ended = ended
-        self._pace = Pace(settings.writes_per_s)
+        self._group = group
+        self._pace = Pace(settings.writes_per_s, burst_s=0.1)
         self._busy: dict[Place, None] = {}
         self._tasks: dict[asyncio.Task[None], bool] = {}  # task -> whether it holds one of the slots for acts
         self._acts = 0
@@ -155,7 +158,7 @@ class Carrier:
             self._acts += 1
         else:
             self._levels += 1
-        task = asyncio.create_task(self._carry(cause, intent, state))
+        task = self._group.create_task(self._carry(cause, intent, state))
         self._tasks[task] = act
         task.add_done_callback(self._forget)
         task.add_done_callback(lambda _task: self._busy.pop(place, None))

@@ -9,6 +9,7 @@ from services.gateway.carrier import Carrier
 from services.gateway.echoes import Echoes
 from services.gateway.intake import Intake
 from services.gateway.intents import ANY_INTENTS, OBSERVATIONS, OUTCOMES, SCHEDULING_INTENTS
+from services.gateway.pace import Pace
 from services.gateway.resources import followed
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
@@ -25,12 +26,18 @@ log = logging.getLogger(__name__)
 SETTLE_S = 5.0
 """How long effects under way may take to end when the process is asked to stop; what has not ended stays due."""
 
+APPENDS_PER_S = 125
+STARTS_PER_S = 250
+"""At most: under load an append then holds several pods' events. A single one after a pause does not wait."""
+
 LOOK_EVERY_S = 1.0
 """How often drift whose pause has ended is looked for, when nothing else happens."""
 
 
 class Gateway:
     """One leadership: from the first list to the end of the process."""
+
+    _carrier: Carrier
 
     def __init__(self, runtime: Runtime, api: KubeApi) -> None:
         self._runtime = runtime
@@ -45,14 +52,6 @@ class Gateway:
         self._resources = followed(self._settings.config_namespace)
         names = [resource.name for resource in self._resources]
         self._intake = Intake(names, lambda: self._state, self._echoes, self._to_append.set)
-        self._carrier = Carrier(
-            api,
-            self._settings,
-            self._echoes,
-            now_ns=runtime.now_ns,
-            check_held=runtime.check_held,
-            ended=self._ended,
-        )
 
     @property
     def _state(self) -> GatewayState:
@@ -62,6 +61,15 @@ class Gateway:
     async def run(self) -> None:
         """Work until the process is asked to stop; then let effects end and append their outcomes."""
         async with asyncio.TaskGroup() as group:
+            self._carrier = Carrier(
+                self._api,
+                self._settings,
+                self._echoes,
+                now_ns=self._runtime.now_ns,
+                check_held=self._runtime.check_held,
+                ended=self._ended,
+                group=group,
+            )
             watchers = [Watcher(self._api, resource, self._settings, self._intake) for resource in self._resources]
             eyes = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
             eyes.append(group.create_task(self._sweep(), name="sweep"))
@@ -98,7 +106,9 @@ class Gateway:
         log.info(
             "listed", extra={"pods": len(self._state.pods), "due": len(self._state.acts) + len(self._state.levels)}
         )
+        pace = Pace(STARTS_PER_S)
         while not self._runtime.draining.is_set():
+            await pace.turn()
             self._to_start.clear()
             if await self._carrier.start(self._state) or self._state.superseded:
                 self._to_append.set()
@@ -110,8 +120,10 @@ class Gateway:
 
     async def _append(self) -> None:
         """One append per wake; what comes meanwhile is the next one."""
+        pace = Pace(APPENDS_PER_S)
         while not self._settled:
             await self._to_append.wait()
+            await pace.turn()
             self._to_append.clear()
             await self._append_once()
             if not self._intake.empty:

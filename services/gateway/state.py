@@ -249,16 +249,16 @@ def digest_of(kept: Kept) -> bytes:
 
 
 class _Stored(msgspec.Struct):
-    """What `encode` writes. Intents are kept as context -> seq -> intent."""
+    """What `encode` writes. What concerns intents is kept by context, in order of seq."""
 
     positions: dict[str, int]
     known: dict[str, dict[str, Known]]
     pods: dict[str, PodSeen]
-    acts: dict[str, dict[int, Act]]
-    levels: dict[str, dict[int, Level]]
-    superseded: dict[str, dict[int, Level]]
-    held: dict[str, dict[int, FieldsDecided | ObjectDecided]]
-    ahead: dict[str, dict[int, bool]]
+    acts: dict[str, list[tuple[int, Act]]]
+    levels: dict[str, list[tuple[int, Level]]]
+    superseded: dict[str, list[tuple[int, Level]]]
+    held: dict[str, list[tuple[int, FieldsDecided | ObjectDecided]]]
+    ahead: dict[str, list[tuple[int, bool]]]
 
 
 _JSON = msgspec.json.Encoder()
@@ -267,12 +267,12 @@ _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 _DECODER = msgspec.msgpack.Decoder(_Stored)
 
 
-def _by_context(items: Iterable[tuple[Cause, Any]]) -> dict[str, dict[int, Any]]:
-    grouped: dict[str, dict[int, Any]] = {}
-    for cause, item in items:
-        grouped.setdefault(cause.context, {})[cause.seq] = item
+def _by_context(items: Iterable[tuple[Cause, Any]]) -> dict[str, list[tuple[int, Any]]]:
+    grouped: dict[str, list[tuple[int, Any]]] = {}
+    for cause, item in sorted(items, key=itemgetter(0)):
+        grouped.setdefault(cause.context, []).append((cause.seq, item))
     return grouped
 
 
-def _by_cause(stored: dict[str, dict[int, Any]]) -> dict[Cause, Any]:
-    return {Cause(context, seq): item for context, items in stored.items() for seq, item in items.items()}
+def _by_cause(stored: dict[str, list[tuple[int, Any]]]) -> dict[Cause, Any]:
+    return {Cause(context, seq): item for context, items in stored.items() for seq, item in items}

@@ -58,7 +58,9 @@ class Watcher:
         self._decoder = Decoder(resource.name)
         self._version = ""
         self._heard = False  # whether the connection under way has brought anything
+        self._cut = False  # whether the connections before it brought nothing
         self._missing = 0  # how many lists in a row found the resource not installed
+        self._reported = False
 
     @property
     def name(self) -> str:
@@ -87,6 +89,7 @@ class Watcher:
                     with attempt:
                         keys = await self._list()
                         self._missing = 0
+                        self._reported = False
                         return keys
             except NotFound:
                 self._missing += 1
@@ -99,7 +102,8 @@ class Watcher:
             await asyncio.sleep(settings.absent_s * _jitter())
 
     def _report(self, text: str, **extra: str) -> None:
-        level = logging.WARNING if self._missing <= 1 else logging.DEBUG
+        level = logging.DEBUG if self._reported else logging.WARNING
+        self._reported = True
         log.log(level, text, extra={"resource": self._resource.name, "again_in_s": self._settings.absent_s, **extra})
 
     async def _list(self) -> set[str]:
@@ -158,12 +162,14 @@ class Watcher:
             ):
                 self._read(lines)
         except Busy as error:
-            log.info("watch was cut", extra={"resource": self._resource.name, "error": str(error)})
-            if not self._heard:
+            level = logging.DEBUG if self._cut else logging.INFO  # one line a silence, not one a try
+            log.log(level, "watch was cut", extra={"resource": self._resource.name, "error": str(error)})
+            self._cut = not self._heard
+            if self._cut:
                 raise
 
     def _read(self, lines: list[bytes]) -> None:
-        self._heard = True
+        self._heard, self._cut = True, False
         changed: list[Seen] = []
         for data in lines:
             line = self._decoder.line(data)

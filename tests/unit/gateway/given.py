@@ -1,0 +1,117 @@
+"""Objects as the API sends them, and histories of several contexts, for the gateway's tests."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from services.gateway.resources import RESOURCES
+from services.gateway.state import GatewayState
+from services.gateway.trim import Seen, see
+from services.gateway.wire import Decoder
+from shared.events import Cause, Draft, Event, Recorded
+
+TOKEN_VOLUME = {
+    "name": "kube-api-access-x7k2p",
+    "projected": {"sources": [{"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}]},
+}
+
+
+def pod(name: str = "web-0", *, uid: str = "", version: str = "5", node: str = "", **more: Any) -> dict[str, Any]:
+    """A pod of namespace `shop` as the API sends it, with much that is not kept."""
+    annotations = {
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "cni.projectcalico.org/podIP": "10.0.0.7/32",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": uid or f"uid-of-{name}",
+            "resourceVersion": version,
+            "creationTimestamp": "2026-05-01T20:06:42Z",
+            "labels": {"app": "web"},
+            "annotations": annotations | more.pop("annotations", {}),
+            "managedFields": [{"manager": "kubectl", "operation": "Update", "time": "2026-05-01T20:06:42Z"}],
+        },
+        "spec": {
+            "nodeName": node,
+            "schedulerName": "koord-scheduler",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "web:1",
+                    "env": [{"name": "A", "value": "B"}],
+                    "ports": [{"containerPort": 8080}],
+                    "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},
+                    "readinessProbe": {"httpGet": {"path": "/", "port": 80}},
+                    "volumeMounts": [{"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets"}],
+                }
+            ],
+            "volumes": [TOKEN_VOLUME],
+        }
+        | more.pop("spec", {}),
+        "status": {"phase": "Pending", "qosClass": "Burstable"} | more.pop("status", {}),
+    }
+
+
+def node(name: str = "n1", *, version: str = "7", heartbeat: str = "2026-05-01T20:00:00Z") -> dict[str, Any]:
+    """A node as the API sends it."""
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "lastHeartbeatTime": heartbeat,
+        "lastTransitionTime": "2026-05-01T19:00:00Z",
+    }
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-of-{name}",
+            "resourceVersion": version,
+            "annotations": {"node.koordinator.sh/raw-allocatable": "{}", "volumes.kubernetes.io/attach-detach": "true"},
+        },
+        "status": {"allocatable": {"cpu": "32"}, "conditions": [ready], "nodeInfo": {"kubeletVersion": "v1.36.3"}},
+    }
+
+
+def seen(resource: str, body: dict[str, Any]) -> Seen:
+    """What is kept of an object that arrives as JSON."""
+    wire = Decoder(resource).object(msgspec.json.encode(body))
+    return see(RESOURCES[resource], wire)  # type: ignore[arg-type]  # the tests' objects can be read
+
+
+def kept(resource: str, body: dict[str, Any]) -> Any:
+    """The object itself."""
+    return seen(resource, body).object
+
+
+class Log:
+    """Contexts in memory: each append gets the next seq of its context."""
+
+    def __init__(self) -> None:
+        self.contexts: dict[str, list[Recorded]] = {}
+
+    def append(self, context: str, *drafts: Draft | Event) -> Cause:
+        """Append, and name the last event."""
+        log = self.contexts.setdefault(context, [])
+        for item in drafts:
+            draft = item if isinstance(item, Draft) else Draft(item)
+            log.append(Recorded(context, len(log) + 1, draft.event, cause=draft.cause))
+        return Cause(context, len(log))
+
+    def in_order(self, contexts: Iterable[str]) -> list[Recorded]:
+        """The contexts' events, taking the next of the context named each time, then the rest."""
+        left = {name: iter(records) for name, records in self.contexts.items()}
+        order = [next(left[name], None) for name in contexts if name in left]
+        rest = [record for name in sorted(left) for record in left[name]]
+        return [record for record in (*order, *rest) if record is not None]
+
+
+def state_after(records: Sequence[Recorded]) -> GatewayState:
+    """The fold."""
+    state = GatewayState()
+    for record in records:
+        state.apply(record)
+    return state

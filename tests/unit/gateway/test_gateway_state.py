@@ -1,0 +1,200 @@
+"""The gateway's fold: what is due, whatever the order in which contexts are heard."""
+
+from typing import Any
+
+from hypothesis import given as holds_for
+from hypothesis import strategies as st
+
+from services.gateway.decide import bound, failed, rejected, superseded, written
+from services.gateway.intents import Intent, Place
+from services.gateway.state import GatewayState
+from shared.events import Cause, Draft
+from shared.events.cluster import (
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodEvicted,
+    PodObserved,
+)
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from tests.unit.gateway.given import Log, kept, node, pod, state_after
+
+RESERVATIONS = "reservations.scheduling.koordinator.sh"
+
+
+def observed(name: str, **fields: Any) -> PodObserved:
+    body = pod(name, **fields)
+    return PodObserved(pod=f"shop/{name}", pod_uid=body["metadata"]["uid"], object=kept("pods", body))
+
+
+def placed(name: str, node_name: str = "n1") -> PodPlaced:
+    return PodPlaced(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", node=node_name, round=1, request={})
+
+
+def unschedulable(name: str, code: str = "InsufficientResource") -> PodUnschedulable:
+    return PodUnschedulable(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", round=1, code=code, message=code)
+
+
+def batch_cpu(milli: int, name: str = "n1") -> FieldsDecided:
+    patch = {"status": {"allocatable": {"kubernetes.io/batch-cpu": str(milli)}}}
+    return FieldsDecided(resource="nodes", name=name, fields="batch", patch=patch, subresource="status")
+
+
+def reservation(ttl: str | None, name: str = "r1") -> ObjectDecided:
+    return ObjectDecided(resource=RESERVATIONS, name=name, body=None if ttl is None else {"spec": {"ttl": ttl}})
+
+
+def test_a_placement_is_due_until_its_outcome_is_read() -> None:
+    log = Log()
+    log.append("cluster", observed("a"))
+    cause = log.append("scheduling", placed("a"))
+    assert list(state_after(log.in_order([])).acts) == [cause]
+    log.append("cluster", Draft(bound(placed("a")), cause))
+    assert not state_after(log.in_order([])).acts
+
+
+def test_an_outcome_may_be_read_before_its_intent() -> None:
+    log = Log()
+    cause = log.append("scheduling", placed("a"))
+    log.append("cluster", Draft(rejected(placed("a"), "gone"), cause))
+    state = state_after(log.in_order(["cluster"]))
+    assert not state.acts
+    assert not state.ahead
+
+
+def test_of_the_levels_of_one_field_group_only_the_newest_is_due() -> None:
+    log = Log()
+    older = log.append("slo", batch_cpu(1000))
+    newer = log.append("slo", batch_cpu(2000))
+    other = log.append("slo", batch_cpu(2000, "n2"))
+    state = state_after(log.in_order([]))
+    assert list(state.levels) == [newer, other]
+    assert list(state.superseded) == [older]
+    log.append("cluster", Draft(superseded(batch_cpu(1000)), older))
+    assert not state_after(log.in_order([])).superseded
+
+
+def test_a_level_that_was_written_is_held_until_a_newer_one_comes_or_it_ends() -> None:
+    log = Log()
+    first = log.append("slo", batch_cpu(1000))
+    log.append("cluster", Draft(written(batch_cpu(1000)), first))
+    assert list(state_after(log.in_order([])).held) == [first]
+    second = log.append("slo", batch_cpu(2000))
+    state = state_after(log.in_order([]))
+    assert not state.held
+    assert list(state.levels) == [second]
+    log.append("cluster", Draft(written(batch_cpu(2000)), second), Draft(superseded(batch_cpu(2000)), second))
+    state = state_after(log.in_order([]))
+    assert not state.held
+    assert not state.newest
+
+
+def test_a_report_that_a_pod_fits_nowhere_ends_once_it_is_written() -> None:
+    log = Log()
+    cause = log.append("scheduling", unschedulable("a"))
+    log.append("cluster", Draft(written(unschedulable("a")), cause))
+    state = state_after(log.in_order([]))
+    assert not state.held
+    assert not state.newest
+
+
+def test_a_placement_replaces_a_report_that_was_not_written_yet() -> None:
+    """Written after the binding, the condition would say that a bound pod is unschedulable."""
+    log = Log()
+    report = log.append("scheduling", unschedulable("a"))
+    place = log.append("scheduling", placed("a"))
+    state = state_after(log.in_order([]))
+    assert list(state.superseded) == [report]
+    assert list(state.lines[Place("pods", "shop/a")]) == [place]
+
+
+def test_an_object_that_must_not_exist_is_not_held() -> None:
+    log = Log()
+    cause = log.append("descheduling", reservation(None))
+    log.append("cluster", Draft(written(reservation(None)), cause))
+    assert not state_after(log.in_order([])).newest
+
+
+def test_a_pod_made_anew_under_the_same_name_is_another_pod() -> None:
+    log = Log()
+    log.append("cluster", observed("a", uid="first", node="n1"), observed("a", uid="second"))
+    log.append("cluster", PodDeleted(pod="shop/a", pod_uid="first"))  # late
+    state = state_after(log.in_order([]))
+    assert list(state.pods) == ["second"]
+    assert state.known["pods"]["shop/a"].uid == "second"
+
+
+NAMES = st.sampled_from(["a", "b"])
+INTENTS = st.one_of(
+    st.builds(placed, NAMES, st.sampled_from(["n1", "n2"])),
+    st.builds(unschedulable, NAMES, st.sampled_from(["x", "y"])),
+    st.builds(lambda name: EvictionAsked(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", reason="r"), NAMES),
+    st.builds(batch_cpu, st.integers(1, 3)),
+    st.builds(reservation, st.sampled_from([None, "1h", "2h"])),
+)
+OBSERVED = st.one_of(
+    st.builds(observed, NAMES, uid=st.sampled_from(["", "other"]), node=st.sampled_from(["", "n1"])),
+    st.builds(lambda name: PodDeleted(pod=f"shop/{name}", pod_uid=f"uid-of-{name}"), NAMES),
+    st.just(NodeObserved(node="n1", object=kept("nodes", node()))),
+    st.just(ObjectObserved(resource=RESERVATIONS, name="r1", uid="u", object={"spec": {"ttl": "1h"}})),
+    st.just(ObjectDeleted(resource=RESERVATIONS, name="r1", uid="u")),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Log:
+    """Two contexts of intents, and a `cluster` that answers them at any later time, perhaps twice, perhaps never."""
+    log = Log()
+    intents: list[tuple[Cause, Intent]] = []
+    for _ in range(draw(st.integers(1, 25))):
+        step = draw(st.sampled_from(["scheduling", "slo", "answer", "observe"]))
+        if step in {"scheduling", "slo"}:
+            intent = draw(INTENTS)
+            intents.append((log.append(step, intent), intent))
+        elif step == "observe":
+            log.append("cluster", draw(OBSERVED))
+        elif intents:
+            cause, intent = draw(st.sampled_from(intents))
+            log.append("cluster", Draft(draw(outcomes(intent)), cause))
+    return log
+
+
+def outcomes(intent: Intent) -> st.SearchStrategy[Any]:
+    match intent:
+        case PodPlaced():
+            return st.sampled_from([bound(intent), rejected(intent, "no")])
+        case EvictionAsked():
+            return st.just(PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid))
+        case _:
+            return st.sampled_from(
+                [written(intent), superseded(intent), rejected(intent, "no"), failed(intent, "late")]
+            )
+
+
+@holds_for(histories(), st.lists(st.sampled_from(["cluster", "scheduling", "slo"])), st.integers(0, 60))
+def test_any_interleaving_gives_the_same_state(log: Log, order: list[str], stop: int) -> None:
+    names = [name for name in sorted(log.contexts) for _ in log.contexts[name]][:stop]
+    prefix = log.in_order(names)[: len(names)]
+    counts = {name: names.count(name) for name in log.contexts}
+    shuffled = Log()
+    for name, records in log.contexts.items():
+        shuffled.contexts[name] = records[: counts[name]]
+    assert state_after(prefix).encode() == state_after(shuffled.in_order(order)).encode()
+
+
+@holds_for(histories(), st.lists(st.sampled_from(["cluster", "scheduling", "slo"])), st.integers(0, 60))
+def test_a_restored_state_goes_on_as_the_one_that_was_stored(log: Log, order: list[str], stored_at: int) -> None:
+    records = log.in_order(order)
+    restored = GatewayState()
+    restored.restore(state_after(records[:stored_at]).encode())
+    for record in records[stored_at:]:
+        restored.apply(record)
+    whole = state_after(records)
+    assert restored.encode() == whole.encode()
+    assert restored.newest == whole.newest
+    assert restored.slots == whole.slots
+    assert {place: sorted(line) for place, line in restored.lines.items()} == {
+        place: sorted(line) for place, line in whole.lines.items()
+    }
