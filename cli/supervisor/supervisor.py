@@ -151,6 +151,12 @@ class Supervisor:
             await asyncio.wait_for(self._changed.wait(), timeout_s)
         self._changed.clear()
 
+    def describe(self) -> str:
+        """What each service is doing, why it ended last, and where its log is: for an error's text."""
+        units = self.units.values()
+        found = "; ".join(f"{unit.spec.name} is {unit.state}{unit.why and f' ({unit.why})'}" for unit in units)
+        return f"{found}; their logs are in {next(iter(units)).process.log.parent}"
+
     async def wait_until(self, condition: Callable[[Unit], bool], timeout_s: float, what: str) -> None:
         """Wait until `condition` holds for every unit.
 
@@ -160,12 +166,7 @@ class Supervisor:
         deadline = time.monotonic() + timeout_s
         while not all(condition(unit) for unit in self.units.values()):
             if time.monotonic() > deadline:
-                found = "; ".join(
-                    f"{name} is {unit.state}{unit.why and f' ({unit.why})'}" for name, unit in self.units.items()
-                )
-                raise NotReady(
-                    f"services are not {what} after {timeout_s:g} s: {found}; their logs are in {self._logs()}"
-                )
+                raise NotReady(f"services are not {what} after {timeout_s:g} s: {self.describe()}")
             await asyncio.sleep(0.05)
 
     async def wait_leading(self, timeout_s: float = 30) -> None:
@@ -218,9 +219,6 @@ class Supervisor:
                 unit.status = msgspec.json.decode(await answer.read(), type=Status)
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
             unit.status = None
-
-    def _logs(self) -> Path:
-        return next(iter(self.units.values())).process.log.parent
 
 
 def _written_since(log: Path, offset: int) -> str:

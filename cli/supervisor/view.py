@@ -84,6 +84,13 @@ class View:
                 self._said[unit.spec.name] = now
                 click.echo(_line(unit))
 
+    def note(self, text: str) -> None:
+        """Say something that stays: above the table, or as a line."""
+        if self._live:
+            self._live.console.print(text)
+        else:
+            click.echo(text)
+
 
 def _line(unit: Unit) -> str:
     status = unit.status

@@ -1,0 +1,31 @@
+"""koord demo, small: on a terminal and into a pipe."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.cli.terminal import CTRL_C, Terminal
+from tests.integration.cli.test_up import processes_of
+
+SMALL = ["demo", "--nodes", "10", "--pods", "60"]
+
+
+def test_the_demo_ends_with_a_summary_and_leaves_nothing_running(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cli", *SMALL, "--dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "60 pods placed and bound on 10 nodes" in done.stdout
+    assert re.search(r"^with load-awareness +\d+ +\d+ %", done.stdout, re.MULTILINE)
+    assert re.search(r"^Log verified: [\d,]+ events", done.stdout, re.MULTILINE)
+    assert not processes_of(tmp_path)
+
+
+def test_the_demo_is_live_on_a_terminal_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
+    with Terminal([*SMALL, "--dir", str(tmp_path)]) as terminal:
+        terminal.wait_for(r"With load-awareness")
+        terminal.wait_for(r"scheduler +leading", 60)
+        terminal.wait_for(r"10 of 10 nodes have reported, 2 run hot", 60)
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 130
+    assert not processes_of(tmp_path)
