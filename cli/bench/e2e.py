@@ -1,0 +1,225 @@
+"""`koord bench e2e`: how fast pods get from the API to their nodes, and how that compares with kube-scheduler."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import click
+import msgspec
+
+from cli.bench.on_kube import KubeSide
+from cli.bench.on_simulator import SimulatorSide
+from cli.bench.side import best, measure
+from cli.bench.timeline import Figures
+from cli.dev.cluster import Cluster
+from cli.dev.nodes import create_nodes, node_object
+from cli.embedded import EmbeddedNats, EmbeddedPostgres
+from cli.output import show_table
+from cli.supervisor import Endpoints, Spec, Supervisor
+from cli.supervisor.servers import migrate_to_this_release
+from shared.bus import Bus
+
+Note = Callable[[str], None]
+
+OURS, THEIRS = "koord-scheduler", "default-scheduler"
+READY_WITHIN_S = 60.0
+NAMESPACE = "bench"
+GATEWAY_ACCOUNT = ("koordinator-system", "koordstream-gateway")
+K8S = Path(__file__).parents[2] / "k8s" / "base"
+
+UNLIMITED = ("--kube-api-qps=10000", "--kube-api-burst=10000")
+"""kube-scheduler's own client would hold it to 50 requests a second."""
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `--json` prints.
+
+    Attributes:
+        pods_per_s, latency_p50_s, latency_p99_s: of the best turn.
+        turns: all turns, in order.
+        memory_mib: most resident memory of each service at the end of a turn.
+        load_1m: the machine's load average at the start: what else ran.
+        against: the best turn of the other scheduler, on the same API server in the same run.
+    """
+
+    api: str
+    scheduler: str
+    nodes: int
+    pods: int
+    pods_per_s: float
+    latency_p50_s: float
+    latency_p99_s: float
+    turns: tuple[Figures, ...]
+    memory_mib: dict[str, int]
+    load_1m: float
+    against: Figures | None = None
+    against_turns: tuple[Figures, ...] = ()
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(min=1), default=100, show_default=True, help="Nodes of 32 cores, 256 GiB.")
+@click.option("--pods", type=click.IntRange(min=1), default=1000, show_default=True, help="Pods of 500m, 512Mi.")
+@click.option(
+    "--api", type=click.Choice(["simulator", "kube"]), default="simulator", show_default=True, help="On what."
+)
+@click.option(
+    "--against", type=click.Choice([THEIRS]), help="Measure this one too, turn and turn about; with `--api kube`."
+)
+@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="The best one counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def e2e(
+    *, nodes: int, pods: int, api: Literal["simulator", "kube"], against: str | None, turns: int, as_json: bool
+) -> None:
+    """Measure how fast pods get from the API to their nodes.
+
+    Starts servers and services of its own, creates the pods as fast as the API takes them (64 at once), and notes when
+    each is seen bound. Latency runs from the answer that a pod was created to its bound event.
+    """
+    if against and api != "kube":
+        raise click.UsageError("--against needs --api kube: the other scheduler runs on a kube-apiserver only")
+    if pods > 100 * nodes:
+        raise click.UsageError(f"{nodes} nodes hold at most {100 * nodes} pods; give more --nodes or fewer --pods")
+
+    def note(text: str) -> None:
+        click.echo(text, err=True)
+
+    with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # Postgres may run as another user
+        work = _on_simulator(folder, nodes, pods, turns, note)
+        if api == "kube":
+            work = _on_kube(folder, nodes, pods, turns, note, against=bool(against))
+        result = asyncio.run(work)
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    else:
+        _show(result)
+
+
+async def _on_simulator(folder: Path, nodes: int, pods: int, turns: int, note: Note) -> Result:
+    load_1m = os.getloadavg()[0]
+    settings = {"NODES": str(nodes), "HOT_PERCENT": "0", "REPORT_INTERVAL_S": "0", "KEEP_ENDED_S": "0"}
+    simulator = Spec("simulator", "simulator", {f"KOORD_SIMULATOR_{key}": value for key, value in settings.items()})
+    done: list[Figures] = []
+    memory: dict[str, int] = {}
+    async with _servers(folder) as endpoints, _services(endpoints, folder, simulator) as supervisor:
+        bus = Bus(endpoints.nats, name="koord bench")
+        await bus.start()
+        side = SimulatorSide(bus, OURS)
+        for turn in range(turns):
+            note(f"{OURS} on the simulator, turn {turn + 1} of {turns}")
+            done.append(await measure(side, pods, turn, note))
+        _watch_memory(memory, supervisor)
+        await bus.close()
+    return _result("simulator", nodes, pods, done, memory, load_1m)
+
+
+async def _on_kube(folder: Path, nodes: int, pods: int, turns: int, note: Note, *, against: bool) -> Result:
+    load_1m = os.getloadavg()[0]
+    ours: list[Figures] = []
+    theirs: list[Figures] = []
+    memory: dict[str, int] = {}
+    with ExitStack() as started:
+        note("starting etcd and kube-apiserver")
+        cluster = await asyncio.to_thread(started.enter_context, Cluster())
+        await asyncio.to_thread(_prepare, cluster, nodes)
+        kubeconfig = await asyncio.to_thread(cluster.service_account_kubeconfig, *GATEWAY_ACCOUNT)
+        gateway = Spec("gateway", "gateway", {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig)})
+        async with _servers(folder) as endpoints:
+            for turn in range(turns):
+                note(f"{OURS} on kube-apiserver, turn {turn + 1} of {turns}")
+                async with _services(endpoints, folder, gateway) as supervisor:
+                    async with KubeSide(cluster.url, cluster.api.tls, NAMESPACE, OURS) as side:
+                        ours.append(await measure(side, pods, 2 * turn, note))
+                    _watch_memory(memory, supervisor)
+                if against:
+                    note(f"{THEIRS} on kube-apiserver, turn {turn + 1} of {turns}")
+                    theirs.append(await _their_turn(cluster, pods, 2 * turn + 1, note))
+    return _result("kube", nodes, pods, ours, memory, load_1m, theirs)
+
+
+async def _their_turn(cluster: Cluster, pods: int, turn: int, note: Note) -> Figures:
+    """Ours is stopped meanwhile: it would follow every pod."""
+    scheduler = await asyncio.to_thread(cluster.start_scheduler, *UNLIMITED)
+    try:
+        async with KubeSide(cluster.url, cluster.api.tls, NAMESPACE, THEIRS) as side:
+            return await measure(side, pods, turn, note)
+    finally:
+        await asyncio.to_thread(scheduler.stop)
+
+
+def _prepare(cluster: Cluster, nodes: int) -> None:
+    cluster.apply(K8S, "--server-side")
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.create_namespace(NAMESPACE)
+    create_nodes(cluster.api, [node_object(f"node-{number:04d}") for number in range(nodes)])
+
+
+@asynccontextmanager
+async def _servers(folder: Path) -> AsyncIterator[Endpoints]:
+    async with EmbeddedPostgres(folder / "postgres") as postgres, EmbeddedNats(folder / "nats") as nats:
+        await migrate_to_this_release(postgres.url)
+        yield Endpoints(postgres.url, nats.url)
+
+
+@asynccontextmanager
+async def _services(endpoints: Endpoints, folder: Path, api: Spec) -> AsyncIterator[Supervisor]:
+    """The service that speaks to the API and the scheduler, both leading."""
+    async with AsyncExitStack() as running:
+        supervisor = Supervisor([api, Spec("scheduler", "scheduler")], endpoints, folder, log_level="warning")
+        running.push_async_callback(supervisor.stop)
+        await supervisor.start()
+        await supervisor.wait_until(lambda unit: unit.state == "leading", READY_WITHIN_S, "leading")
+        yield supervisor
+
+
+def _watch_memory(most: dict[str, int], supervisor: Supervisor) -> None:
+    import psutil
+
+    for name, unit in supervisor.units.items():
+        if unit.process.pid:
+            resident = psutil.Process(unit.process.pid).memory_info().rss >> 20
+            most[name] = max(resident, most.get(name, 0))
+
+
+def _result(
+    api: str,
+    nodes: int,
+    pods: int,
+    ours: Sequence[Figures],
+    memory: dict[str, int],
+    load_1m: float,
+    theirs: Sequence[Figures] = (),
+) -> Result:
+    winner = best(ours)
+    return Result(
+        api=api,
+        scheduler=OURS,
+        nodes=nodes,
+        pods=pods,
+        pods_per_s=winner.pods_per_s,
+        latency_p50_s=winner.latency_p50_s,
+        latency_p99_s=winner.latency_p99_s,
+        turns=tuple(ours),
+        memory_mib=dict(sorted(memory.items())),
+        load_1m=round(load_1m, 2),
+        against=best(theirs) if theirs else None,
+        against_turns=tuple(theirs),
+    )
+
+
+def _show(result: Result) -> None:
+    columns = ("scheduler", "pods per second", "p50", "p99")
+    rows = [(result.scheduler, result.pods_per_s, f"{result.latency_p50_s:.3f} s", f"{result.latency_p99_s:.3f} s")]
+    if result.against:
+        other = result.against
+        rows.append((THEIRS, other.pods_per_s, f"{other.latency_p50_s:.3f} s", f"{other.latency_p99_s:.3f} s"))
+    show_table(columns, rows)
+    memory = ", ".join(f"{name} {mib} MiB" for name, mib in result.memory_mib.items())
+    click.echo(
+        f"\n{result.pods:,} pods on {result.nodes:,} nodes, {result.api}; best of {len(result.turns)}. {memory}."
+    )
