@@ -1,12 +1,15 @@
 """Snapshots without a pause: a forked child encodes the State as it stood while the parent folds on.
 
-The child shares the parent's memory copy-on-write, touches no connection and no event loop, and ends with `_exit`.
+The child shares the parent's memory copy-on-write, touches no event loop, closes every connection it was born with (while one is
+open in two processes the server does not see that the parent is gone, and keeps its lock), and ends with `_exit`.
 """
 
 import asyncio
 import contextlib
 import gc
 import os
+import signal
+import traceback
 from hashlib import sha256
 
 import zstandard
@@ -39,7 +42,7 @@ async def pack_in_child(state: State) -> tuple[bytes, bytes]:
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        _encode_and_exit(state, read_end, write_end)
+        _encode_and_exit(state, write_end)
     os.close(write_end)
     reader = asyncio.StreamReader(limit=2**20)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -47,6 +50,9 @@ async def pack_in_child(state: State) -> tuple[bytes, bytes]:
     )
     try:
         packed = await reader.read(-1)
+    except asyncio.CancelledError:
+        os.kill(child, signal.SIGKILL)
+        raise
     finally:
         transport.close()
         status = await _ended(child)
@@ -55,18 +61,21 @@ async def pack_in_child(state: State) -> tuple[bytes, bytes]:
     return packed[:_DIGEST_BYTES], packed[_DIGEST_BYTES:]
 
 
-def _encode_and_exit(state: State, read_end: int, write_end: int) -> None:
+def _encode_and_exit(state: State, write_end: int) -> None:
     """The child's whole life."""
     status = 1
     try:
         gc.disable()
-        os.close(read_end)
+        os.closerange(3, write_end)
+        os.closerange(write_end + 1, os.sysconf("SC_OPEN_MAX"))
         with contextlib.suppress(OSError):
             os.nice(10)
         packed = memoryview(pack(state))
         while packed:
             packed = packed[os.write(write_end, packed) :]
         status = 0
+    except BaseException:  # noqa: BLE001  there is nobody above: the parent sees the status, a person the traceback
+        traceback.print_exc()
     finally:
         os._exit(status)
 
