@@ -1,19 +1,22 @@
 """What a service keeps about itself beside the log: snapshots, parked and skipped events, its registration as a follower."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import zstandard
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import BigInteger, delete, func, insert, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from shared.errors import KoordError
 from shared.log.database import Database
-from shared.log.models import followers, parked, skips, snapshots
+from shared.log.models import events, followers, parked, skips, snapshots
 from shared.log.positions import Position
 from shared.log.reader import LogReader
+
+log = logging.getLogger(__name__)
 
 KEPT_SNAPSHOTS = 3
 """Rebuild-and-compare starts at the one before the newest."""
@@ -39,6 +42,23 @@ class UnreadableByFollowers(KoordError):
         )
 
 
+class NewerState(KoordError):
+    """A later release has written this service's state: an older one would fold it as it no longer is."""
+
+    def __init__(self, service: str, ours: int, theirs: int, release: str) -> None:
+        super().__init__(
+            f"{service} {release} has written its state with schema {theirs} and this release knows {ours}; run that release, or, "
+            f"to go back for good, remove the rows of {service} with that schema from the table snapshots"
+        )
+
+
+class NoSuchEvent(KoordError):
+    """What is to be passed over is not in the log."""
+
+    def __init__(self, context: str, seq: int) -> None:
+        super().__init__(f"there is no event {context}/{seq}; koord events --context {context} shows those there are")
+
+
 class Registry:
     """One service's rows in the tables beside the log."""
 
@@ -55,12 +75,23 @@ class Registry:
             return frozenset((row.context, row.seq) for row in rows)
 
     async def skip(self, context: str, seq: int, *, reason: str, by: str) -> None:
-        """Pass over an event from the next start on; it is no longer parked."""
+        """Pass over an event from the next start on; it is no longer parked.
+
+        A State is a function of its positions and skips, so snapshots in which the event is folded are dropped.
+
+        Raises:
+            NoSuchEvent: the log has none at that seq.
+        """
         async with self._database.engine.begin() as connection:
+            found = select(events.c.seq).where(events.c.context == context, events.c.seq == seq)
+            if await connection.scalar(found) is None:
+                raise NoSuchEvent(context, seq)
             values = {"service": self._service, "context": context, "seq": seq, "reason": reason, "by": by}
             await connection.execute(upsert(skips).values(values).on_conflict_do_nothing())
             key = (parked.c.service == self._service, parked.c.context == context, parked.c.seq == seq)
             await connection.execute(delete(parked).where(*key))
+            folded_to = snapshots.c.positions[(context, "0")].astext.cast(BigInteger)
+            await connection.execute(delete(snapshots).where(snapshots.c.service == self._service, folded_to >= seq))
 
     async def park(self, context: str, seq: int, error: str) -> None:
         """Record an event that could not be folded."""
@@ -87,26 +118,40 @@ class Registry:
             kept = select(snapshots.c.at).where(mine).order_by(snapshots.c.at.desc()).limit(KEPT_SNAPSHOTS)
             await connection.execute(delete(snapshots).where(mine, snapshots.c.at.not_in(kept)))
 
-    async def snapshots(self, schema: int) -> list[Snapshot]:
-        """The stored snapshots of this schema, newest first, unpacked and checked against their own digests."""
+    async def snapshots(self, schema: int, newest: int = KEPT_SNAPSHOTS) -> list[Snapshot]:
+        """The stored snapshots of this schema, newest first, unpacked; a damaged one is left out."""
         async with self._database.reading() as connection:
             query = select(snapshots).where(snapshots.c.service == self._service, snapshots.c.schema == schema)
-            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
-        found = []
-        for row in rows:
-            positions = {name: Position(seq, bytes.fromhex(digest)) for name, (seq, digest) in row.positions.items()}
-            data = zstandard.ZstdDecompressor().decompress(row.data)
-            if sha256(data).digest() == row.digest:
-                found.append(Snapshot(positions, data, row.digest))
-        return found
+            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()).limit(newest))).all()
+        return [snapshot for row in rows if (snapshot := _unpacked(row)) is not None]
 
     async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:
-        """The newest snapshot whose positions the log agrees with."""
-        for snapshot in await self.snapshots(schema):
-            for context, position in snapshot.positions.items():
-                if await reader.digest_at(context, position.seq) != position.digest:
-                    break
-            else:
+        """The newest snapshot whose positions the log agrees with.
+
+        Raises:
+            NewerState: a release with a higher schema has written one.
+        """
+        mine = snapshots.c.service == self._service
+        async with self._database.reading() as connection:
+            latest = (
+                select(snapshots.c.schema, snapshots.c.code).where(mine).order_by(snapshots.c.schema.desc()).limit(1)
+            )
+            row = (await connection.execute(latest)).first()
+            if row is not None and row.schema > schema:
+                raise NewerState(self._service, schema, row.schema, row.code)
+            query = select(snapshots.c.at, snapshots.c.positions).where(mine, snapshots.c.schema == schema)
+            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
+        for at, positions in rows:
+            agrees = [
+                await reader.digest_at(context, position.seq) == position.digest
+                for context, position in _positions(positions).items()
+            ]
+            if not all(agrees):
+                log.warning("a snapshot does not fit the log and is left out", extra={"at": at})
+                continue
+            async with self._database.reading() as connection:
+                stored = (await connection.execute(select(snapshots).where(mine, snapshots.c.at == at))).first()
+            if stored is not None and (snapshot := _unpacked(stored)) is not None:
                 return snapshot
         return None
 
@@ -134,7 +179,8 @@ class Registry:
             UnreadableByFollowers: names the follower and the types.
         """
         async with self._database.reading() as connection:
-            rows = (await connection.execute(select(followers.c.service, followers.c.reads))).all()
+            known = followers.c.seen_at >= func.clock_timestamp() - FORGOTTEN_AFTER
+            rows = (await connection.execute(select(followers.c.service, followers.c.reads).where(known))).all()
         for service, reads in rows:
             declared = set(reads.get(context, ()))
             stems = {name.rpartition(".v")[0] for name in declared}
@@ -148,3 +194,19 @@ class Registry:
             return (
                 await connection.execute(delete(followers).where(followers.c.service == self._service))
             ).rowcount > 0
+
+
+def _positions(stored: Mapping[str, tuple[int, str]]) -> dict[str, Position]:
+    return {context: Position(seq, bytes.fromhex(digest)) for context, (seq, digest) in stored.items()}
+
+
+def _unpacked(row: Any) -> Snapshot | None:
+    """A stored snapshot, None when it is not what was written."""
+    try:
+        data = zstandard.ZstdDecompressor().decompress(row.data)
+    except zstandard.ZstdError:
+        data = b""
+    if sha256(data).digest() != row.digest:
+        log.warning("a snapshot is damaged and is left out", extra={"service": row.service, "at": row.at})
+        return None
+    return Snapshot(_positions(row.positions), data, row.digest)
