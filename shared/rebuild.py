@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shared.errors import KoordError
 from shared.log.database import Database
-from shared.log.follower import Follower
-from shared.log.reader import LogReader
+from shared.log.folding import Folding
+from shared.log.positions import LogRewound, Position
+from shared.log.reader import Codec, LogReader
 from shared.log.registry import Registry, Snapshot
 
 if TYPE_CHECKING:
@@ -42,20 +44,26 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 
 async def rebuild(service: "Service", database: Database) -> Rebuilt:
-    """Fold from the last snapshot but one to the newest one's positions, and compare."""
+    """Fold from the last snapshot but one to the newest one's positions, and compare.
+
+    Raises:
+        KoordError: the log cannot be folded from there any more.
+    """
     registry = Registry(database, service.name)
-    schema = service.new_state().SCHEMA
-    snapshots = await registry.snapshots(schema)
+    state = service.new_state()
+    snapshots = await registry.snapshots(state.SCHEMA, newest=2)
     if len(snapshots) < 2:
         return Rebuilt(compared=False)
-    newest, older = snapshots[:2]
+    newest, older = snapshots
     reader = LogReader(database)
-    follower = Follower(service.name, reader, None, service.follows, service.new_state)
-    await follower.begin_at(older)
-    await follower.caught_up({name: position.seq for name, position in newest.positions.items()})
-    if follower.failed.done():
-        await follower.failed
-    encoded = follower.state.encode()
+    codecs = {name: Codec(kinds) for name, kinds in service.follows.items()}
+    folding = Folding(reader, codecs, state, await registry.skips())
+    folding.stand_on(older)
+    for name, position in newest.positions.items():
+        if name in codecs:
+            await folding.read_to(name, position.seq)
+            await _same_log(reader, name, position)
+    encoded = state.encode()
     if sha256(encoded).digest() == newest.digest:
         return Rebuilt(compared=True)
     path = first_difference(msgspec.msgpack.decode(newest.data), msgspec.msgpack.decode(encoded))
@@ -64,38 +72,53 @@ async def rebuild(service: "Service", database: Database) -> Rebuilt:
     )
 
 
+async def _same_log(reader: LogReader, context: str, position: Position) -> None:
+    found = await reader.digest_at(context, position.seq)
+    if found != position.digest:
+        raise LogRewound(context, position, found)
+
+
 def first_difference(ours: Any, folded: Any, path: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Where two decoded States differ first, in sorted order of names."""
+    """Where two decoded States differ first, in sorted order of names; rows of a list go by the name they begin with."""
+    ours, folded = _named(ours), _named(folded)
     if isinstance(ours, dict) and isinstance(folded, dict):
         for name in sorted({*ours, *folded}, key=str):
-            if name not in ours or name not in folded or ours[name] != folded[name]:
-                return first_difference(ours.get(name), folded.get(name), (*path, str(name)))
-    if isinstance(ours, list) and isinstance(folded, list):
-        for index, (one, other) in enumerate(zip(ours, folded, strict=False)):
-            if one != other:
-                return first_difference(one, other, (*path, str(index)))
+            if name not in ours or name not in folded:
+                return (*path, str(name))
+            if ours[name] != folded[name]:
+                return first_difference(ours[name], folded[name], (*path, str(name)))
     return path
 
 
+def _named(value: Any) -> Any:
+    """A list as a mapping: by the text each row begins with when that tells them apart, by index otherwise."""
+    if not isinstance(value, list):
+        return value
+    names = [row[0] for row in value if isinstance(row, list) and row and isinstance(row[0], str)]
+    if value and len(set(names)) == len(value):
+        return dict(zip(names, value, strict=True))
+    return dict(enumerate(value))
+
+
 async def _explaining(reader: LogReader, older: Snapshot, newest: Snapshot, path: tuple[str, ...]) -> str:
-    """The first event between the snapshots that names a part of the path."""
+    """The first event between the snapshots that names the most specific part of the path that any event names."""
+    first: dict[str, str] = {}
     for context in sorted(newest.positions):
         start = older.positions[context].seq if context in older.positions else 0
         async for row in reader.rows(context=context, after=start, upto=newest.positions[context].seq):
-            if any(part == row.key or (len(part) > 3 and part.encode() in row.data) for part in reversed(path)):
-                return f"{context}/{row.seq} {row.type} {row.key}"
-    return ""
+            for part in path:
+                if part not in first and (part == row.key or (len(part) > 3 and part.encode() in row.data)):
+                    first[part] = f"{context}/{row.seq} {row.type} {row.key}"
+    return next((first[part] for part in reversed(path) if part in first), "")
 
 
 async def watch_rebuilds(runtime: "Runtime") -> None:
     """Rebuild every so often; a difference is an alarm, never a repair: the log is right and someone must look."""
-    lead = getattr(runtime.service.lead, "func", runtime.service.lead)  # a partial belongs to the module of its function
-    module = sys.modules[lead.__module__]
-    name = next(name for name, value in vars(module).items() if value is runtime.service)
+    target = _target(runtime.service)
     while True:
         await asyncio.sleep(runtime.environment.rebuild_every_s)
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "shared.rebuild", f"{module.__name__}:{name}", stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "shared.rebuild", target, stdout=asyncio.subprocess.PIPE
         )
         try:
             output, _ = await child.communicate()
@@ -110,6 +133,16 @@ async def watch_rebuilds(runtime: "Runtime") -> None:
         if not found.equal:
             runtime.metrics.differences.inc()
             log.error("state differs from the fold of its log", extra={"path": found.path, "event": found.event})
+
+
+def _target(service: "Service") -> str:
+    """Where a child process finds the declaration: `services.scheduler.service:SERVICE`."""
+    for module in list(sys.modules.values()):
+        for name, value in list(vars(module).items()):
+            if value is service:
+                spec = getattr(module, "__spec__", None)  # of a module run by -m, whose name is __main__
+                return f"{spec.name if spec else module.__name__}:{name}"
+    raise KoordError(f"service {service.name} is declared in no module: a rebuild cannot find it")
 
 
 async def _main(target: str) -> Rebuilt:

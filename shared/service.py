@@ -21,12 +21,12 @@ from shared.errors import KoordError
 from shared.events import Draft, Event, Recorded
 from shared.fold import State
 from shared.health import Metrics, Status
-from shared.log.database import Database
+from shared.log.database import FAILURES, Database
 from shared.log.follower import Follower
 from shared.log.positions import LogRewound, Position
 from shared.log.reader import LogReader
 from shared.log.registry import Registry
-from shared.log.snapshot import pack_in_child
+from shared.log.snapshot import SnapshotFailed, pack_in_child
 from shared.log.writer import LogWriter
 from shared.rebuild import watch_rebuilds
 from shared.settings import Settings
@@ -168,7 +168,9 @@ class Runtime:
         )
 
     async def snapshot(self) -> None:
-        """Store the State at its positions."""
+        """Store the State at its positions; one whose fold broke off is not stored."""
+        if not self.follower.sound:
+            return
         positions = dict(self.follower.positions)
         digest, packed = await pack_in_child(self.state)
         await self.registry.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest)
@@ -246,16 +248,15 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         await follower.caught_up(await runtime.log.last_seen(service.writes))
         runtime.phase = "waiting-for-lock"
         head = await writer.acquire()
+        follower.take_over()
         await _stand_at(runtime, head)
         await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
-        reloads = follower.reloads
         runtime.phase = "leading"
         log.info("leading", extra={"context": service.writes, "epoch": writer.epoch, "head": head.seq})
         background.append(asyncio.create_task(_snapshots(runtime), name="snapshots"))
         background.append(asyncio.create_task(watch_rebuilds(runtime), name="rebuilds"))
-        background.append(asyncio.create_task(_end_on_reload(runtime, reloads), name="reloads"))
-        lead = asyncio.ensure_future(service.lead(runtime))
-        done, _ = await asyncio.wait({lead, *background}, return_when=asyncio.FIRST_COMPLETED)
+        background.append(asyncio.create_task(_led(service, runtime), name="lead"))
+        done, _ = await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
         if runtime.draining.is_set():
@@ -264,6 +265,10 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+
+
+async def _led(service: Service, runtime: Runtime) -> None:
+    await service.lead(runtime)
 
 
 async def _stand_at(runtime: Runtime, head: Position) -> None:
@@ -282,9 +287,11 @@ def _bound(answer: AnswerWith, runtime: Runtime) -> Callable[[bytes], Awaitable[
 
 
 async def _register(runtime: Runtime) -> None:
-    reads = {name: sorted(kind.type_name() for kind in kinds) for name, kinds in runtime.service.follows.items()}
     while True:
-        await runtime.registry.register(runtime.state.positions, reads)
+        try:
+            await runtime.registry.register(runtime.state.positions, runtime.follower.readable)
+        except FAILURES as error:  # the next time will do: a registration lasts for days
+            log.warning("cannot register as a follower", extra={"error": repr(error)})
         await asyncio.sleep(REGISTER_EVERY_S)
 
 
@@ -292,17 +299,13 @@ async def _snapshots(runtime: Runtime) -> None:
     folded = 0
     while True:
         await asyncio.sleep(runtime.environment.snapshot_every_s)
-        if runtime.follower.folded != folded:
-            folded = runtime.follower.folded
+        if runtime.follower.folded == folded:
+            continue
+        try:
             await runtime.snapshot()
-            gc.collect(0)
-            gc.freeze()
-
-
-async def _end_on_reload(runtime: Runtime, reloads: int) -> None:
-    """A writer whose followed logs were rewound starts over: what it decided may rest on events that never were."""
-    while runtime.follower.reloads == reloads:
-        await asyncio.sleep(0.5)
-    raise KoordError(
-        f"{runtime.service.name}: a followed log was put back to an earlier point; starting over from the log"
-    )
+        except (SnapshotFailed, *FAILURES) as error:  # costs the next start a longer tail, no event
+            log.warning("cannot write a snapshot", extra={"error": repr(error)})
+            continue
+        folded = runtime.follower.folded
+        gc.collect(0)
+        gc.freeze()

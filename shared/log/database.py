@@ -1,5 +1,7 @@
 """Connections to the log's database: one engine a process, dedicated connections for writers, settings that notice a dead peer."""
 
+import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,6 +28,8 @@ UNREACHABLE = (
     TimeoutError,
 )
 """Those of them that may pass by waiting: the server is away, starts, stops, or has ended the session."""
+
+CLOSING_DEADLINE_S = 5.0
 
 # What makes Postgres notice within seconds that a client is gone, and so give away its lock.
 SERVER_SETTINGS = {
@@ -88,9 +92,11 @@ class Database:
         return connection
 
     async def close(self) -> None:
-        """Close the pools."""
-        await self.engine.dispose()
-        await self._dedicated.dispose()
+        """Close the pools, without waiting for a server that hangs."""
+        for engine in (self.engine, self._dedicated):
+            with contextlib.suppress(*FAILURES):
+                async with asyncio.timeout(CLOSING_DEADLINE_S):
+                    await engine.dispose()
 
 
 async def driver(connection: AsyncConnection) -> Any:

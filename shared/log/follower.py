@@ -10,31 +10,30 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import asyncpg
-from sqlalchemy.exc import SQLAlchemyError
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
 
 from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Recorded
 from shared.fold import State
 from shared.log import announce
 from shared.log.announce import Batch
+from shared.log.database import FAILURES
+from shared.log.folding import Folding, Reads
 from shared.log.positions import LogRewound, Position
-from shared.log.reader import PAGE, Codec, LogReader, MissingEvents, Page, Undecodable
-from shared.log.registry import Registry, Snapshot
+from shared.log.reader import Codec, LogReader, Unreadable
+from shared.log.registry import Registry
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 0.05
 BEACON_LATE_S = 3.0
 POLL_EVERY_S = 1.0
-BUFFERED = 4_096
-SLICE_S = 0.02
-"""How long the fold may hold the event loop at a time."""
-
-Reads = Mapping[str, Sequence[type[Event]]]
+BUFFERED_BYTES = 32 * 1024 * 1024
+SLICE_S = 0.05
+"""How long buffered batches may hold the event loop at a time."""
+PARKING_DEADLINE_S = 5.0
 
 
 class Parked(KoordError):
@@ -48,24 +47,45 @@ class Parked(KoordError):
 
 
 class _Context:
-    """One followed context: where it stands, and what waits to be applied."""
+    """What was heard of one followed context."""
 
-    def __init__(self, kinds: Sequence[type[Event]]) -> None:
-        self.codec = Codec(kinds)
-        self.position = Position()
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
         self.epoch = 0
         self.head = 0  # the highest seq heard of
-        self.waiting: deque[Batch] = deque(maxlen=BUFFERED)
         self.heard_at = time.monotonic()
+        self.waiting: deque[Batch] = deque()
+        self.waiting_bytes = 0
         self.repair: asyncio.Task[None] | None = None
+        self.resumes = False
+
+    def buffer(self, batch: Batch, size: int) -> None:
+        """Keep a batch until its turn; too many are all dropped, for Postgres has them."""
+        if self.waiting_bytes + size > BUFFERED_BYTES:
+            self.drop()
+        self.waiting.append(batch)
+        self.waiting_bytes += size
+
+    def take(self) -> Batch:
+        """The first batch, no longer kept."""
+        batch = self.waiting.popleft()
+        if not self.waiting:
+            self.waiting_bytes = 0
+        return batch
+
+    def drop(self) -> None:
+        """Forget what waits."""
+        self.waiting.clear()
+        self.waiting_bytes = 0
 
 
 class Follower:
     """Keeps a State at the heads of the contexts it follows.
 
     Attributes:
-        state: the fold; replaced by a new one when the log was rewound (`reloads` counts these).
-        folded: events applied or passed since the start.
+        failed: ends with the error that stops this follower: an event that is parked, a hole in the log.
+        reloads: how often the log was rewound and the State replaced by a new one.
+        repairs: how often something had to be read from Postgres that the bus had not brought.
     """
 
     def __init__(
@@ -78,59 +98,90 @@ class Follower:
         *,
         own: str | None = None,
     ) -> None:
-        self.state = new_state()
-        self.folded = 0
         self.reloads = 0
+        self.repairs = 0
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._service = service
         self._reader = reader
         self._registry = Registry(reader.database, service)
         self._bus = bus
-        self._reads = dict(reads)
         self._new_state = new_state
         self._own = own
         self._own_kinds = frozenset(reads[own]) if own else frozenset()
-        self._contexts = {name: _Context(kinds) for name, kinds in reads.items()}
-        self._skips: frozenset[tuple[str, int]] = frozenset()
+        self._codecs = {name: Codec(kinds) for name, kinds in reads.items()}
+        self._contexts = {name: _Context(codec) for name, codec in self._codecs.items()}
+        self._folding = Folding(reader, self._codecs, new_state())
+        self._folded_before = 0
         self._started = False
+        self._leading = False
         self._changed = asyncio.Event()
-        self._poller: asyncio.Task[None] | None = None
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> State:
+        """The fold; another object after the log was rewound."""
+        return self._folding.state
+
+    @property
+    def folded(self) -> int:
+        """Events folded or passed since the start."""
+        return self._folded_before + self._folding.folded
 
     @property
     def positions(self) -> dict[str, Position]:
         """Where every context stands."""
-        return {name: context.position for name, context in self._contexts.items()}
+        return dict(self._folding.positions)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the State is what its positions say: not once a fold broke off."""
+        return self._folding.sound
+
+    @property
+    def readable(self) -> dict[str, list[str]]:
+        """Context -> stored type names, with versions, that can be folded: old ones through their upcasters."""
+        return {name: list(codec.names) for name, codec in self._codecs.items()}
 
     @property
     def lag(self) -> int:
         """How many events have been heard of and not been folded yet."""
-        return sum(max(0, context.head - context.position.seq) for context in self._contexts.values())
+        return sum(max(0, context.head - self._folding.positions[name].seq) for name, context in self._contexts.items())
 
     async def start(self) -> None:
-        """Subscribe, load the newest snapshot that the log agrees with, fold the tail, then what was heard meanwhile."""
-        self._skips = await self._registry.skips()
+        """Subscribe, load the newest snapshot that the log agrees with, fold the tail, then what was heard meanwhile.
+
+        Raises:
+            Parked: an event cannot be decoded or folded.
+            KoordError: the log has a hole, or a later release has written this service's state.
+        """
         if self._bus is not None:
             for name in self._contexts:
                 await self._bus.hear(announce.batch_subject(name), self._hear_batch)
                 await self._bus.hear(announce.beacon_subject(name), self._hear_beacon)
-        await self._load()
-        self._started = True
-        for name in self._contexts:
-            self._apply_waiting(name)
-        self._poller = asyncio.create_task(self._poll(), name="follower")
-
-    async def begin_at(self, snapshot: Snapshot) -> None:
-        """Stand on a given snapshot, without the bus: for rebuilds and replays, which then call `caught_up`."""
-        self._skips = await self._registry.skips()
-        self._stand_on(snapshot)
+        try:
+            self._folding = await self._loaded()
+        except Unreadable as error:
+            raise await self._park(error) from error.error
+        self._resume()
+        self._spawn(self._poll(), "follower")
 
     async def stop(self) -> None:
         """End polling and repairs."""
-        tasks = [context.repair for context in self._contexts.values() if context.repair] + [self._poller]
-        for task in tasks:
-            if task is not None:
+        self._started = False
+        for task in self._tasks:
+            if task.get_name() != "parking":
                 task.cancel()
-        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def take_over(self) -> None:
+        """From here on this process writes its own context: a log that is rewound then ends it, for what it decided is void.
+
+        Raises:
+            KoordError: the State is just being loaded anew.
+        """
+        if not self._started:
+            raise KoordError(f"{self._service} loads its state anew while it takes over; it starts over")
+        self._leading = True
 
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Wait until something was folded since the last call; False when the time ran out first."""
@@ -147,28 +198,43 @@ class Follower:
         self._changed.set()
 
     async def caught_up(self, targets: Mapping[str, int]) -> None:
-        """Return once every named context is folded to at least that seq."""
-        while any(self._contexts[name].position.seq < seq for name, seq in targets.items() if name in self._contexts):
-            for name, seq in targets.items():
-                if name in self._contexts and self._contexts[name].position.seq < seq:
-                    await self._read_to(name, seq)
+        """Return once every named context that is followed is folded to at least that seq, which must be committed.
+
+        Raises:
+            Parked, LogRewound, MissingEvents: the process cannot go on.
+        """
+        for name in sorted(targets.keys() & self._contexts.keys()):
+            try:
+                await self._folding.read_to(name, targets[name])
+            except Unreadable as error:
+                raise await self._park(error) from error.error
+        self._changed.set()
 
     async def read_to_head(self, name: str) -> Position:
         """Fold a context to its head in Postgres and return where that is."""
-        head = await self._reader.head(name)
-        await self._read_to(name, head.seq)
-        return self._contexts[name].position
+        await self.caught_up({name: (await self._reader.head(name)).seq})
+        return self._folding.positions[name]
 
     def own(self, records: Iterable[Recorded], position: Position, epoch: int) -> None:
-        """Fold what this process has just committed itself; the announcement of it will be a repeat."""
+        """Fold what this process has just committed itself; the announcement of it will be a repeat.
+
+        Raises:
+            Unreadable: our own State refuses what we wrote; the follower fails with the event parked.
+        """
         assert self._own is not None
         context = self._contexts[self._own]
         context.epoch = max(context.epoch, epoch)
         context.heard_at = time.monotonic()
+        stands = self._folding.positions[self._own].seq
+        if position.seq <= stands:  # a poll has read the commit already
+            return
         kinds = self._own_kinds
-        left = [record for record in records if record.seq > context.position.seq and type(record.event) in kinds]
-        if position.seq > context.position.seq:  # a poll may have read the commit already
-            self._fold(self._own, left, position)
+        left = [record for record in records if type(record.event) in kinds and record.seq > stands]
+        try:
+            self._take(self._own, left, position)
+        except Unreadable as error:
+            self._stop_at(error)
+            raise
 
     # what the bus brings
 
@@ -177,222 +243,221 @@ class Follower:
         context = self._contexts[batch.context]
         if batch.epoch < context.epoch:
             return  # an older writer's last words
+        rewound = batch.epoch > context.epoch and batch.first <= self._folding.positions[batch.context].seq
         context.epoch = batch.epoch
         context.heard_at = time.monotonic()
         context.head = max(context.head, batch.last)
-        context.waiting.append(batch)
-        if self._started:
-            self._apply_waiting(batch.context)
+        context.buffer(batch, len(data))
+        if not self._started:
+            return
+        if rewound:  # a new writer's head is before ours
+            self._repair(batch.context, check=True)
+        self._apply_waiting(batch.context)
 
     def _hear_beacon(self, data: bytes) -> None:
         beacon = announce.decode_beacon(data)
         context = self._contexts[beacon.context]
         if beacon.epoch < context.epoch:
             return
+        position = self._folding.positions[beacon.context]
+        renewed = beacon.epoch > context.epoch
         context.epoch = beacon.epoch
         context.heard_at = time.monotonic()
         context.head = max(context.head, beacon.seq)
         if not self._started:
             return
-        position = context.position
-        if (beacon.seq == position.seq and beacon.digest != position.digest) or beacon.seq < position.seq:
-            # Our own append may be folded before a beacon that was sent just before it arrives; the log decides.
-            self._repair(beacon.context, check=True)
-        elif beacon.seq > position.seq:
+        if beacon.seq > position.seq:
             self._repair(beacon.context)
+        elif beacon.digest != position.digest and (beacon.seq == position.seq or renewed):
+            self._repair(beacon.context, check=True)  # a lower seq of the same writer is only late
 
     def _apply_waiting(self, name: str) -> None:
         """Apply the buffered batches that follow; start a read for what is missing before them."""
         context = self._contexts[name]
-        if context.repair is not None and not context.repair.done():
-            return  # the read applies them when it ends
+        context.resumes = False
+        if not self._started or (context.repair is not None and not context.repair.done()):
+            return  # whoever ends that applies them
+        ends = time.monotonic() + SLICE_S
         while context.waiting:
             batch = context.waiting[0]
-            position = context.position
+            position = self._folding.positions[name]
             if batch.last <= position.seq:
                 if batch.last == position.seq and batch.entries[-1].digest != position.digest:
                     self._repair(name, check=True)
-                context.waiting.popleft()
+                    return
+                context.take()
                 continue
             skip = position.seq + 1 - batch.first
-            if skip < 0 or any(not entry.data for entry in batch.entries):
+            if skip < 0:
                 self._repair(name)
+                return
+            if any(not entry.data for entry in batch.entries):
+                self._repair(name, grace_s=0)  # too large for the bus: nothing will come
                 return
             previous = batch.previous if skip == 0 else batch.entries[skip - 1].digest
             if previous != position.digest:
-                context.waiting.popleft()
+                context.take()
                 self._repair(name, check=True)
                 return
-            context.waiting.popleft()
-            self._apply_batch(name, batch, skip)
+            context.take()
+            try:
+                self._take(name, self._decoded(name, batch, skip), Position(batch.last, batch.entries[-1].digest))
+            except Unreadable as error:
+                self._stop_at(error)
+                return
+            if time.monotonic() > ends and context.waiting:
+                if not context.resumes:
+                    context.resumes = True
+                    asyncio.get_running_loop().call_soon(self._apply_waiting, name)
+                return
 
-    def _apply_batch(self, name: str, batch: Batch, skip: int) -> None:
-        one = self._contexts[name].codec.one
-        records: list[Recorded] = []
+    def _decoded(self, name: str, batch: Batch, skip: int) -> list[Recorded]:
+        records = []
+        one, passed = self._contexts[name].codec.one, self._folding.skips
         at_ns = batch.at_us * 1000
         for seq, entry in enumerate(batch.entries[skip:], batch.first + skip):
-            try:
-                event = one(entry.type, entry.data)
-            except Exception as error:  # noqa: BLE001  whatever a decoder or upcaster raises parks the event
-                self._fold(
-                    name,
-                    records,
-                    Position(seq - 1, batch.entries[seq - 1 - batch.first].digest) if seq > batch.first else None,
-                )
-                self._park(name, seq, error)
-                return
-            if event is not None:
-                records.append(Recorded(name, seq, event, at_ns, Cause.parse(entry.cause) if entry.cause else None))
-        self._fold(name, records, Position(batch.last, batch.entries[-1].digest))
-
-    # the fold
-
-    def _fold(self, name: str, records: Iterable[Recorded], end: Position | None) -> None:
-        apply = self.state.apply
-        skips = self._skips
-        for record in records:
-            if skips and (name, record.seq) in skips:
+            if passed(name, seq):
                 continue
             try:
-                apply(record)
-            except Exception as error:  # noqa: BLE001  a fold must not refuse: whatever it raises parks the event
-                self._park(name, record.seq, error)
-                return
-        if end is None:
-            return
+                event = one(entry.type, entry.data)
+            except Exception as error:  # whatever a decoder or upcaster raises, the event cannot be read
+                raise Unreadable(name, seq, error) from error
+            if event is not None:
+                records.append(Recorded(name, seq, event, at_ns, Cause.parse(entry.cause) if entry.cause else None))
+        return records
+
+    def _take(self, name: str, records: Iterable[Recorded], end: Position) -> None:
+        self._folding.take(name, records, end)
         context = self._contexts[name]
-        self.folded += end.seq - context.position.seq
-        context.position = end
         context.head = max(context.head, end.seq)
-        self.state.positions[name] = end.seq
         self._changed.set()
 
-    def _park(self, name: str, seq: int, error: BaseException) -> None:
-        parked = Parked(self._service, name, seq, error)
-        parked.__cause__ = error
-        if not self.failed.done():
-            self.failed.set_exception(parked)
-            self.failed.exception()  # seen: whoever awaits `failed` reports it
-            self._started = False
-            asyncio.get_running_loop().create_task(self._registry.park(name, seq, repr(error)))
+    # what is read from Postgres
 
-    # reads from Postgres
-
-    def _repair(self, name: str, *, check: bool = False) -> None:
+    def _repair(self, name: str, *, check: bool = False, grace_s: float = GRACE_S) -> None:
         context = self._contexts[name]
         if context.repair is None or context.repair.done():
-            context.repair = asyncio.create_task(self._mend(name, check=check), name=f"repair {name}")
+            context.repair = self._spawn(self._mend(name, grace_s, check=check), f"repair {name}")
 
-    async def _mend(self, name: str, *, check: bool) -> None:
-        """Read what is missing; compare our own row with the log's on the way."""
-        context = self._contexts[name]
+    async def _mend(self, name: str, grace_s: float, *, check: bool) -> None:
+        """Read what is missing, comparing our own row with the log's on the way."""
+        context, folding = self._contexts[name], self._folding
         try:
-            await asyncio.sleep(GRACE_S)
-            if check or context.head > context.position.seq:
-                await self._agree(name)
-                await self._read_to(name, (await self._reader.head(name)).seq)
-            context.repair = None  # a batch heard from here on is applied, or asks for another read
-            if self._started:
-                self._apply_waiting(name)
+            await asyncio.sleep(grace_s)
+            if check:
+                await folding.agree(name)
+            if check or context.head > folding.positions[name].seq:
+                self.repairs += 1
+                await folding.read_to(name, (await self._reader.head(name)).seq)
+                self._changed.set()
         except LogRewound as rewound:
-            context.repair = None
-            log.warning("log was rewound", extra={"context": name, "error": str(rewound)})
-            await self._reload()
-        except (Undecodable, MissingEvents) as error:
-            self._fail(error)
-        except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            if folding is self._folding:
+                await self._rewound(rewound)
+            return
+        except Unreadable as error:
+            self._stop_at(error)
+            return
+        except FAILURES as error:
             log.warning("cannot read the log", extra={"context": name, "error": repr(error)})
             context.heard_at = 0.0  # the poll tries again
+            return
+        if folding is self._folding:
+            context.head = max(folding.positions[name].seq, context.waiting[-1].last if context.waiting else 0)
+            context.repair = None
+            self._apply_waiting(name)
 
-    async def _agree(self, name: str) -> None:
-        position = self._contexts[name].position
-        found = await self._reader.digest_at(name, position.seq)
-        if position != self._contexts[name].position:
-            return  # more was folded meanwhile: the chain held there
-        if found != position.digest:
-            raise LogRewound(name, position, found)
-
-    async def _read_to(self, name: str, upto: int) -> None:
-        """Fold pages up to a committed seq, fetching the next page while this one is folded."""
-        context = self._contexts[name]
-        after = context.position.seq
-        ahead: asyncio.Task[Page] | None = None
-        try:
-            while after < upto:
-                end = min(upto, after + PAGE)
-                page = await self._reader.page(name, after, end, context.codec) if ahead is None else await ahead
-                ahead = (
-                    asyncio.create_task(self._reader.page(name, end, min(upto, end + PAGE), context.codec))
-                    if end < upto
-                    else None
-                )
-                started = time.monotonic()
-                if context.position.seq == after:
-                    self._fold(name, page.records, page.end)
-                elif context.position.seq < page.end.seq:  # part of it came over the bus meanwhile
-                    left = [record for record in page.records if record.seq > context.position.seq]
-                    self._fold(name, left, page.end)
-                if self.failed.done():
-                    return
-                after = end
-                if time.monotonic() - started > SLICE_S:
-                    await asyncio.sleep(0)
-        except Undecodable as error:
-            self._park(name, error.seq, error)
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-                await asyncio.gather(ahead, return_exceptions=True)
-
-    async def _load(self) -> None:
-        """Begin at the newest snapshot that the log agrees with, or at the beginning; read to the heads."""
-        snapshot = await self._registry.newest_snapshot(self.state.SCHEMA, self._reader)
-        if snapshot is not None:
-            self._stand_on(snapshot)
-        for name in self._contexts:
-            await self.read_to_head(name)
-
-    def _stand_on(self, snapshot: Snapshot) -> None:
-        self.state.restore(snapshot.data)
-        for name, position in snapshot.positions.items():
-            if name in self._contexts:
-                self._contexts[name].position = position
-                self.state.positions[name] = position.seq
-
-    async def _reload(self) -> None:
-        """Drop the state and fold anew from what the log says now."""
+    async def _rewound(self, rewound: LogRewound) -> None:
+        """Fold anew from what the log says now; until that is done the old State answers."""
+        log.warning("log was rewound", extra={"error": str(rewound)})
+        if self._leading:
+            self._fail(rewound)
+            return
+        if not self._started:
+            return  # another context has noticed
         self._started = False
         self.reloads += 1
-        self.state = self._new_state()
         for context in self._contexts.values():
-            context.position, context.head, context.epoch = Position(), 0, 0
-            context.waiting.clear()
-        self._skips = await self._registry.skips()
-        await self._load()
+            context.epoch = context.head = 0
+            context.drop()
+        while True:
+            try:
+                folding = await self._loaded()
+            except Unreadable as error:
+                self._stop_at(error)
+                return
+            except (LogRewound, *FAILURES) as error:
+                log.warning("cannot load the state anew", extra={"error": repr(error)})
+                await asyncio.sleep(POLL_EVERY_S)
+            else:
+                break
+        self._folded_before += self._folding.folded
+        self._folding = folding
+        self._resume()
+
+    async def _loaded(self) -> Folding:
+        folding = Folding(self._reader, self._codecs, self._new_state(), await self._registry.skips())
+        await folding.load(self._registry)
+        return folding
+
+    def _resume(self) -> None:
         self._started = True
         self._changed.set()
+        for name, context in self._contexts.items():
+            context.repair = None
+            self._apply_waiting(name)
 
     async def _poll(self) -> None:
         """Ask Postgres for the heads whose beacons stay away."""
         while True:
             await asyncio.sleep(POLL_EVERY_S * (0.75 + random.random() / 2))  # noqa: S311  jitter: followers must not ask in step
-            if not self._started:
-                continue
             for name, context in self._contexts.items():
-                if time.monotonic() - context.heard_at <= BEACON_LATE_S:
+                if not self._started or time.monotonic() - context.heard_at <= BEACON_LATE_S:
                     continue
                 try:
                     head = await self._reader.head(name)
-                except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                except FAILURES as error:
                     log.warning("cannot read the head", extra={"context": name, "error": repr(error)})
                     continue
-                position = context.position
-                context.head = max(position.seq, head.seq)
-                if head.seq != position.seq or head.digest != position.digest:
-                    self._repair(name, check=True)
+                if head != self._folding.positions[name]:
+                    context.head = max(context.head, head.seq)
+                    self._repair(name, check=True, grace_s=0)
+
+    # how it ends
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._fail(error)
+
+    def _stop_at(self, error: Unreadable) -> None:
+        self._started = False
+        self._spawn(self._park_and_fail(error), "parking")
+
+    async def _park_and_fail(self, error: Unreadable) -> None:
+        await self._park(error)
+
+    async def _park(self, error: Unreadable) -> Parked:
+        """Record the event for whoever looks, then fail with its name."""
+        self._started = False
+        parked = Parked(self._service, error.context, error.seq, error.error)
+        try:
+            async with asyncio.timeout(PARKING_DEADLINE_S):
+                await self._registry.park(error.context, error.seq, repr(error.error))
+        except FAILURES as failure:
+            log.warning(
+                "cannot park the event", extra={"event": f"{error.context}/{error.seq}", "error": repr(failure)}
+            )
+        self._fail(parked)
+        return parked
 
     def _fail(self, error: BaseException) -> None:
+        self._started = False
         if not self.failed.done():
             self.failed.set_exception(error)
-            self.failed.exception()
-            self._started = False
+            self.failed.exception()  # seen: whoever awaits `failed` reports it

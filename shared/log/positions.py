@@ -5,6 +5,9 @@ from typing import NamedTuple
 from shared.errors import KoordError
 from shared.log.digest import GENESIS
 
+UNKNOWN = b""
+"""The digest before the oldest kept event, whose row retention has dropped."""
+
 
 class Position(NamedTuple):
     """The last event folded: its seq, and the digest that the log had there."""

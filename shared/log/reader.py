@@ -4,31 +4,33 @@ A page is a range of seq and one statement, so a read never holds a snapshot for
 a page over as a few arrays and one JSON text of all its events: a row of its own would cost more than its fold.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import func, select
 
+from shared.errors import KoordError
 from shared.events import UPCASTERS, Cause, Event, Recorded
 from shared.log.database import Database, driver
 from shared.log.models import contexts, events, table_of
-from shared.log.positions import Position
+from shared.log.positions import UNKNOWN, LogRewound, Position
 
 PAGE = 5_000
 """How many seqs a page covers."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# The digest at both ends comes with the page: at the low end it is compared with the follower's own.
+# The digest at both ends comes with the page: at the low end it is compared with the follower's own. One statement sees one
+# state of the log, so nothing can be put back between the comparison and the rows.
 _PAGE_SQL = """
-select count(*), array_agg(seq) filter (where wanted),
+select count(*) filter (where seq > $1), array_agg(seq) filter (where wanted),
        array_agg((date_part('epoch', at) * 1000000)::bigint) filter (where wanted),
        array_agg(cause) filter (where wanted), string_agg(data, ','::bytea) filter (where wanted),
-       (array_agg(digest) filter (where seq = $2))[1], max(seq)
-from (select seq, at, cause, data, digest, type = any($3) as wanted from {table}
-      where context = '{context}' and seq > $1 and seq <= $2 order by context, seq) page
+       (array_agg(digest) filter (where seq = $1))[1], (array_agg(digest) filter (where seq = $2))[1]
+from (select seq, at, cause, data, digest, seq > $1 and type = any($3) and seq <> all($4) as wanted from {table}
+      where context = '{context}' and seq >= $1 and seq <= $2 order by context, seq) page
 """
 
 
@@ -48,18 +50,34 @@ class Row(NamedTuple):
     digest: bytes
 
 
+class _Tagged(msgspec.Struct):
+    """The part of an event that says what it is."""
+
+    type: str
+
+
 class _Basis(msgspec.Struct):
     """The part of an append's first event that says what it rested on."""
 
-    seen: dict[str, int] = {}
+    seen: dict[str, int] | None = None
 
 
-class Undecodable(Exception):
-    """An event of a declared type that this code cannot read."""
+class Unreadable(KoordError):
+    """An event of a declared type that this code cannot decode or fold."""
 
     def __init__(self, context: str, seq: int, error: Exception) -> None:
-        super().__init__(f"{context}/{seq}: {error}")
-        self.context, self.seq = context, seq
+        super().__init__(f"{context}/{seq}: {error!r}")
+        self.context, self.seq, self.error = context, seq, error
+
+
+class MissingEvents(KoordError):
+    """A range of a context has a hole: events were deleted, or retention dropped their partition."""
+
+    def __init__(self, context: str, after: int, upto: int, count: int) -> None:
+        super().__init__(
+            f"{context}: {count} of the {upto - after} events from {after + 1} to {upto} are there; "
+            f"koord audit verify --context {context} names the first that is missing"
+        )
 
 
 def at_us(at: datetime) -> int:
@@ -99,8 +117,7 @@ class Codec:
         except msgspec.ValidationError:
             decoded = []
             for raw in msgspec.json.decode(b"[" + data + b"]", type=list[msgspec.Raw]):
-                name = msgspec.json.decode(raw)["type"]
-                event = self.one(name, bytes(raw))
+                event = self.one(msgspec.json.decode(raw, type=_Tagged).type, bytes(raw))
                 if event is None:
                     raise
                 decoded.append(event)
@@ -140,37 +157,62 @@ class LogReader:
             query = select(events.c.digest).where(events.c.context == context, events.c.seq == seq)
             return (await connection.execute(query)).scalar()
 
+    async def oldest(self, context: str) -> Position | None:
+        """Where a fold begins that has nothing: before the first kept event. None when that is not a partition's first.
+
+        Retention drops whole partitions; any other hole at the beginning is none of its doing. The digest there is not known.
+        """
+        async with self.database.reading() as connection:
+            query = select(events.c.seq).where(events.c.context == context).order_by(events.c.seq).limit(1)
+            first = (await connection.execute(query)).scalar()
+            rows = (
+                await connection.execute(select(contexts.c.partition_rows).where(contexts.c.context == context))
+            ).scalar()
+        if first is None or first == 1:
+            return Position()
+        return Position(first - 1, UNKNOWN) if rows and first % rows == 0 else None
+
     async def last_seen(self, context: str) -> dict[str, int]:
         """What the last append of a context rested on: context -> seq. Empty when nothing was appended yet."""
         query = (
             select(events.c.data)
             .where(events.c.context == context, func.convert_from(events.c.data, "UTF8").like('%"seen":{%'))
             .order_by(events.c.seq.desc())
-            .limit(1)
+            .limit(50)  # an object may have a member of that name too
         )
         async with self.database.reading() as connection:
-            data = (await connection.execute(query)).scalar()
-        return dict(msgspec.json.decode(data, type=_Basis).seen) if data else {}
+            for data in await connection.scalars(query):
+                basis = msgspec.json.decode(data, type=_Basis).seen
+                if basis is not None:
+                    return basis
+        return {}
 
-    async def page(self, context: str, after: int, upto: int, codec: Codec) -> Page:
-        """The declared events with `after < seq <= upto`; `upto` must be committed, as a head or a batch says.
+    async def page(self, context: str, after: Position, upto: int, codec: Codec, skipped: Collection[int] = ()) -> Page:
+        """The declared events with `after.seq < seq <= upto`; `upto` must be committed, as a head or a batch says.
+
+        Args:
+            skipped: seqs that are passed over, readable or not.
 
         Raises:
-            Undecodable: a declared type that cannot be read; names the first such event.
+            LogRewound: the log has another digest at `after`.
+            Unreadable: a declared type that cannot be read; names the first such event.
             MissingEvents: the range has a hole.
         """
         sql = _PAGE_SQL.format(table=table_of(context), context=context)
+        inside = [seq for seq in skipped if after.seq < seq <= upto]
         async with self.database.reading() as connection:
-            found = await (await driver(connection)).fetchrow(sql, after, upto, codec.names)
-        count, seqs, ats, causes, data, digest, last = found
-        if count != upto - after or digest is None:
-            raise MissingEvents(context, after, upto, count, last)
+            found = await (await driver(connection)).fetchrow(sql, after.seq, upto, codec.names, inside)
+        count, seqs, ats, causes, data, before, digest = found
+        if after.seq and after.digest not in (UNKNOWN, before):
+            raise LogRewound(context, after, before)
+        if count != upto - after.seq:
+            raise MissingEvents(context, after.seq, upto, count)
         if seqs is None:
             return Page([], Position(upto, digest))
         try:
             decoded = codec.page(data)
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-            raise await self._undecodable(context, seqs, codec) from error
+        except Exception as error:  # whatever a decoder or an upcaster raises, an event cannot be read
+            raise await self._unreadable(context, seqs, codec) from error
         parse = Cause.parse
         records = [
             Recorded(context, seq, event, at * 1000, parse(cause) if cause else None)
@@ -178,14 +220,15 @@ class LogReader:
         ]
         return Page(records, Position(upto, digest))
 
-    async def _undecodable(self, context: str, seqs: Sequence[int], codec: Codec) -> Exception:
-        for seq in seqs:
-            async for row in self.rows(context=context, after=seq - 1, upto=seq):
+    async def _unreadable(self, context: str, seqs: Sequence[int], codec: Codec) -> Unreadable:
+        wanted = frozenset(seqs)
+        async for row in self.rows(context=context, after=seqs[0] - 1, upto=seqs[-1]):
+            if row.seq in wanted:
                 try:
                     codec.one(row.type, row.data)
-                except Exception as error:  # noqa: BLE001  whatever an upcaster raises, the event is what cannot be read
-                    return Undecodable(context, seq, error)
-        return Undecodable(context, seqs[0], ValueError("the page does not decode, its events do"))
+                except Exception as error:  # noqa: BLE001
+                    return Unreadable(context, row.seq, error)
+        return Unreadable(context, seqs[0], ValueError("the page does not decode, its events do"))
 
     async def rows(
         self,
@@ -207,9 +250,7 @@ class LogReader:
         """
         wanted = [context] if context else await self.contexts()
         for name in wanted:
-            query = select(events).where(events.c.context == name, events.c.seq > after)
-            if upto is not None:
-                query = query.where(events.c.seq <= upto)
+            query = select(events).where(events.c.context == name)
             if key is not None:
                 query = query.where(events.c.key == key)
             if correlation is not None:
@@ -219,35 +260,38 @@ class LogReader:
             if kind is not None:
                 stem = kind.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
                 query = query.where(events.c.type.like(f"%{stem}") | events.c.type.like(f"%.{stem}.v%"))
-            async for row in self._pages(query, after, newest):
+            if newest is not None:
+                pages = self._newest(query, after, upto, newest)
+            elif key is not None:
+                pages = self._newest(query, after, upto, None)
+            else:
+                pages = self._pages(query, name, after, upto)
+            async for row in pages:
                 yield row
 
-    async def _pages(self, query: Any, after: int, newest: int | None) -> AsyncIterator[Row]:
-        if newest is not None:
+    async def _newest(self, query: Any, after: int, upto: int | None, count: int | None) -> AsyncIterator[Row]:
+        """In one statement: few rows, or those of one key, which have an index."""
+        query = query.where(events.c.seq > after)
+        if upto is not None:
+            query = query.where(events.c.seq <= upto)
+        async with self.database.reading() as connection:
+            found = (await connection.execute(query.order_by(events.c.seq.desc()).limit(count))).all()
+        for row in reversed(found):
+            yield Row(*row)
+
+    async def _pages(self, query: Any, context: str, after: int, upto: int | None) -> AsyncIterator[Row]:
+        """By ranges of seq: a LIMIT makes the server look at everything behind `after` while it has no statistics."""
+        async with self.database.reading() as connection:
+            oldest = await connection.scalar(select(func.min(events.c.seq)).where(events.c.context == context))
+        head = (await self.head(context)).seq
+        start, end = max(after, (oldest or 1) - 1), head if upto is None else min(upto, head)
+        while start < end:
+            page = query.where(events.c.seq > start, events.c.seq <= min(start + PAGE, end))
             async with self.database.reading() as connection:
-                found = (await connection.execute(query.order_by(events.c.seq.desc()).limit(newest))).all()
-            for row in reversed(found):
-                yield Row(*row)
-            return
-        while True:
-            async with self.database.reading() as connection:
-                page = query.where(events.c.seq > after).order_by(events.c.seq).limit(PAGE)
-                found = (await connection.execute(page)).all()
+                found = (await connection.execute(page.order_by(events.c.seq))).all()
             for row in found:
                 yield Row(*row)
-            if len(found) < PAGE:
-                return
-            after = found[-1].seq
-
-
-class MissingEvents(Exception):
-    """A range of a context has a hole: events were deleted, or retention dropped their partition."""
-
-    def __init__(self, context: str, after: int, upto: int, count: int, last: int | None) -> None:
-        super().__init__(
-            f"{context}: {count} of the {upto - after} events from {after + 1} to {upto} are there (last seen {last}); "
-            f"koord audit verify --context {context} names the first that is missing"
-        )
+            start += PAGE
 
 
 def recorded(row: Row, event: Event) -> Recorded:

@@ -1,0 +1,136 @@
+"""A State and where it stands in every context it follows: folded together, read from Postgres, replaced as one.
+
+Nothing here knows the bus; a rebuild and a replay need no more than this.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from shared.events import Event, Recorded
+from shared.fold import State
+from shared.log.positions import LogRewound, Position
+from shared.log.reader import PAGE, Codec, LogReader, MissingEvents, Page, Unreadable
+from shared.log.registry import Registry, Snapshot
+
+log = logging.getLogger(__name__)
+
+Reads = Mapping[str, Sequence[type[Event]]]
+
+
+class Folding:
+    """A State on its way along the log.
+
+    Attributes:
+        state: the fold; `state.positions` has the seqs of `positions`.
+        positions: context -> last event folded or passed.
+        skips: events that are passed over by someone's decision; they are part of what the State is a function of.
+        folded: events folded or passed since it was made.
+        sound: False once a fold broke off in the middle of what it was given; such a State is worth nothing.
+    """
+
+    def __init__(
+        self, reader: LogReader, codecs: Mapping[str, Codec], state: State, skips: Collection[tuple[str, int]] = ()
+    ) -> None:
+        self.state = state
+        self.positions = dict.fromkeys(codecs, Position())
+        self.folded = 0
+        self.sound = True
+        self._reader = reader
+        self._codecs = codecs
+        self._skips = frozenset(skips)
+        self._skipped = {name: sorted(seq for context, seq in skips if context == name) for name in codecs}
+
+    def stand_on(self, snapshot: Snapshot) -> None:
+        """Take over a snapshot; called once, before anything is folded."""
+        self.state.restore(snapshot.data)
+        for name, position in snapshot.positions.items():
+            if name in self.positions:
+                self.positions[name] = position
+                self.state.positions[name] = position.seq
+
+    async def load(self, registry: Registry) -> None:
+        """Begin at the newest snapshot that the log agrees with, or at the beginning, and read to the heads.
+
+        Raises:
+            NewerState: a later release has written a snapshot.
+            Unreadable: an event cannot be decoded or folded.
+            MissingEvents: the log has a hole.
+            LogRewound: the log was put back meanwhile.
+        """
+        snapshot = await registry.newest_snapshot(self.state.SCHEMA, self._reader)
+        if snapshot is not None:
+            self.stand_on(snapshot)
+        for name in self.positions:
+            await self.read_to(name, (await self._reader.head(name)).seq)
+
+    async def read_to(self, name: str, upto: int) -> None:
+        """Fold a context to a committed seq, fetching the next page while one is folded.
+
+        What the bus brings meanwhile may be taken in between: what is read of it then is dropped. Raises as `load` does.
+        """
+        ahead: asyncio.Task[Page] | None = None
+        try:
+            while (position := self.positions[name]).seq < upto:
+                try:
+                    page = await (ahead or self._page(name, position, upto))
+                except MissingEvents:
+                    ahead = None
+                    begin = await self._reader.oldest(name) if position.seq == 0 else None
+                    if begin is None or begin.seq == 0:
+                        raise
+                    log.warning(
+                        "the fold begins at the oldest kept event", extra={"context": name, "seq": begin.seq + 1}
+                    )
+                    self.positions[name] = begin
+                    continue
+                ahead = asyncio.create_task(self._page(name, page.end, upto)) if page.end.seq < upto else None
+                stands = self.positions[name].seq
+                if stands < page.end.seq:
+                    left = page.records
+                    if left and left[0].seq <= stands:
+                        left = [record for record in left if record.seq > stands]
+                    self.take(name, left, page.end)
+                    await asyncio.sleep(0)
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
+
+    async def agree(self, name: str) -> None:
+        """Compare the row at our position with the log's.
+
+        Raises:
+            LogRewound: they differ.
+        """
+        position = self.positions[name]
+        found = await self._reader.digest_at(name, position.seq)
+        if found != position.digest and position == self.positions[name]:  # where more was taken, the chain held
+            raise LogRewound(name, position, found)
+
+    def take(self, name: str, records: Iterable[Recorded], end: Position) -> None:
+        """Fold consecutive events of a context that end at `end`.
+
+        Raises:
+            Unreadable: the State refused one.
+        """
+        apply, skips = self.state.apply, self._skips
+        for record in records:
+            if skips and (name, record.seq) in skips:
+                continue
+            try:
+                apply(record)
+            except Exception as error:  # whatever a fold raises, the event cannot be folded
+                self.sound = False
+                raise Unreadable(name, record.seq, error) from error
+        self.folded += end.seq - self.positions[name].seq
+        self.positions[name] = end
+        self.state.positions[name] = end.seq
+
+    def skips(self, name: str, seq: int) -> bool:
+        """Whether an event is passed over."""
+        return (name, seq) in self._skips
+
+    async def _page(self, name: str, after: Position, upto: int) -> Page:
+        upto = min(upto, after.seq + PAGE)
+        return await self._reader.page(name, after, upto, self._codecs[name], self._skipped[name])
