@@ -1,7 +1,8 @@
 """Checking a log against its own chain: the first row that does not fit is named.
 
 Every row's digest covers the one before it, so an altered, removed, added or reordered row breaks the chain where it
-stands. A log that was cut short at its end still fits; a signed checkpoint outside the database shows that.
+stands. A log that was cut short at its end still fits; a signed checkpoint outside the database shows that. At its
+beginning only whole partitions may be gone: that is what retention drops.
 """
 
 from typing import NamedTuple
@@ -38,19 +39,16 @@ async def verify(reader: LogReader, context: str) -> Verified:
     previous, expected = GENESIS, 1
     async for row in reader.rows(context=context):
         if not checked:
-            first = expected = row.seq
-        if row.seq != expected:
+            first = row.seq
+            if await reader.oldest(context) is None:
+                return Verified(context, 0, first, first - 1, f"is missing; the oldest row there is {first}")
+        elif row.seq != expected:
             return Verified(context, checked, first, expected, f"is missing; the next row there is {row.seq}")
         if checked or row.seq == 1:
             found = digest_of(row, previous)
             if found != row.digest:
-                return Verified(
-                    context,
-                    checked,
-                    first,
-                    row.seq,
-                    f"{row.type} {row.key}: the row does not have the digest it was written with",
-                )
+                reason = f"{row.type} {row.key}: the row does not have the digest it was written with"
+                return Verified(context, checked, first, row.seq, reason)
         previous = row.digest
         expected = row.seq + 1
         checked += 1
