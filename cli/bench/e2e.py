@@ -10,6 +10,7 @@ from typing import Literal
 
 import click
 import msgspec
+import uvloop
 
 from cli.bench.on_kube import KubeSide
 from cli.bench.on_simulator import SimulatorSide
@@ -90,10 +91,11 @@ def e2e(
     with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)  # Postgres may run as another user
-        work = _on_simulator(folder, nodes, pods, turns, note)
-        if api == "kube":
-            work = _on_kube(folder, nodes, pods, turns, note, against=bool(against))
-        result = asyncio.run(work)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            if api == "kube":
+                result = runner.run(_on_kube(folder, nodes, pods, turns, note, against=bool(against)))
+            else:
+                result = runner.run(_on_simulator(folder, nodes, pods, turns, note))
     if as_json:
         click.echo(msgspec.json.encode(result))
     else:

@@ -64,8 +64,7 @@ class KubeSide:
             await asyncio.gather(*(self._create(left, timeline) for _ in range(CONCURRENT)))
             done, _ = await asyncio.wait({watch, bound}, return_when=asyncio.FIRST_COMPLETED)
             if watch in done:
-                await watch
-                raise KoordError("the watch of the pods ended before all were bound")
+                await watch  # it ends by an error only
         finally:
             watch.cancel()
             bound.cancel()
@@ -94,15 +93,26 @@ class KubeSide:
     async def _watch(self, timeline: Timeline, watching: asyncio.Event) -> None:
         async with self._session.get(self._pods, params={"limit": "1"}) as answer:
             version = _OBJECT.decode(await answer.read()).metadata.resource_version
+        while True:  # the API server ends a watch that does not take its events fast enough; it goes on where it was
+            version = await self._watch_from(version, timeline, watching)
+
+    async def _watch_from(self, version: str, timeline: Timeline, watching: asyncio.Event) -> str:
+        """Watch until the API server ends it; the resourceVersion to go on from."""
         # The API server sends only pods with a node, so a pod costs this client one line.
         query = {"watch": "1", "resourceVersion": version, "fieldSelector": "spec.nodeName!="}
         timeout = aiohttp.ClientTimeout(total=None)
         async with self._session.get(self._pods, params=query, timeout=timeout) as answer:
+            if answer.status != 200:
+                raise KoordError(f"the API server refuses the watch: {answer.status} {await answer.text()}")
             watching.set()
             rest = b""
             async for chunk in answer.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     event = _WATCH_EVENT.decode(line)
-                    if event.type in {"ADDED", "MODIFIED"}:
+                    if event.type == "ERROR":
+                        raise KoordError(f"the API server ends the watch: {line.decode()}")
+                    version = event.object.metadata.resource_version
+                    if event.type != "DELETED":
                         timeline.bound(event.object.metadata.name)
+        return version
