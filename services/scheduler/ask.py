@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shared.domain.priority import LABEL as PRIORITY_CLASS
 from shared.domain.qos import LABEL as QOS_CLASS
-from shared.domain.requests import held_requests, pod_requests, scored_requests, whole
+from shared.domain.requests import held_requests, pod_limits, pod_requests, scored_requests, whole
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import Pod, PodStatus
 from shared.kube.quantity import BadQuantity
@@ -54,7 +54,7 @@ class PodAsk:
         priority: `spec.priority`, 0 when absent.
         scheduler: name of the profile the pod asks for.
         ports: host ports it takes.
-        fault: why the pod cannot be read (a quantity that is none); such a pod is never placed.
+        fault: why the pod cannot be read (one of its quantities is none); such a pod is never placed.
         memo: what plugins have worked out for this class, by plugin; nothing that a decision could not work out anew.
     """
 
@@ -79,6 +79,7 @@ class PodAsk:
             self.request = _bounded(whole(pod_requests(pod)))
             self.scored = _bounded(whole(scored_requests(pod)))
             self.held = _bounded(whole(held_requests(pod)))
+            pod_limits(pod)  # load-awareness reads them; better refused here than by every reader
         except BadQuantity as error:
             self.fault = str(error)
 

@@ -43,7 +43,7 @@ class NodeTable:
         labels: columns of label values.
         hashes: uint64[rows]: `name_hash` of the names.
         changed: int64[rows, classes of change]: `cluster` seq of the last change.
-        version: grows with every change of a node object (not of its pods).
+        version: grows with every new row and every change of a node object (not of its pods).
         memo: what plugins have worked out from node objects; nothing that they could not work out anew.
     """
 
@@ -91,6 +91,7 @@ class NodeTable:
                 self._grow_rows(2 * row)
         self.rows[name] = row
         self.hashes[row] = name_hash(name)
+        self._note(row)
         return row
 
     def release(self, name: str) -> None:

@@ -39,6 +39,9 @@ REASONS: Mapping[str, Text] = {
     "NodeAffinityMismatch": Text(
         "node(s) didn't match Pod's node affinity/selector", "节点不满足 Pod 的节点选择器或亲和性"
     ),
+    "EnforcedNodeAffinityMismatch": Text(
+        "node(s) didn't match scheduler-enforced node affinity", "节点不满足调度器附加的节点亲和性"
+    ),
     "HostPortTaken": Text("node(s) didn't have free ports for the requested pod ports", "Pod 要求的主机端口已被占用"),
     "TooManyPods": Text("Too many pods", "节点上的 Pod 数已达上限"),
     "InsufficientResource": Text("Insufficient {detail}", "{detail} 不足"),

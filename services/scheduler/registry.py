@@ -11,7 +11,7 @@ from services.scheduler.framework import Plugin
 from services.scheduler.plugins.fit_args import read_fit_args
 from services.scheduler.plugins.load_aware import read_args as read_load_aware_args
 from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
-from services.scheduler.plugins.node_affinity import NodeAffinity
+from services.scheduler.plugins.node_affinity import NodeAffinity, read_affinity_args
 from services.scheduler.plugins.node_name import NodeName
 from services.scheduler.plugins.node_ports import NodePorts
 from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
@@ -40,7 +40,9 @@ PLUGINS: Mapping[str, Known] = {
     "NodeUnschedulable": Known(lambda _, __: NodeUnschedulable(), filters=True, scores=False),
     "NodeName": Known(lambda _, __: NodeName(), filters=True, scores=False),
     "TaintToleration": Known(lambda _, __: TaintToleration(), filters=True, scores=True),
-    "NodeAffinity": Known(lambda _, __: NodeAffinity(), filters=True, scores=True),
+    "NodeAffinity": Known(
+        lambda args, source: NodeAffinity(read_affinity_args(args, source)), filters=True, scores=True, reads_args=True
+    ),
     "NodePorts": Known(lambda _, __: NodePorts(), filters=True, scores=False),
     "NodeResourcesFit": Known(
         lambda args, source: NodeResourcesFit(read_fit_args(args, source)), filters=True, scores=True, reads_args=True

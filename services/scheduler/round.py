@@ -90,7 +90,7 @@ class _Round:
         for pool in self._index.queue.pools():
             kinds = sorted(self._profile(pool.ask).cures(pool.reasons))
             newest = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq)
-            if newest > pool.saw:
+            if newest > pool.saw and not pool.ask.fault:
                 awake[pool.ask, pool.reasons] = newest
         if len({ask for ask, _ in awake}) > EXACT_CLASSES:
             return awake
@@ -107,6 +107,9 @@ class _Round:
         """Place the pod on its best node, or note that none will take it."""
         ask = pod.ask
         assert ask is not None, "only pods that have been read are queued"
+        if ask.fault:
+            self._refuse(pod, self._record(ClassJudged(nodes=int(self._index.table.alive.sum()), feasible=0)))
+            return
         class_ = self._class(ask)
         if class_.refused_at >= 0:
             if due:
@@ -114,7 +117,7 @@ class _Round:
             return  # others of the pool wait on: this round has shown that nothing was cured for them
         pod_hash = name_hash(pod.uid)
         class_.judge.catch_up()
-        row = -1 if ask.fault else class_.judge.choose(pod_hash)
+        row = class_.judge.choose(pod_hash)
         if row < 0:
             class_.refused_at = self._record(class_.judge.judged(pod_hash))
             self._refuse(pod, class_.refused_at)

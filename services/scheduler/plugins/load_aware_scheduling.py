@@ -18,6 +18,7 @@ from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import Node, NodeMetric
+from shared.kube.quantity import BadQuantity
 
 _LOAD = frozenset((Change.METRIC, Change.POD_RELEASED, Change.ALLOCATABLE, Change.ANNOTATIONS))
 
@@ -57,16 +58,20 @@ class _RowLedger:
         self.account = LoadAwareLedger(args)
 
     def set_node(self, row: int, node: Node | None) -> None:
-        self.account.set_node(row, node)
+        try:
+            self.account.set_node(row, node)
+        except BadQuantity:
+            self.account.set_node(row, None)  # without an allocatable that can be read there is nothing to compare with
 
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         try:
-            earlier_ns = instant_ns(updated) if updated else None
-        except BadTime:
-            earlier_ns = None
-        self.account.set_metric(row, metric, earlier_ns)
+            self.account.set_metric(row, metric, instant_ns(updated) if updated else None)
+        except (BadQuantity, BadTime):
+            self.account.set_metric(row, None)  # a report that cannot be read is none
 
     def assign(self, row: int, uid: str, held: Held) -> None:
+        if held.ask.fault:
+            return  # what it asks for cannot be read, so nothing can be estimated
         template = self.account.templates.of(held.ask.pod)
         self.account.count(uid, row, _split(held.name), template, held.assigned_ns, held.initialized_ns or None)
 

@@ -6,8 +6,9 @@ Source: spec/scheduler-core.md 2.2, 2.4.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,56 +18,98 @@ from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.static import StaticTrial
 from services.scheduler.reasons import Reason
+from shared.errors import KoordError
+from shared.kube.pod import NodeAffinity as Affinity
 from shared.kube.selectors import NodeSelectorTerm, Requirement
 
 Bools = NDArray[np.bool_]
 
 
+_NO_MATCH, _NO_ENFORCED_MATCH = 1, 2
+
+
 class NodeAffinity:
-    """Refuses nodes that the pod's selector or required terms do not match; prefers those that its preferred terms do."""
+    """Refuses nodes that the pod's selector or required terms do not match; prefers those that its preferred terms do.
+
+    `added` is the operator's `addedAffinity`: it holds for every pod, in addition to the pod's own.
+    """
 
     name: ClassVar[str] = "NodeAffinity"
     static: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.UP
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeAffinityMismatch": frozenset((Change.LABELS,))}
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+        "NodeAffinityMismatch": frozenset((Change.LABELS,)),
+        "EnforcedNodeAffinityMismatch": frozenset((Change.LABELS,)),
+    }
+
+    def __init__(self, added: Affinity | None = None) -> None:
+        self.added = added
 
     def new_ledger(self) -> None:
         """No account of its own."""
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
-        """Verdict 1: no match. Raw score: the sum of the weights of matching preferred terms."""
-        return StaticTrial(self, room.table, _reads, _judge, _weigh)
+        """Raw score: the sum of the weights of matching preferred terms."""
+        return StaticTrial(self, room.table, _reads, self._judge, self._weigh)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
-        """The one reason there is."""
-        return (Reason("NodeAffinityMismatch"),)
+        """Whose affinity it is that does not match."""
+        return (Reason("EnforcedNodeAffinityMismatch" if verdict == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
+
+    def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        spec = ask.pod.spec
+        matches = np.ones(table.size, np.bool_)
+        for key, value in (spec.node_selector or {}).items():
+            matches &= table.labels.matches(Requirement(key=key, operator="In", values=(value,)), table.size)
+        matches &= _required(table, _affinity_of(ask))
+        enforced = _required(table, self.added)
+        return np.where(enforced, np.where(matches, 0, _NO_MATCH), _NO_ENFORCED_MATCH)[rows]
+
+    def _weigh(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        weights = np.zeros(table.size, np.int64)
+        for affinity in (self.added, _affinity_of(ask)):
+            for preferred in affinity.preferred if affinity else ():
+                weights += term_matches(table, preferred.preference) * preferred.weight
+        return weights[rows]
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    added_affinity: Affinity | None = None
+
+
+class BadAffinityArgs(KoordError):
+    """NodeAffinityArgs that cannot be used."""
+
+
+def read_affinity_args(raw: Mapping[str, Any], source: str) -> Affinity | None:
+    """The `addedAffinity` of NodeAffinityArgs.
+
+    Raises:
+        BadAffinityArgs: a field is unknown or of the wrong type.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        return msgspec.convert(stated, _Args).added_affinity
+    except msgspec.ValidationError as error:
+        raise BadAffinityArgs(f"{source}: {error}") from error
+
+
+def _affinity_of(ask: PodAsk) -> Affinity | None:
+    return ask.pod.spec.affinity.node_affinity if ask.pod.spec.affinity else None
 
 
 def _reads(ask: PodAsk) -> object:
-    spec = ask.pod.spec
-    return spec.node_selector, spec.affinity.node_affinity if spec.affinity else None
+    return ask.pod.spec.node_selector, _affinity_of(ask)
 
 
-def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
-    spec = ask.pod.spec
-    matches = np.ones(table.size, np.bool_)
-    for key, value in (spec.node_selector or {}).items():
-        matches &= table.labels.matches(Requirement(key=key, operator="In", values=(value,)), table.size)
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    if affinity and affinity.required is not None:
-        one_of = np.zeros(table.size, np.bool_)
-        for term in affinity.required.node_selector_terms:
-            one_of |= term_matches(table, term)
-        matches &= one_of
-    return (~matches[rows]).astype(np.int64)
-
-
-def _weigh(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
-    affinity = ask.pod.spec.affinity.node_affinity if ask.pod.spec.affinity else None
-    weights = np.zeros(table.size, np.int64)
-    for preferred in affinity.preferred if affinity else ():
-        weights += term_matches(table, preferred.preference) * preferred.weight
-    return weights[rows]
+def _required(table: NodeTable, affinity: Affinity | None) -> Bools:
+    """bool[rows]: which nodes match one of the required terms, all of them without any requirement."""
+    if affinity is None or affinity.required is None:
+        return np.ones(table.size, np.bool_)
+    one_of = np.zeros(table.size, np.bool_)
+    for term in affinity.required.node_selector_terms:
+        one_of |= term_matches(table, term)
+    return one_of
 
 
 def term_matches(table: NodeTable, term: NodeSelectorTerm) -> Bools:

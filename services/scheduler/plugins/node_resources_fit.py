@@ -20,6 +20,7 @@ Int64 = NDArray[np.int64]
 
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
 _MOST_RESOURCES = 60
+_ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")  # others only for pods that ask for them
 _COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of Room.scored
 _MILLI_POINTS = 10  # a shape's scores go to 10, MaxNodeScore is 100
 _ROOM = frozenset((Change.POD_RELEASED, Change.ALLOCATABLE))
@@ -103,7 +104,7 @@ class FitTrial:
         for name, weight in self._resources:
             asked = ask.scored.get(name, 0)
             column = table.columns.get(name)
-            if column is None or column >= room.requested.shape[1] or (not asked and "/" in name):
+            if column is None or column >= room.requested.shape[1] or (not asked and name not in _ALWAYS_SCORED):
                 continue
             capacity = table.allocatable[: room.size, column][rows]
             default_column = _COUNTED_WITH_DEFAULTS.get(name)
@@ -138,7 +139,7 @@ class FitTrial:
         for name, weight in self._resources:
             asked = ask.scored.get(name, 0)
             column = table.columns.get(name)
-            if column is None or column >= room.requested.shape[1] or (not asked and "/" in name):
+            if column is None or column >= room.requested.shape[1] or (not asked and name not in _ALWAYS_SCORED):
                 continue
             capacity = table.allocatable.item(row, column)
             if capacity <= 0:

@@ -1,0 +1,260 @@
+"""A small world for the scheduler's tests: objects, a log of both contexts, and a scheduler that may lag behind the cluster."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from services.scheduler.config import config_of
+from services.scheduler.index import Index
+from services.scheduler.round import decide
+from services.scheduler.shipped import SHIPPED
+from services.scheduler.state import ClusterView
+from shared.events import Cause, Draft, Event, Recorded
+from shared.events.cluster import (
+    BindFailed,
+    BindRejected,
+    BindWithheld,
+    MissingPermission,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    PodBound,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.log import ConfigTaken
+from shared.events.scheduling import PodOutcome, PodPlaced, PodUnschedulable, RoundDecided
+from shared.kube.instants import SECOND, instant_text
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeMetric, NodeMetricStatus, NodeSpec, NodeStatus, NodeUsage, ResourceMap, Taint
+from shared.kube.pod import (
+    Affinity,
+    Container,
+    ContainerPort,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    SchedulingGate,
+    Toleration,
+)
+
+START_NS = 1_780_000_000 * SECOND
+
+
+def node(
+    name: str,
+    cpu: str = "4",
+    memory: str = "8Gi",
+    *,
+    pods: str = "110",
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Taint] = (),
+    unschedulable: bool = False,
+    annotations: Mapping[str, str] | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> Node:
+    allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **(extra or {})}
+    return Node(
+        metadata=Metadata(
+            name=name,
+            uid=f"node-{name}",
+            labels=dict(labels or {}) or None,
+            annotations=dict(annotations or {}) or None,
+        ),
+        spec=NodeSpec(unschedulable=unschedulable, taints=tuple(taints)),
+        status=NodeStatus(allocatable=allocatable),
+    )
+
+
+def pod(
+    name: str,
+    cpu: str | None = "500m",
+    memory: str | None = "512Mi",
+    *,
+    on: str = "",
+    phase: str = "Pending",
+    scheduler: str = "koord-scheduler",
+    priority: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    selector: Mapping[str, str] | None = None,
+    affinity: Affinity | None = None,
+    tolerations: Sequence[Toleration] = (),
+    ports: Sequence[int] = (),
+    gates: Sequence[str] = (),
+    deleting: bool = False,
+    conditions: Sequence[PodCondition] = (),
+    extra: Mapping[str, str] | None = None,
+) -> Pod:
+    requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value is not None} | dict(
+        extra or {}
+    )
+    return Pod(
+        metadata=Metadata(
+            name=name,
+            namespace="d",
+            uid=name,
+            labels=dict(labels or {}) or None,
+            deletion_timestamp=instant_text(START_NS) if deleting else None,
+        ),
+        spec=PodSpec(
+            node_name=on,
+            scheduler_name=scheduler,
+            priority=priority,
+            node_selector=dict(selector or {}) or None,
+            affinity=affinity,
+            tolerations=tuple(tolerations),
+            scheduling_gates=tuple(SchedulingGate(name=gate) for gate in gates),
+            containers=(
+                Container(
+                    name="c",
+                    resources=ResourceRequirements(requests=requests or None),
+                    ports=tuple(ContainerPort(host_port=port, container_port=port) for port in ports),
+                ),
+            ),
+        ),
+        status=PodStatus(phase=phase, conditions=tuple(conditions)),
+    )
+
+
+def metric(name: str, cpu: str, memory: str = "1Gi", *, at_ns: int = START_NS) -> NodeMetric:
+    used = ResourceMap(resources={"cpu": cpu, "memory": memory})
+    status = NodeMetricStatus(update_time=instant_text(at_ns), node_metric=NodeUsage(node_usage=used))
+    return NodeMetric(metadata=Metadata(name=name), status=status)
+
+
+class World:
+    """Both contexts' logs, and a scheduler whose view is behind the cluster by as much as a test likes."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, list[Recorded]] = {"cluster": [], "scheduling": []}
+        self.view = ClusterView()
+        self.index: Index | None = None
+        self.now_ns = START_NS
+
+    # the cluster
+
+    def observe(self, event: Event, cause: Cause | None = None) -> Recorded:
+        """The gateway appends; the scheduler has not read it yet."""
+        return self.append("cluster", event, cause)
+
+    def add_node(self, node: Node) -> None:
+        self.observe(NodeObserved(node=node.metadata.name, object=node))
+
+    def drop_node(self, name: str) -> None:
+        self.observe(NodeDeleted(node=name, node_uid=f"node-{name}"))
+
+    def report(self, metric: NodeMetric) -> None:
+        self.observe(NodeMetricObserved(node=metric.metadata.name, object=metric))
+
+    def drop_report(self, name: str) -> None:
+        self.observe(NodeMetricDeleted(node=name))
+
+    def add_pod(self, pod: Pod) -> None:
+        self.observe(PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod))
+
+    def drop_pod(self, uid: str) -> None:
+        self.observe(PodDeleted(pod=f"d/{uid}", pod_uid=uid))
+
+    def answer(self, placed: Recorded, how: str = "bound") -> None:
+        """The gateway answers a placement; when it is bound the pod is observed on its node as well."""
+        event = placed.event
+        assert isinstance(event, PodPlaced)
+        cause = Cause("scheduling", placed.seq)
+        kinds = {
+            "bound": PodBound(pod=event.pod, pod_uid=event.pod_uid, node=event.node),
+            "rejected": BindRejected(pod=event.pod, pod_uid=event.pod_uid, reason="no"),
+            "failed": BindFailed(pod=event.pod, pod_uid=event.pod_uid, reason="late"),
+            "withheld": BindWithheld(pod=event.pod, pod_uid=event.pod_uid),
+            "forbidden": MissingPermission(name=event.pod, rule="create pods/binding", pod_uid=event.pod_uid),
+        }
+        self.observe(kinds[how], cause)
+
+    # the scheduler
+
+    def read(self, upto: int | None = None) -> None:
+        """The scheduler reads the cluster's log, all of it or up to a seq."""
+        at = self.view.positions.get("cluster", 0)
+        for record in self.logs["cluster"][at : upto if upto is not None else None]:
+            self.view.apply(record)
+
+    def indexed(self) -> Index:
+        if self.index is None:
+            self.index = Index(self.view, config_of(self.view).profiles)
+        return self.index
+
+    def round(self, batch: int = 256) -> list[Recorded]:
+        """One round on what the scheduler has read; its events, appended and folded."""
+        return self.say(decide(self.indexed(), self.now_ns, batch))
+
+    def rounds(self, batch: int = 256, most: int = 100) -> list[Recorded]:
+        """Rounds until one has nothing to do."""
+        said: list[Recorded] = []
+        for _ in range(most):
+            decided = self.round(batch)
+            if not decided:
+                return said
+            said += decided
+        raise AssertionError(f"still deciding after {most} rounds")
+
+    def say(self, drafts: Sequence[Draft]) -> list[Recorded]:
+        """Append and fold drafts of the scheduler, the first with what the runner fills in."""
+        if not drafts:
+            return []
+        head = {"seen": dict(self.view.positions), "now_ns": self.now_ns, "config": self.view.config_digest}
+        events = [msgspec.structs.replace(drafts[0].event, **head), *(draft.event for draft in drafts[1:])]
+        records = [self.append("scheduling", event, draft.cause) for event, draft in zip(events, drafts, strict=True)]
+        for record in records:
+            self.view.apply(record)
+        return records
+
+    def place(self, uid: str, on: str) -> Recorded:
+        """A round of one pod that places it there, whatever the rules say."""
+        decided = RoundDecided(round=self.view.round + 1, pods=(PodOutcome(pod_uid=uid, judged=0, node=on),))
+        placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, round=self.view.round + 1, request={})
+        return self.say((Draft(decided), Draft(placed)))[1]
+
+    def wait(self, seconds: float) -> None:
+        self.now_ns += int(seconds * SECOND)
+
+    def append(self, context: str, event: Event, cause: Cause | None) -> Recorded:
+        log = self.logs[context]
+        record = Recorded(context, len(log) + 1, event, self.now_ns, cause)
+        log.append(record)
+        return record
+
+
+def placements(records: Sequence[Recorded]) -> dict[str, str]:
+    """uid -> node of the PodPlaced among them."""
+    return {record.event.pod_uid: record.event.node for record in records if isinstance(record.event, PodPlaced)}
+
+
+def told(records: Sequence[Recorded]) -> dict[str, PodUnschedulable]:
+    """uid -> PodUnschedulable among them."""
+    return {record.event.pod_uid: record.event for record in records if isinstance(record.event, PodUnschedulable)}
+
+
+def rounds_of(records: Sequence[Recorded]) -> list[RoundDecided]:
+    return [record.event for record in records if isinstance(record.event, RoundDecided)]
+
+
+def fold(records: Sequence[Recorded]) -> ClusterView:
+    view = ClusterView()
+    for record in records:
+        view.apply(record)
+    view.read()
+    return view
+
+
+def use(world: World, text: str) -> None:
+    """Put a configuration in force."""
+    world.view.apply(world.append("scheduling", ConfigTaken(source="test", digest=text[-40:], text=text), None))
+
+
+def thresholds(cpu: int, memory: int) -> str:
+    return (
+        SHIPPED.replace("cpu: 0\n        memory: 0", f"cpu: {cpu}\n        memory: {memory}")
+        .replace("filterExpiredNodeMetrics: false", "filterExpiredNodeMetrics: true")
+    )  # fmt: skip
