@@ -177,8 +177,11 @@ async def write_fields(api: KubeApi, intent: FieldsDecided, version: str) -> tup
         except Conflict:
             version = ""
             continue
-        except Ambiguous as error:
-            return await _read_back(api, resource, intent, error)
+        except Ambiguous as error:  # done if the object says so
+            there = await api.find(resource, intent.name)
+            if there is None or not drift.agrees(intent, there):
+                raise Busy(str(error)) from error
+            return decide.written(intent), there
         except REFUSALS as error:
             return decide.rejected(intent, str(error)), None
         return decide.written(intent), seen
@@ -210,28 +213,16 @@ async def write_object(api: KubeApi, intent: ObjectDecided, version: str, uid: s
     for _ in range(WRITES_ON_CONFLICT):
         try:
             seen = await api.patch(resource, intent.name, _applied(resource, intent, version), how=APPLY)
-        except Conflict:  # written by another meanwhile, or gone: read it back
+        except Conflict:  # written by another meanwhile, or gone
             there = await api.find(resource, intent.name)
-            if there is not None and drift.agrees(intent, there):
-                return decide.written(intent), there
             version = there.version if there else ""
             continue
-        except Ambiguous as error:
-            return await _read_back(api, resource, intent, error)
+        except Ambiguous as error:  # what it should have taken away cannot be read back: apply again
+            raise Busy(str(error)) from error
         except REFUSALS as error:
             return decide.rejected(intent, str(error)), None
         return decide.written(intent), seen
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
-
-
-async def _read_back(
-    api: KubeApi, resource: Resource, intent: FieldsDecided | ObjectDecided, error: Ambiguous
-) -> tuple[Event, Seen]:
-    """A write without an answer was done if the object says so."""
-    there = await api.find(resource, intent.name)
-    if there is None or not drift.agrees(intent, there):
-        raise Busy(str(error)) from error
-    return decide.written(intent), there
 
 
 async def _delete(api: KubeApi, resource: Resource, intent: ObjectDecided, uid: str) -> Event:

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 
+import stamina.instrumentation
+
 from services.gateway import decide
 from services.gateway.api import KubeApi
 from services.gateway.carrier import Carrier
@@ -162,6 +164,7 @@ class Gateway:
 async def lead(runtime: Runtime) -> None:
     """Speak to the Kubernetes API for as long as this replica writes `cluster`."""
     settings: GatewaySettings = runtime.settings
+    stamina.instrumentation.set_on_retry_hooks(())  # our own lines say what is retried, and once
     async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s) as api:
         try:
             await Gateway(runtime, api).run()

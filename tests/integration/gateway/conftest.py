@@ -1,0 +1,64 @@
+"""A real API server behind a proxy that can fail, spoken to as the account of k8s/rbac and nobody else."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from cli.dev.kubeconfig import write_kubeconfig
+from services.gateway.api import KubeApi
+from tests.integration.gateway.faults import FaultProxy
+from tests.integration.gateway.stage import Stage
+
+K8S = Path(__file__).parents[3] / "k8s"
+ACCOUNT = ("koordinator-system", "koordstream-gateway")
+
+MakePod = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def cluster(kube_cluster: Cluster) -> Cluster:
+    """The session's cluster with everything that `kubectl apply -k k8s/base` installs."""
+    kube_cluster.apply(K8S / "base")
+    return kube_cluster
+
+
+@pytest.fixture
+async def proxy(cluster: Cluster) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(cluster.url, cluster.ca_file).running() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def kubeconfig(cluster: Cluster, proxy: FaultProxy, tmp_path: Path) -> Path:
+    """The gateway's own account, through the proxy."""
+    token = cluster.service_account_token(*ACCOUNT)
+    ca = cluster.ca_file.read_bytes()
+    return write_kubeconfig(tmp_path / "kubeconfig", url=proxy.url, ca=ca, user=ACCOUNT[1], credentials=token)
+
+
+@pytest.fixture
+async def api(kubeconfig: Path) -> AsyncIterator[KubeApi]:
+    async with KubeApi(str(kubeconfig), timeout_s=2) as api:
+        yield api
+
+
+@pytest.fixture
+def stage(api: KubeApi) -> Stage:
+    return Stage(api)
+
+
+@pytest.fixture
+def make_pod(cluster: Cluster, namespace: str) -> MakePod:
+    """`make_pod("web", **spec)` creates a pod in the test's namespace, as the administrator."""
+
+    def make(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+        body = {
+            "metadata": {"name": name, **(metadata or {})},
+            "spec": {"containers": [{"name": "main", "image": "none"}], **spec},
+        }
+        return cluster.api.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+
+    return make
