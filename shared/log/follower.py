@@ -243,7 +243,7 @@ class Follower:
         context = self._contexts[batch.context]
         if batch.epoch < context.epoch:
             return  # an older writer's last words
-        rewound = batch.epoch > context.epoch and batch.first <= self._folding.positions[batch.context].seq
+        rewound = batch.epoch > context.epoch and batch.last < self._folding.positions[batch.context].seq
         context.epoch = batch.epoch
         context.heard_at = time.monotonic()
         context.head = max(context.head, batch.last)

@@ -1,0 +1,66 @@
+"""Fixtures: a database with the contexts of these tests, and a NATS of the test's own, for subjects are shared."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cli.embedded import EmbeddedNats
+from shared.bus import Bus
+from tests.integration.log.system import Copiers, Following, Writer, declare
+
+
+@pytest.fixture
+async def url(database: str) -> str:
+    """A fresh database with the contexts `source` and `copy`."""
+    await declare(database)
+    return database
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
+    """A NATS of this test's own."""
+    async with EmbeddedNats(tmp_path / "nats") as running:
+        yield running
+
+
+@pytest.fixture
+async def bus(server: EmbeddedNats) -> AsyncIterator[Bus]:
+    """The writer's connection."""
+    started = Bus(server.url, name="writer")
+    await started.start()
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+async def ear(server: EmbeddedNats) -> AsyncIterator[Bus]:
+    """The follower's connection."""
+    started = Bus(server.url, name="follower")
+    await started.start()
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+async def writer(url: str, bus: Bus) -> AsyncIterator[Writer]:
+    """The writer of `source`."""
+    started = await Writer(url, bus).start()
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+async def following(url: str, ear: Bus) -> AsyncIterator[Following]:
+    """A follower that has not been started."""
+    made = Following(url, ear)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def copiers(url: str, server: EmbeddedNats, tmp_path: Path) -> AsyncIterator[Copiers]:
+    """Copier processes."""
+    made = Copiers(url, server.url, tmp_path)
+    yield made
+    await made.close()

@@ -1,0 +1,208 @@
+"""A small system of real parts for the tests of the log: a writer of `source`, copier processes, and what the log says of them."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import asyncpg
+
+from cli.process import Process
+from shared.bus import Bus
+from shared.events import Draft, Event
+from shared.log.database import Database
+from shared.log.follower import Follower
+from shared.log.reader import LogReader
+from shared.log.writer import LogWriter
+from tests.integration.log.copier import SERVICE, CopyState, Seen
+
+ROOT = Path(__file__).parents[3]
+DEADLINE_S = 60.0
+
+
+async def until(true: Callable[[], Any], deadline_s: float = DEADLINE_S) -> None:
+    """Wait for a condition, sync or async."""
+    async with asyncio.timeout(deadline_s):
+        while True:
+            value = true()
+            if asyncio.iscoroutine(value):
+                value = await value
+            if value:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def declare(url: str, rows: int = 1_000_000, contexts: Sequence[str] = ("source", "copy")) -> None:
+    """Add the contexts of these tests to a migrated database."""
+    connection = await asyncpg.connect(url)
+    for context in contexts:
+        await connection.execute("select koord_declare_context($1, $2)", context, rows)
+    await connection.close()
+
+
+class Copy(NamedTuple):
+    """An event of `copy`, as the table has it."""
+
+    seq: int
+    type: str
+    actor: str
+    of: int
+
+
+async def copies(url: str) -> list[Copy]:
+    """The whole of `copy`."""
+    connection = await asyncpg.connect(url)
+    try:
+        rows = await connection.fetch(
+            "select seq, type, actor, (convert_from(data, 'UTF8')::json->>'of')::bigint as of from events_copy order by seq"
+        )
+    finally:
+        await connection.close()
+    return [Copy(row["seq"], row["type"], row["actor"], row["of"] or 0) for row in rows]
+
+
+def assert_each_once(found: Sequence[Copy], expected: Sequence[int]) -> None:
+    """Every event of `source` was copied once, in its order, and the log of that has no gap."""
+    assert [row.seq for row in found] == list(range(1, len(found) + 1))
+    assert [row.of for row in found if row.of] == list(expected)
+
+
+class Writer:
+    """A writer of a context in this process, with connections of its own."""
+
+    def __init__(self, url: str, bus: Bus | None = None, context: str = "source", actor: str = "test@1") -> None:
+        self.database = Database(url)
+        self.log = LogWriter(self.database, bus, context, actor)
+
+    async def start(self, emits: Sequence[type[Event]] = ()) -> "Writer":
+        """Take the lock and begin an epoch."""
+        await self.log.acquire()
+        await self.log.begin("0", emits, now_ns=time.time_ns(), seen={})
+        return self
+
+    async def append(self, *events: Event) -> list[int]:
+        """Commit the events; their seqs."""
+        records = await self.log.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
+        return [record.seq for record in records]
+
+    async def see(self, count: int, size: int = 1, text: str = "") -> list[int]:
+        """Append `count` Seen events, `size` at a time; their seqs."""
+        seqs: list[int] = []
+        while len(seqs) < count:
+            batch = [Seen(name=f"n{i}", number=i, text=text) for i in range(len(seqs), min(count, len(seqs) + size))]
+            seqs += await self.append(*batch)
+        return seqs
+
+    async def close(self) -> None:
+        """Give the lock away."""
+        await self.log.close()
+        await self.database.close()
+
+
+class Following:
+    """A follower in this process."""
+
+    def __init__(
+        self,
+        url: str,
+        bus: Any = None,
+        service: str = "test",
+        new_state: Callable[[], Any] = CopyState,
+        reads: Any = None,
+    ) -> None:
+        self.database = Database(url)
+        self.reader = LogReader(self.database)
+        self.follower = Follower(service, self.reader, bus, SERVICE.follows if reads is None else reads, new_state)
+
+    async def start(self) -> "Following":
+        """Load, and follow from then on."""
+        await self.follower.start()
+        return self
+
+    @property
+    def state(self) -> Any:
+        """The fold."""
+        return self.follower.state
+
+    async def close(self) -> None:
+        """Stop following."""
+        await self.follower.stop()
+        await self.database.close()
+
+
+class Load:
+    """Appends Seen events at a pace until it is stopped."""
+
+    def __init__(self, writer: Writer, every_s: float = 0.005) -> None:
+        self.seqs: list[int] = []
+        self._writer = writer
+        self._every_s = every_s
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            self.seqs += await self._writer.see(3, size=3)
+            await asyncio.sleep(self._every_s)
+
+    async def stop(self) -> list[int]:
+        """The seqs of all that was appended."""
+        if self._task.done():
+            await self._task
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        return self.seqs
+
+
+class Copiers:
+    """Copier processes of one database, by replica name; they are killed at the end."""
+
+    def __init__(self, url: str, nats: str, folder: Path) -> None:
+        self._environment = {"KOORD_POSTGRES": url, "KOORD_NATS": nats, "KOORD_COPIER_BATCH": "20"}
+        self._folder = folder
+        self._supervisors: dict[str, asyncio.Task[None]] = {}
+        self.processes: dict[str, Process] = {}
+
+    def start(self, replica: str, **environment: str) -> Process:
+        """Start a replica."""
+        process = Process(
+            f"copier {replica}",
+            [sys.executable, "-m", "tests.integration.log.copier"],
+            self._folder / f"{replica}.log",
+            env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment, "KOORD_REPLICA": replica, **environment},
+        )
+        process.start()
+        self.processes[replica] = process
+        return process
+
+    def supervise(self, replica: str) -> None:
+        """Start a replica again whenever it ends."""
+
+        async def keep() -> None:
+            process = self.processes[replica]
+            while True:
+                await process.ended()
+                await asyncio.sleep(0.2)
+                process.start()
+
+        self._supervisors[replica] = asyncio.create_task(keep())
+
+    async def close(self) -> None:
+        """Kill all of them."""
+        for task in self._supervisors.values():
+            task.cancel()
+        await asyncio.gather(*self._supervisors.values(), return_exceptions=True)
+        for process in self.processes.values():
+            process.resume()
+            process.kill()
+
+    def said(self) -> str:
+        """What they logged, for a failed test."""
+        return "\n".join(f"{name}: {process.tail(8)}" for name, process in self.processes.items())
+
+
+async def leaders(url: str) -> list[str]:
+    """The replicas that have begun an epoch of `copy`, in order."""
+    return [row.actor.partition("@")[2] for row in await copies(url) if "WriterStarted" in row.type]

@@ -1,0 +1,254 @@
+"""What is appended reaches a follower: over the bus in order, from Postgres where the bus has a hole, and never twice."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from shared.bus import Bus
+from shared.events import Draft, Recorded
+from shared.log import announce
+from shared.log.announce import Batch, Beacon
+from shared.log.positions import Position
+from tests.integration.log.copier import Passed, Seen
+from tests.integration.log.system import Following, Writer, until
+
+
+def seqs(following: Following) -> list[int]:
+    return list(following.state.seen)
+
+
+async def test_what_is_appended_is_heard_on_the_bus_and_folded_in_order(writer: Writer, following: Following) -> None:
+    await following.start()
+    appended = await writer.see(300, size=7)
+    await until(lambda: len(following.state.seen) == 300)
+    assert seqs(following) == appended == list(range(2, 302)), "seq 1 is WriterStarted, which passes by declaration"
+    assert following.follower.positions["source"] == writer.log.head
+    assert following.follower.repairs == 0, "the bus brought everything"
+    assert following.follower.lag == 0
+
+
+async def test_a_follower_that_starts_later_reads_the_tail_from_postgres(writer: Writer, following: Following) -> None:
+    appended = await writer.see(50)
+    await following.start()
+    assert seqs(following) == appended
+    assert following.follower.positions["source"] == writer.log.head
+
+
+async def test_what_is_appended_while_a_follower_starts_is_neither_lost_nor_doubled(
+    writer: Writer, following: Following
+) -> None:
+    starting = asyncio.create_task(following.start())
+    appended = await writer.see(400, size=2)
+    await starting
+    await until(lambda: len(following.state.seen) == 400)
+    assert seqs(following) == appended
+
+
+async def test_a_batch_the_bus_loses_is_read_from_postgres(
+    writer: Writer, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await following.start()
+    first = await writer.see(3, size=3)
+    await until(lambda: len(following.state.seen) == 3)
+    with monkeypatch.context() as silent:
+        silent.setattr(announce, "split", lambda _batch: iter(()))
+        lost = await writer.see(5, size=5)
+    later = await writer.see(2, size=2)
+    await until(lambda: len(following.state.seen) == 10)
+    assert seqs(following) == [*first, *lost, *later]
+    assert following.follower.repairs >= 1
+
+
+async def test_the_last_batch_lost_is_noticed_by_the_beacon(
+    writer: Writer, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await following.start()
+    monkeypatch.setattr(announce, "split", lambda _batch: iter(()))
+    lost = await writer.see(5, size=5)
+    await until(lambda: seqs(following) == lost)
+
+
+async def test_without_a_bus_a_follower_polls(url: str, writer: Writer) -> None:
+    following = await Following(url, bus=None).start()
+    appended = await writer.see(20, size=4)
+    await until(lambda: seqs(following) == appended)
+    await following.close()
+
+
+class Deaf:
+    """In the place of a bus: the test says what is heard."""
+
+    def __init__(self) -> None:
+        self.heard: dict[str, object] = {}
+
+    async def hear(self, subject: str, heard: object) -> None:
+        self.heard[subject] = heard
+
+    def say(self, message: Batch | Beacon) -> None:
+        subject = announce.batch_subject if isinstance(message, Batch) else announce.beacon_subject
+        self.heard[subject(message.context)](announce.encode(message))  # type: ignore[operator]
+
+
+class Keeping:
+    """In the place of the writer's bus: keeps the batches it announces."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    async def publish(self, subject: str, data: bytes) -> bool:
+        if subject.startswith("koord.log."):
+            self.batches.append(announce.decode_batch(data))
+        return True
+
+
+async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
+    kept, ears = Keeping(), Deaf()
+    writer = await Writer(url, kept).start()  # type: ignore[arg-type]
+    following = await Following(url, ears).start()
+    await writer.see(6, size=2)
+    for batch in kept.batches:
+        ears.say(batch)
+    assert len(following.state.seen) == 6
+    for batch in kept.batches:
+        ears.say(batch)
+    await asyncio.sleep(0.2)
+    assert len(following.state.seen) == 6
+    assert following.follower.repairs == 0, "a repeat with the same digest costs nothing"
+
+    last = kept.batches[-1]
+    entries = [*last.entries[:-1], msgspec.structs.replace(last.entries[-1], digest=bytes(32))]
+    ears.say(msgspec.structs.replace(last, entries=entries))
+    await until(lambda: following.follower.repairs == 1)
+    await until(lambda: following.follower.lag == 0)
+    assert following.follower.reloads == 0, "the log agrees with what was folded: the message was wrong"
+    ears.say(msgspec.structs.replace(last, first=last.last + 1, previous=bytes(32)))
+    await until(lambda: following.follower.repairs == 2)
+    assert following.follower.positions["source"] == writer.log.head, "what does not continue our chain is not folded"
+    await following.close()
+    await writer.close()
+
+
+async def test_an_older_writers_last_words_are_ignored(url: str) -> None:
+    kept, ears = Keeping(), Deaf()
+    writer = await Writer(url, kept).start()  # type: ignore[arg-type]
+    following = await Following(url, ears).start()
+    await writer.see(1)
+    ears.say(kept.batches[-1])
+    late = msgspec.structs.replace(kept.batches[-1], epoch=writer.log.epoch - 1, first=writer.log.head.seq + 1)
+    ears.say(late)
+    ears.say(Beacon("source", writer.log.epoch - 1, 999, bytes(32)))
+    assert following.follower.lag == 0
+    await following.close()
+    await writer.close()
+
+
+async def test_an_event_larger_than_a_message_is_announced_by_its_seq_alone(
+    writer: Writer, following: Following
+) -> None:
+    await following.start()
+    (before,) = await writer.append(Seen(name="before"))
+    (large,) = await writer.append(Seen(name="large", text="x" * (announce.LARGEST + 1)))
+    (after,) = await writer.append(Seen(name="after"))
+    await until(lambda: seqs(following) == [before, large, after])
+    assert following.follower.repairs >= 1
+
+
+async def test_a_large_append_is_announced_in_parts(url: str, ear: Bus) -> None:
+    kept = Keeping()
+    writer = await Writer(url, kept).start()  # type: ignore[arg-type]
+    appended = await writer.append(*(Seen(name=f"n{i}", text="x" * 1000) for i in range(2000)))
+    parts = kept.batches[1:]
+    assert len(parts) > 3
+    assert all(len(announce.encode(part)) <= announce.LARGEST for part in parts)
+    ears = Deaf()
+    following = await Following(url, ears, reads={"source": (Seen,)}).start()
+    assert following.follower.positions["source"].seq == 2001
+    from_bus = await Following(url, Deaf(), service="other").start()
+    assert seqs(from_bus) == appended
+    assert [entry.digest for part in parts for entry in part.entries][-1] == writer.log.head.digest
+    previous = kept.batches[0].entries[-1].digest
+    for part in parts:
+        assert part.previous == previous
+        previous = part.entries[-1].digest
+    for one in (following, from_bus):
+        await one.close()
+    await writer.close()
+
+
+async def test_small_events_are_announced_within_the_servers_limit(writer: Writer, following: Following) -> None:
+    await following.start()
+    appended = await writer.append(*(Seen(name="n") for _ in range(15_000)))
+    await until(lambda: len(following.state.seen) == len(appended))
+    assert following.follower.repairs == 0, "no message was refused for its size"
+
+
+async def test_types_that_are_not_declared_pass(writer: Writer, following: Following) -> None:
+    await following.start()
+    await writer.append(Passed(name="a"), Seen(name="b"), Passed(name="c"))
+    await until(lambda: following.follower.positions["source"] == writer.log.head)
+    assert list(following.state.seen.values()) == ["b"]
+    read = await Following(following.database.engine.url.render_as_string(False).replace("+asyncpg", "")).start()
+    assert read.state.seen == following.state.seen
+    assert read.follower.positions["source"] == writer.log.head
+    await read.close()
+
+
+async def test_the_writers_own_state_is_folded_before_append_returns(url: str, bus: Bus, ear: Bus) -> None:
+    following = await Following(url, ear, reads={"source": (Seen,)}).start()
+    following.follower._own, following.follower._own_kinds = "source", frozenset((Seen,))
+    writer = Writer(url, bus)
+    writer.log._committed = following.follower.own
+    await writer.start()
+    for _ in range(50):
+        (seq,) = await writer.append(Seen(name="own"))
+        assert seqs(following)[-1] == seq
+    await asyncio.sleep(0.1)  # the announcements arrive: repeats
+    assert len(following.state.seen) == 50
+    assert following.follower.reloads == 0
+    await writer.close()
+    await following.close()
+
+
+async def test_an_append_of_nothing_commits_nothing(writer: Writer) -> None:
+    before = writer.log.head
+    assert await writer.log.append([], now_ns=1, seen={}) == []
+    assert writer.log.head == before
+
+
+async def test_the_first_event_of_an_append_says_what_it_rested_on(writer: Writer, following: Following) -> None:
+    await writer.log.append(
+        [Draft(Seen(name="a")), Draft(Seen(name="b"))], now_ns=1_234_567_891, seen={"copy": 7, "b": 1}, config="c0ffee"
+    )
+    rows = [row async for row in following.reader.rows(context="source", after=1)]
+    first, second = (msgspec.json.decode(row.data, type=Seen) for row in rows)
+    assert (first.seen, first.now_ns, first.config) == ({"b": 1, "copy": 7}, 1_234_567_891, "c0ffee")
+    assert (second.seen, second.now_ns, second.config) == (None, None, None)
+    assert await following.reader.last_seen("source") == {"b": 1, "copy": 7}
+    assert rows[0].at.timestamp() == 1.234567, "whole microseconds"
+
+
+async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer, ear: Bus) -> None:
+    class Keep:
+        SCHEMA = 1
+
+        def __init__(self) -> None:
+            self.positions: dict[str, int] = {}
+            self.records: list[Recorded] = []
+
+        def apply(self, record: Recorded) -> None:
+            self.records.append(record)
+
+        def encode(self) -> bytes:
+            return b""
+
+        def restore(self, data: bytes) -> None: ...
+
+    heard = await Following(url, ear, new_state=Keep, reads={"source": (Seen,)}).start()
+    await writer.see(30, size=4, text="é…")
+    await until(lambda: len(heard.state.records) == 30)
+    read = await Following(url, None, new_state=Keep, reads={"source": (Seen,)}).start()
+    assert heard.state.records == read.state.records
+    assert heard.follower.positions == read.follower.positions == {"source": Position(31, writer.log.head.digest)}
+    await heard.close()
+    await read.close()
