@@ -159,7 +159,7 @@ class SimulatorState:
         """Canonical: see `shared.fold.State`."""
         return _ENCODER.encode(
             _Stored(
-                positions=self.positions,
+                positions={context: seq for context, seq in self.positions.items() if seq},
                 objects={resource: objects for resource, objects in self.objects.items() if objects},
                 created=self.created,
                 arrivals=self.arrivals,

@@ -1,0 +1,119 @@
+"""The simulator as a process of its own, on real servers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.embedded import EmbeddedNats
+from cli.simulated import SimulatedApi, SimulatorRefused
+from cli.supervisor import Endpoints, Spec, Supervisor
+from shared.bus import Bus
+from shared.kube.instants import instant_ns
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n"},
+    "status": {"capacity": {"cpu": "8", "pods": "110"}},
+}
+
+
+class Running:
+    """A simulator, and a client."""
+
+    def __init__(self, supervisor: Supervisor, api: SimulatedApi) -> None:
+        self.supervisor = supervisor
+        self.api = api
+
+    @property
+    def unit(self) -> Any:
+        return self.supervisor.units["simulator"]
+
+    async def until(self, holds: Callable[[], bool], timeout_s: float = 20) -> None:
+        ends = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < ends
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def simulator(database: str, nats: EmbeddedNats, folder: Path, **settings: object) -> AsyncIterator[Running]:
+    own = {f"KOORD_SIMULATOR_{name.upper()}": str(value) for name, value in settings.items()}
+    env = {"KOORD_SNAPSHOT_EVERY_S": "0.5", "KOORD_REBUILD_EVERY_S": "2"}
+    async with AsyncExitStack() as running:
+        supervisor = Supervisor([Spec("simulator", "simulator", own)], Endpoints(database, nats.url), folder, env=env)
+        running.push_async_callback(supervisor.stop)
+        await supervisor.start()
+        await supervisor.wait_until(lambda unit: unit.state == "leading", 30, "leading")
+        bus = Bus(nats.url, name="test")
+        await bus.start()
+        running.push_async_callback(bus.close)
+        yield Running(supervisor, SimulatedApi(bus))
+
+
+def pod(name: str, **annotations: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "annotations": annotations}
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "500m"}}}
+    # Bound at its creation, as a static pod is: no scheduler runs here.
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": "n", "containers": [container]},
+    }
+
+
+async def test_a_killed_simulator_has_its_cluster_again(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with simulator(database, nats, tmp_path, nodes=3) as running:
+        before = [(await running.api.create(pod(f"p{number}")))["metadata"]["uid"] for number in range(5)]
+        running.supervisor.kill("simulator")
+        await running.until(lambda: running.unit.restarts == 1 and running.unit.state == "leading")
+        pods = await running.api.list("v1", "Pod")
+        assert [one["metadata"]["uid"] for one in pods] == before
+        assert len(await running.api.list("v1", "Node")) == 3
+        with pytest.raises(SimulatorRefused) as refused:
+            await running.api.create(pod("p0"))
+        assert refused.value.code == 409
+        after = (await running.api.create(pod("p9")))["metadata"]["uid"]
+        assert after not in before
+
+
+async def test_its_state_is_the_fold_of_its_log(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with simulator(database, nats, tmp_path, nodes=20, pods=50, pods_after_s=0, report_interval_s=1) as running:
+        await running.until(lambda: bool(running.unit.status and running.unit.status.rebuilt), 30)
+        assert running.unit.status.rebuilt == "equal"
+
+
+async def test_virtual_time_runs_as_fast_as_there_is_nothing_left_to_do(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with simulator(
+        database, nats, tmp_path, virtual=True, settle_s=0.05, report_interval_s=0, keep_ended_s=0
+    ) as running:
+        await running.api.create(NODE)
+        created = await running.api.create(pod("p", **{"simulator.koordinator.sh/runs-for": "10h"}))
+        started = time.monotonic()
+        while (found := await running.api.get(created))["status"]["phase"] != "Succeeded":
+            assert time.monotonic() - started < 20
+            await asyncio.sleep(0.05)
+        ended = next(one for one in found["status"]["conditions"] if one["type"] == "Ready")["lastTransitionTime"]
+        assert instant_ns(ended) - instant_ns(found["status"]["startTime"]) == 10 * 3600 * 10**9
+        later = await running.api.create(pod("later"))
+        assert instant_ns(later["metadata"]["creationTimestamp"]) >= instant_ns(ended)
+
+
+async def test_three_thousand_pods_a_second_are_taken(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    """Budget: with servers, client and log on the same cores, on a machine that others use too, half of it is asked for."""
+    async with simulator(database, nats, tmp_path, nodes=10, report_interval_s=0) as running:
+        bodies = [pod(f"p{number}") for number in range(6_000)]
+        started = time.monotonic()
+        requests = [running.api.create_all(bodies[first : first + 100]) for first in range(0, len(bodies), 100)]
+        answers = [one for answer in await asyncio.gather(*requests) for one in answer]
+        rate = len(answers) / (time.monotonic() - started)
+        assert {one["kind"] for one in answers} == {"Pod"}
+        assert rate > 1_500
