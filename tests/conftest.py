@@ -1,3 +1,30 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and a folder for each session of them."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
 
 pytest_plugins = ("tests.servers", "tests.cluster.fixtures")
+
+_TEMP_ROOT = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the session a temporary root of its own.
+
+    Pytest closes the root that all sessions of a user share to other users whenever a session begins, and a Postgres that
+    root starts is another user: a second session would shut its servers out.
+    """
+    if os.geteuid() == 0 and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+        config.stash[_TEMP_ROOT] = root = Path(tempfile.mkdtemp(prefix="koord-tests-"))
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(root)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remove the temporary root; after a failure it stays, for the logs of the servers are in it."""
+    root = session.config.stash.get(_TEMP_ROOT, None)
+    if root and exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(root, ignore_errors=True)

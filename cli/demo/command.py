@@ -5,10 +5,12 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from textwrap import indent
 
 import click
 
 from cli.commands.audit import verify_all
+from cli.commands.why import explain_pod
 from cli.demo.profile import without_load_awareness
 from cli.demo.progress import Progress
 from cli.demo.run import Scale, run
@@ -17,7 +19,9 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
 from cli.supervisor import Endpoints
 from cli.supervisor.servers import migrate_to_this_release
+from services.scheduler.why import render
 from shared.errors import KoordError
+from shared.log.session import reading
 from shared.log.verify import Verified
 
 
@@ -55,6 +59,7 @@ async def _demo(scale: Scale, folder: Path) -> None:
         without_load = await run("Without load-awareness", scale, blind, folder / "blind", config=profile)
         verified = [*await verify_all(aware.postgres), *await verify_all(blind.postgres)]
         _summarise(scale, with_load, without_load)
+        await _explain(aware.postgres, with_load, without_load)
         _say_verified(verified)
     click.echo(f"\n{time.monotonic() - started:.0f} s in all; nothing is left running. Next: `koord up`, or README.md.")
 
@@ -85,6 +90,23 @@ def _row(name: str, spread: Spread) -> tuple[object, ...]:
         f"{spread.deviation:.1f}",
         f"|{spread.picture()}|",
     )
+
+
+async def _explain(postgres: str, with_load: Progress, without_load: Progress) -> None:
+    """Tell of one pod, the same in both runs, that only load-awareness kept from a hot node."""
+    hot, places = with_load.hot, with_load.places
+    kept_away = [pod for pod, node in sorted(without_load.places.items()) if node in hot and places[pod] not in hot]
+    if not kept_away:
+        return
+    pod = kept_away[0]
+    blind, aware = without_load.places[pod], with_load.places[pod]
+    click.echo(
+        f"\n{pod} went to {blind} without load-awareness, which is hot ({without_load.loads[blind].cpu_percent:.0f} % cpu), and to"
+        f" {aware} with it ({with_load.loads[aware].cpu_percent:.0f} %).\n`koord why pod {pod}` says:\n"
+    )
+    async with reading(postgres) as log:
+        explanation = render(await explain_pod(log, pod))
+    click.echo(indent(explanation, "  "), nl=False)
 
 
 def _say_verified(verified: list[Verified]) -> None:

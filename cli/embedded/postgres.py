@@ -12,7 +12,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -30,6 +29,7 @@ OS_USER = "pgserver"
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",  # TCP is what a fault test can cut; a socket's path is short and this folder's may be long
     "max_connections": "100",
     "shared_buffers": "128MB",
     "fsync": "on",
@@ -47,8 +47,6 @@ SETTINGS: Mapping[str, str] = {
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] %q%a ",
 }
-
-_SOCKET_PATH_LIMIT = 80  # a Unix socket's path is at most 107 bytes, and Postgres adds a name to the directory
 
 
 class EmbeddedPostgres:
@@ -68,7 +66,6 @@ class EmbeddedPostgres:
         self.port = port or free_port()
         self._settings = {**SETTINGS, **(settings or {})}
         self._process: Process | None = None
-        self._sockets: Path | None = None
 
     @property
     def url(self) -> str:
@@ -101,12 +98,10 @@ class EmbeddedPostgres:
         """A fast shutdown: open transactions roll back, everything is on disk."""
         if self._process:
             await asyncio.to_thread(self._process.stop, 30, number=signal.SIGINT)
-        self._remove_sockets()
 
     async def kill(self) -> None:
         """End all of its processes at once, as a power cut would; the next start recovers from the WAL."""
         await asyncio.to_thread(self._kill)
-        self._remove_sockets()
 
     async def restart(self) -> None:
         """Kill it and start it again."""
@@ -160,8 +155,7 @@ class EmbeddedPostgres:
                 _let_pass(path)
         if not (self.data / "PG_VERSION").exists():
             self._create_data(programs, user)
-        self._sockets = self._socket_directory(user)
-        settings = {**self._settings, "port": str(self.port), "unix_socket_directories": str(self._sockets)}
+        settings = {**self._settings, "port": str(self.port)}
         arguments = [f"--{name}={value}" for name, value in settings.items()]
         self._process = Process(
             "postgres",
@@ -192,19 +186,6 @@ class EmbeddedPostgres:
         if done.returncode:
             raise ProgramFailed(f"Postgres at {self.url} refused {statement!r}: {done.stderr.strip()}")
         return done.stdout.strip()
-
-    def _socket_directory(self, user: int) -> Path:
-        if len(str(self.directory)) <= _SOCKET_PATH_LIMIT:
-            return self.directory
-        sockets = Path(tempfile.mkdtemp(prefix="koord-"))
-        if user:
-            os.chown(sockets, user, -1)
-        return sockets
-
-    def _remove_sockets(self) -> None:
-        if self._sockets and self._sockets != self.directory:
-            shutil.rmtree(self._sockets, ignore_errors=True)
-        self._sockets = None
 
     def _family(self) -> list[psutil.Process]:
         """The postmaster and its children, the postmaster first so that it starts no more of them."""

@@ -17,6 +17,7 @@ def test_the_demo_ends_with_a_summary_and_leaves_nothing_running(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert "60 pods placed and bound on 10 nodes" in done.stdout
     assert re.search(r"^with load-awareness +\d+ +\d+ %", done.stdout, re.MULTILINE)
+    assert "koord why pod default/" in done.stdout
     assert re.search(r"^Log verified: [\d,]+ events", done.stdout, re.MULTILINE)
     assert not processes_of(tmp_path)
 

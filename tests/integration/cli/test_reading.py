@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from cli.main import koord
 from shared.events import Cause, Draft
 from shared.events.cluster import BindRejected
-from shared.events.scheduling import PodPlaced
+from shared.events.scheduling import Candidate, ClassJudged, PodOutcome, PodPlaced, RoundDecided
 from shared.log.database import Database
 from shared.log.writer import LogWriter
 
@@ -132,3 +132,27 @@ def test_a_database_that_is_not_there_is_said_in_one_line() -> None:
     assert result.stderr.startswith("koord: ")
     assert len(result.stderr.splitlines()) == 1
     assert time.monotonic() - started < 10
+
+
+async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log) -> None:
+    round_ = RoundDecided(
+        round=1,
+        pods=(PodOutcome("uid-web-1", 0, "n1"), PodOutcome("uid-web-2", 0, "n2")),
+        classes=(ClassJudged(nodes=3, feasible=2, best=(Candidate("n1", 90, {"LoadAwareScheduling": 90}),)),),
+    )
+    await append(log.url, "scheduling", [Draft(round_)], NOW_NS + 2_000_000)
+    told = await run(log, "why", "pod", "web-2")
+    assert told.exit_code == 0, told.stderr
+    assert "default/web-2 (uid-web-2): the binding failed and it is tried again: node n2 is gone" in told.stdout
+    assert "2 of 3 nodes passed every filter" in told.stdout
+    found = json.loads((await run(log, "why", "pod", "default/web-1", "-o", "json")).stdout)
+    assert (found["status"], found["node"], found["judgement"]["best"][0]["parts"]) == (
+        "placed",
+        "n1",
+        {"LoadAwareScheduling": 90},
+    )
+
+
+async def test_why_says_that_the_log_knows_no_such_pod(log: Log) -> None:
+    unknown = await run(log, "why", "pod", "default/nobody")
+    assert (unknown.exit_code, "default/nobody" in unknown.stderr) == (1, True)

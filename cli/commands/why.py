@@ -1,0 +1,75 @@
+"""`koord why`: a decision explained from the log alone; no service needs to run."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from cli.options import folder_option, output_option
+from cli.output import Format, show
+from cli.supervisor.folder import find_endpoints
+from services.scheduler.why import Explanation, explain, render
+from shared.errors import KoordError
+from shared.events import EVENT_TYPES, Recorded
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.log.reader import Codec, LogReader, recorded
+from shared.log.session import reading
+
+
+class UnknownPod(KoordError):
+    """The log has no event about a pod of this name."""
+
+
+@click.group()
+def why() -> None:
+    """Explain a decision from the log alone."""
+
+
+@why.command()
+@click.argument("name", metavar="NAMESPACE/NAME")
+@click.option("--uid", default="", help="Which pod of this name; the newest otherwise.")
+@click.option("--language", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Of the reasons.")
+@output_option
+@folder_option
+def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> None:
+    """Say why a pod is where it is, or nowhere.
+
+    Shows how the round that decided judged the nodes (how many each plugin refused and why, the best few with each
+    plugin's part of the score) and what happened to the pod since. A NAME without a namespace is one in `default`.
+    """
+    full = name if "/" in name else f"default/{name}"
+    found = asyncio.run(_why_pod(find_endpoints(folder).postgres, full, uid, language))
+    if output == "table":
+        click.echo(render(found), nl=False)
+    else:
+        show(found, output)
+
+
+async def _why_pod(postgres: str, name: str, uid: str, language: str) -> Explanation:
+    async with reading(postgres) as log:
+        return await explain_pod(log, name, uid, language)
+
+
+async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = "en") -> Explanation:
+    """Explain a pod from its events and the rounds that they name.
+
+    Raises:
+        UnknownPod: there are no events about it.
+    """
+    codec = Codec(list(EVENT_TYPES.values()))
+    records = await _read(log, codec, key=name)
+    rounds = {record.event.round for record in records if isinstance(record.event, PodPlaced | PodUnschedulable)}
+    for number in sorted(rounds):
+        records += await _read(log, codec, context="scheduling", kind="RoundDecided", key=str(number))
+    found = explain(records, uid, language)
+    if not found.steps:
+        of_uid = f" with uid {uid}" if uid else ""
+        raise UnknownPod(f"the log has no event about pod {name}{of_uid}; `koord events --type PodObserved` lists some")
+    return found
+
+
+async def _read(
+    log: LogReader, codec: Codec, *, key: str, context: str | None = None, kind: str | None = None
+) -> list[Recorded]:
+    rows = [row async for row in log.rows(context=context, kind=kind, key=key)]
+    return [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]
