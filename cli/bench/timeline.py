@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -24,25 +25,26 @@ class Figures(msgspec.Struct, frozen=True):
 class Timeline:
     """The instants of one run, in seconds of a monotonic clock."""
 
-    def __init__(self, pods: int) -> None:
+    def __init__(self, pods: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self.pods = pods
         self.began_s = 0.0
         self.all_bound = asyncio.Event()
+        self._clock = clock
         self._created: dict[str, float] = {}
         self._bound: dict[str, float] = {}
 
     def begin(self) -> None:
         """The first create is about to be sent."""
-        self.began_s = time.perf_counter()
+        self.began_s = self._clock()
 
     def created(self, name: str) -> None:
         """The API has answered that it holds the pod."""
-        self._created[name] = time.perf_counter()
+        self._created[name] = self._clock()
 
     def bound(self, name: str) -> None:
         """The pod was seen with a node; only the first sighting counts."""
         if name not in self._bound:
-            self._bound[name] = time.perf_counter()
+            self._bound[name] = self._clock()
             if len(self._bound) == self.pods:
                 self.all_bound.set()
 
