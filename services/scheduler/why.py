@@ -112,7 +112,7 @@ def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en"
         pod_uid: which pod of the name; the one observed or decided last when not given.
         language: of the reasons, `en` or `zh`.
     """
-    ordered = sorted(records, key=lambda record: (record.at_ns, record.context, record.seq))
+    ordered = _in_order(records)
     uid = pod_uid or next(
         (uid for record in reversed(ordered) if (uid := str(getattr(record.event, "pod_uid", "")))), ""
     )
@@ -143,6 +143,35 @@ def render(explanation: Explanation) -> str:
         lines += ["", *_judgement_lines(judgement)]
     lines += ["", *(f"{instant_text(step.at_ns)}  {step.event:<22} {step.text}" for step in explanation.steps)]
     return "\n".join(lines) + "\n"
+
+
+def _in_order(records: Iterable[Recorded]) -> list[Recorded]:
+    """One order of several contexts: each in its own, causes before what they led to, else by time.
+
+    Clocks of writers may differ by minutes, so time alone would tell a binding before its placement.
+    """
+    logs: dict[str, list[Recorded]] = {}
+    for record in sorted(records, key=lambda record: record.seq):
+        logs.setdefault(record.context, []).append(record)
+    upto = dict.fromkeys(logs, 0)  # context -> how many of its records are told
+    ordered: list[Recorded] = []
+    while heads := [(log[upto[name]], name) for name, log in sorted(logs.items()) if upto[name] < len(log)]:
+        free = [(head, name) for head, name in heads if not _awaits(head, logs, upto)] or heads
+        record, name = min(free, key=lambda entry: entry[0].at_ns)
+        ordered.append(record)
+        upto[name] += 1
+    return ordered
+
+
+def _awaits(record: Recorded, logs: dict[str, list[Recorded]], upto: dict[str, int]) -> bool:
+    """Whether something that the record rests on (its cause, what its round saw) is yet to be told."""
+    rests_on = dict(record.event.seen or {})
+    if record.cause is not None:
+        rests_on[record.cause.context] = max(record.cause.seq, rests_on.get(record.cause.context, 0))
+    return any(
+        context != record.context and upto[context] < len(log) and log[upto[context]].seq <= rests_on.get(context, 0)
+        for context, log in logs.items()
+    )
 
 
 def _judgement_lines(judgement: Judgement) -> list[str]:

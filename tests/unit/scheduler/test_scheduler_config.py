@@ -1,0 +1,216 @@
+"""KubeSchedulerConfiguration: what is read, what is refused and where the fault is."""
+
+import json
+
+import pytest
+import yaml
+
+from services.scheduler.config import BadConfig, Offered, config_drafts, config_of, read_config
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from services.scheduler.shipped import SHIPPED
+from services.scheduler.state import ClusterView
+from shared.events import Event
+from shared.events.cluster import ObjectDeleted, ObjectObserved
+from shared.events.log import ConfigRefused, ConfigTaken
+from tests.unit.scheduler.scheduling_world import World
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+LOAD_AWARE = (
+    HEAD
+    + """\
+leaderElection:
+  leaderElect: true
+  resourceName: koord-scheduler
+profiles:
+- schedulerName: koord-scheduler
+  plugins:
+    filter:
+      enabled:
+      - name: LoadAwareScheduling
+    score:
+      enabled:
+      - name: LoadAwareScheduling
+        weight: 5
+  pluginConfig:
+  - name: LoadAwareScheduling
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: LoadAwareSchedulingArgs
+      nodeMetricExpirationSeconds: 300
+      usageThresholds:
+        cpu: 75
+        memory: 85
+      aggregated:
+        usageThresholds:
+          cpu: 65
+          memory: 75
+        usageAggregationType: p99
+        scoreAggregationType: p99
+"""
+)
+
+
+def profile(body: str) -> str:
+    return f"{HEAD}profiles:\n- schedulerName: s\n" + body
+
+
+def test_the_shipped_profile_filters_in_upstreams_order_and_names_what_is_missing() -> None:
+    configuration = read_config(SHIPPED)
+    shipped = configuration.profiles["koord-scheduler"]
+    assert [plugin.name for plugin in shipped.filters] == [
+        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+        "LoadAwareScheduling",
+    ]  # fmt: skip
+    assert {scorer.plugin.name: scorer.weight for scorer in shipped.scorers} == {
+        "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "LoadAwareScheduling": 1,
+    }  # fmt: skip
+    fit = next(plugin for plugin in shipped.plugins if isinstance(plugin, NodeResourcesFit))
+    assert [resource.name for resource in fit.args.scoring_strategy.resources] == [
+        "cpu", "memory", "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory",
+    ]  # fmt: skip
+    assert (
+        "profile koord-scheduler: plugin Reservation is not part of this release and is passed over"
+        in configuration.notes
+    )
+
+
+def test_the_published_load_aware_example_is_read() -> None:
+    read = read_config(LOAD_AWARE).profiles["koord-scheduler"]
+    plugin = next(plugin for plugin in read.plugins if isinstance(plugin, LoadAwareScheduling))
+    assert plugin.args.usage_thresholds == {"cpu": 75, "memory": 85}
+    assert plugin.args.aggregated is not None
+    assert plugin.args.aggregated.usage_aggregation_type == "p99"
+    assert next(scorer.weight for scorer in read.scorers if scorer.plugin is plugin) == 5
+
+
+def test_json_is_read_as_well_as_yaml() -> None:
+    text = json.dumps(yaml.safe_load(LOAD_AWARE))
+    assert list(read_config(text).profiles) == ["koord-scheduler"]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "reason"),
+    [
+        ("just words", "", "give a KubeSchedulerConfiguration"),
+        ("a: [", "", "not YAML"),
+        (HEAD.replace("v1", "v9"), "apiVersion", "v9"),
+        (HEAD, "profiles", "at least one"),
+        (HEAD + "profil: []", "", "unknown field `profil`"),
+        (HEAD + "extenders: [{urlPrefix: x}]\nprofiles: [{}]", "extenders", "remove them"),
+        (profile("- schedulerName: s\n"), "profiles[1].schedulerName", "already"),
+        (profile("  plugins: {filter: {enabled: [{nam: x}]}}"), "profiles[0].plugins.filter.enabled[0]", "unknown field `nam`"),
+        (profile("  plugins: {filter: {enabled: [{name: NodeName}, {name: NodeNmae}]}}"),
+         "profiles[0].plugins.filter.enabled[1].name", "there is no plugin 'NodeNmae'"),
+        (profile("  plugins: {score: {disabled: [{name: Nope}]}}"), "profiles[0].plugins.score.disabled[0].name", "Nope"),
+        (profile("  plugins: {score: {enabled: [{name: NodeAffinity, weight: -1}]}}"),
+         "profiles[0].plugins.score.enabled[0].weight", "above 0"),
+        (profile("  pluginConfig: [{name: Nope}]"), "profiles[0].pluginConfig[0].name", "Nope"),
+        (profile("  pluginConfig: [{name: NodeResourcesFit, args: {kind: OtherArgs}}]"),
+         "profiles[0].pluginConfig[0].args.kind", "NodeResourcesFitArgs"),
+        (profile("  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: Best}}}]"),
+         "profiles[0].pluginConfig[0].args", "LeastAllocated"),
+        (profile("  pluginConfig: [{name: NodeResourcesFit}, {name: NodeResourcesFit}]"),
+         "profiles[0].pluginConfig[1].name", "give them once"),
+        (profile("  pluginConfig: [{name: LoadAwareScheduling, args: {usageThresholds: {cpu: 101}}}]"),
+         "profiles[0].pluginConfig[0].args", "usageThresholds[cpu] is 101"),
+        (profile("  pluginConfig: [{name: LoadAwareScheduling, args: {usageTresholds: {cpu: 1}}}]"),
+         "profiles[0].pluginConfig[0].args", "usageTresholds"),
+        (profile("  pluginConfig: [{name: NodeAffinity, args: {added: 1}}]"), "profiles[0].pluginConfig[0].args", "added"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_path_and_reason(text: str, path: str, reason: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        read_config(text)
+    assert caught.value.path == path
+    assert reason in caught.value.reason
+
+
+def test_a_point_may_take_plugins_out_and_put_them_in_another_order() -> None:
+    text = profile(
+        "  plugins:\n"
+        "    filter: {disabled: [{name: NodePorts}], enabled: [{name: LoadAwareScheduling}, {name: NodeResourcesFit}]}\n"
+        "    score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit, weight: 7}]}\n"
+    )
+    read = read_config(text).profiles["s"]
+    assert [plugin.name for plugin in read.filters] == [
+        "NodeResourcesFit", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "LoadAwareScheduling",
+    ]  # fmt: skip
+    assert [(scorer.plugin.name, scorer.weight) for scorer in read.scorers] == [("NodeResourcesFit", 7)]
+
+
+def test_multi_point_puts_a_plugin_at_every_point_it_implements() -> None:
+    text = profile(
+        "  plugins: {multiPoint: {disabled: [{name: NodeAffinity}], enabled: [{name: LoadAwareScheduling, weight: 2}]}}"
+    )
+    read = read_config(text).profiles["s"]
+    assert "LoadAwareScheduling" in [plugin.name for plugin in read.filters]
+    assert "NodeAffinity" not in [plugin.name for plugin in read.filters]
+    assert {scorer.plugin.name: scorer.weight for scorer in read.scorers}["LoadAwareScheduling"] == 2
+
+
+# Taking over
+
+
+def take(world: World, file: Offered | None = None) -> list[Event]:
+    return [record.event for record in world.say(config_drafts(world.view, file))]
+
+
+def test_the_shipped_profile_is_in_force_when_nobody_offers_another() -> None:
+    world = World()
+    (taken,) = take(world)
+    assert isinstance(taken, ConfigTaken)
+    assert taken.text == SHIPPED
+    assert take(world) == []
+
+
+def test_a_config_map_is_taken_over_when_it_is_seen_and_given_up_when_it_goes() -> None:
+    world = World()
+    take(world)
+    put_config_map(world, {"koord-scheduler-config": LOAD_AWARE, "other": "x"})
+    (taken,) = take(world)
+    assert isinstance(taken, ConfigTaken)
+    assert (taken.source, taken.text) == ("ConfigMap koordinator-system/koord-scheduler-config", LOAD_AWARE)
+    assert taken.digest == world.view.config_digest
+    world.observe(ObjectDeleted(resource="configmaps", name="koordinator-system/koord-scheduler-config", uid="u"))
+    world.read()
+    (taken,) = take(world)
+    assert isinstance(taken, ConfigTaken)
+    assert taken.text == SHIPPED
+
+
+def test_a_file_outranks_the_config_map() -> None:
+    world = World()
+    put_config_map(world, {"config.yaml": LOAD_AWARE})
+    (taken,) = take(world, Offered("file f", SHIPPED))
+    assert isinstance(taken, ConfigTaken)
+    assert taken.source == "file f"
+    assert take(world, Offered("file f", SHIPPED)) == []
+
+
+def test_a_bad_configuration_is_refused_once_and_the_last_good_one_stays() -> None:
+    world = World()
+    take(world)
+    bad = Offered("file f", profile("  plugins: {filter: {enabled: [{name: Nope}]}}"))
+    (refused,) = take(world, bad)
+    assert isinstance(refused, ConfigRefused)
+    assert refused.path == "profiles[0].plugins.filter.enabled[0].name"
+    assert take(world, bad) == []
+    assert list(config_of(world.view).profiles) == ["koord-scheduler"]
+
+
+def test_a_bad_configuration_at_the_first_start_leaves_the_shipped_one_in_force() -> None:
+    world = World()
+    events = take(world, Offered("file f", "nonsense"))
+    assert [type(event) for event in events] == [ConfigTaken, ConfigRefused]
+    assert take(world, Offered("file f", "nonsense")) == []
+
+
+def test_a_state_without_a_configuration_decides_by_the_shipped_one() -> None:
+    assert config_of(ClusterView()) is read_config(SHIPPED)
+
+
+def put_config_map(world: World, data: dict[str, str]) -> None:
+    name = "koordinator-system/koord-scheduler-config"
+    world.observe(ObjectObserved(resource="configmaps", name=name, uid="u", object={"data": data}))
+    world.read()

@@ -1,0 +1,203 @@
+"""Who may be tried, when, and in which order."""
+
+import time
+
+import pytest
+
+from services.scheduler.queue import backoff_ns
+from shared.events.log import WriterStarted
+from shared.kube.instants import SECOND
+from tests.unit.scheduler.scheduling_world import START_NS, World, metric, node, placements, pod, rounds_of, told
+
+
+def tried(world: World) -> list[str]:
+    """The pods that the next rounds take, in order."""
+    return [outcome.pod_uid for round_ in rounds_of(world.rounds()) for outcome in round_.pods]
+
+
+def full_node() -> World:
+    """One node with no room, and a pod that was refused by it."""
+    world = World()
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("runs", cpu="1", on="n", phase="Running"))
+    world.add_pod(pod("p", cpu="1"))
+    world.read()
+    assert told(world.round()).keys() == {"p"}
+    return world
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(0, 0), (1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (20, 10)])
+def test_the_wait_doubles_from_one_second_to_ten(attempts: int, seconds: int) -> None:  # spec/scheduler-core.md 1.3
+    assert backoff_ns(attempts) == seconds * SECOND
+
+
+def test_higher_priority_goes_first_and_equals_go_in_order_of_arrival() -> None:  # spec/scheduler-core.md 1.3
+    world = World()
+    world.add_node(node("n"))
+    world.add_pod(pod("batch", priority=5500))
+    world.add_pod(pod("first", priority=9500))
+    world.add_pod(pod("second", priority=9500))
+    world.add_pod(pod("none"))
+    world.read()
+    assert tried(world) == ["first", "second", "batch", "none"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod("q", gates=("quota.example/hold",)),
+        pod("q", deleting=True),
+        pod("q", scheduler="default-scheduler"),
+        pod("q", labels={"scheduling.koordinator.sh/scheduler-name": "someone-else"}),
+        pod("q", on="n", phase="Running"),
+        pod("q", phase="Failed"),
+    ],
+    ids=["gated", "deleting", "other scheduler", "other scheduler by label", "has a node", "ended"],
+)
+def test_only_pods_that_wait_for_one_of_our_profiles_are_tried(other: object) -> None:
+    world = World()
+    world.add_node(node("n"))
+    world.add_pod(other)  # type: ignore[arg-type]  # parametrize knows no types
+    world.add_pod(pod("p"))
+    world.read()
+    assert tried(world) == ["p"]
+
+
+def test_the_scheduler_label_outranks_the_spec() -> None:
+    world = World()
+    world.add_node(node("n"))
+    label = {"scheduling.koordinator.sh/scheduler-name": "koord-scheduler"}
+    world.add_pod(pod("p", scheduler="default-scheduler", labels=label))
+    world.read()
+    assert tried(world) == ["p"]
+
+
+def test_a_pod_is_tried_once_its_gates_are_removed() -> None:
+    world = World()
+    world.add_node(node("n"))
+    world.add_pod(pod("p", gates=("a",)))
+    world.read()
+    assert tried(world) == []
+    world.add_pod(pod("p"))
+    world.read()
+    assert tried(world) == ["p"]
+
+
+def test_a_refused_pod_waits_for_its_backoff_even_if_room_is_freed_at_once() -> None:
+    world = full_node()
+    world.drop_pod("runs")
+    world.read()
+    world.wait(0.999)
+    assert tried(world) == []
+    world.wait(0.001)
+    assert tried(world) == ["p"]
+
+
+def test_a_change_that_cannot_cure_the_reason_wakes_nobody() -> None:
+    world = full_node()
+    world.wait(60)
+    world.add_node(node("n", cpu="1", labels={"new": "label"}))
+    world.report(metric("n", cpu="0"))
+    world.read()
+    assert tried(world) == []
+
+
+def test_a_change_that_came_while_the_round_was_decided_wakes_the_pod() -> None:
+    """The round saw the cluster as it was; what was appended meanwhile is later than what it saw."""
+    world = World()
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("runs", cpu="1", on="n", phase="Running"))
+    world.add_pod(pod("p", cpu="1"))
+    world.read()
+    world.drop_pod("runs")  # in the log, not yet read
+    world.round()
+    world.read()
+    world.wait(1)
+    assert tried(world) == ["p"]
+
+
+def test_a_pod_that_nothing_wakes_is_tried_again_after_five_minutes() -> None:
+    world = full_node()
+    world.wait(299.9)
+    assert tried(world) == []
+    world.wait(0.1)
+    assert tried(world) == ["p"]
+
+
+def test_a_pod_that_asks_for_less_is_tried_after_its_backoff() -> None:
+    world = full_node()
+    world.wait(5)
+    world.add_node(node("n", cpu="1500m"))
+    world.add_pod(pod("p", cpu="500m"))
+    world.read()
+    assert tried(world) == ["p"]
+
+
+def test_a_refused_binding_is_tried_again_after_a_doubling_wait() -> None:
+    world = World()
+    world.add_node(node("n"))
+    world.add_pod(pod("p"))
+    world.read()
+    for seconds in (1, 2, 4):
+        placed = world.round()[1]
+        world.answer(placed, "rejected")
+        world.read()
+        world.wait(seconds - 0.001)
+        assert tried(world) == []
+        world.wait(0.001)
+    assert tried(world) == ["p"]
+
+
+def test_a_withheld_pod_is_tried_again_only_by_a_gateway_that_started_later() -> None:
+    world = World()
+    world.add_node(node("n"))
+    world.add_pod(pod("p"))
+    world.read()
+    world.answer(world.round()[1], "withheld")
+    world.read()
+    world.wait(1000)
+    assert tried(world) == []
+    world.observe(WriterStarted(epoch=9, release="x"))
+    world.read()
+    assert tried(world) == ["p"]
+
+
+def test_a_round_takes_no_more_than_its_batch() -> None:
+    world = World()
+    world.add_node(node("n", cpu="64", memory="256Gi"))
+    for number in range(10):
+        world.add_pod(pod(f"p{number}", cpu="1"))
+    world.read()
+    sizes = [len(round_.pods) for round_ in rounds_of(world.rounds(batch=4))]
+    assert sizes == [4, 4, 2]
+
+
+def test_the_queue_knows_when_time_alone_lets_a_pod_be_tried() -> None:
+    world = full_node()
+    world.indexed().settle()
+    assert world.indexed().queue.next_at_ns() == START_NS + SECOND
+    world.wait(1)
+    assert tried(world) == []
+    assert world.indexed().queue.next_at_ns() == START_NS + 300 * SECOND
+
+
+def test_a_flood_of_pods_that_fit_nowhere_does_not_delay_one_that_does() -> None:
+    world = World()
+    for number in range(20):
+        world.add_node(node(f"n{number}", cpu="4"))
+    for number in range(20_000):
+        world.add_pod(pod(f"big{number}", cpu="64"))
+    world.read()
+    world.rounds(batch=4096)
+    world.wait(20)
+    world.add_node(node("n0", cpu="5"))
+    world.add_pod(pod("small", cpu="1"))
+    world.read()
+    started = time.process_time()
+    records = world.round()
+    spent_s = time.process_time() - started
+    assert list(placements(records)) == ["small"]
+    assert len(rounds_of(records)[0].pods) == 1
+    started = time.process_time()
+    assert world.round() == []
+    assert spent_s + time.process_time() - started < 2, "the first look sorts the flood, later ones do not see it"

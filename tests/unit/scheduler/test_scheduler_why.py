@@ -1,0 +1,148 @@
+"""What `koord why pod` says, from a pod's own events."""
+
+import msgspec
+
+from services.scheduler.reasons import REASONS, summary, text
+from services.scheduler.registry import PLUGINS
+from services.scheduler.why import Explanation, explain, render
+from shared.events import Recorded
+from shared.events.cluster import PodBound
+from shared.events.scheduling import RoundDecided
+from tests.unit.scheduler.scheduling_world import World, metric, node, pod, thresholds, use
+
+
+def story(world: World, uid: str) -> list[Recorded]:
+    """The events that have the pod's key, and all rounds."""
+    records = [record for log in world.logs.values() for record in log]
+    return [
+        record
+        for record in records
+        if getattr(record.event, "pod_uid", "") == uid or isinstance(record.event, RoundDecided)
+    ]
+
+
+def hot_and_calm() -> World:
+    world = World()
+    use(world, thresholds(65, 95))
+    world.add_node(node("hot", cpu="10"))
+    world.report(metric("hot", cpu="9"))
+    world.add_node(node("calm", cpu="10"))
+    world.report(metric("calm", cpu="1"))
+    world.add_pod(pod("p", cpu="1"))
+    world.read()
+    return world
+
+
+def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
+    world = hot_and_calm()
+    world.answer(world.round()[1], "bound")
+    explanation = explain(story(world, "p"))
+    assert (explanation.pod, explanation.pod_uid, explanation.status, explanation.node) == ("d/p", "p", "bound", "calm")
+    judgement = explanation.judgement
+    assert judgement is not None
+    assert (judgement.nodes, judgement.feasible, judgement.node) == (2, 1, "calm")
+    (refusal,) = judgement.rejected
+    assert (refusal.plugin, refusal.detail, refusal.nodes) == ("LoadAwareScheduling", "cpu", 1)
+    shown = render(explanation)
+    assert "it is bound to calm" in shown
+    assert "1  LoadAwareScheduling: node(s) cpu usage exceed threshold" in shown
+    assert "-> calm:" in shown
+    assert "NodeResourcesFit" in shown
+
+
+def test_the_story_is_told_in_order_and_survives_json() -> None:
+    world = hot_and_calm()
+    world.wait(1)
+    placed = world.round()[1]
+    world.wait(1)
+    world.answer(placed, "bound")
+    explanation = explain(reversed(story(world, "p")))
+    assert [step.type.split(".")[-2] for step in explanation.steps] == ["PodObserved", "PodPlaced", "PodBound"]
+    assert msgspec.json.decode(msgspec.json.encode(explanation), type=Explanation) == explanation
+
+
+def test_clocks_that_differ_by_minutes_do_not_reorder_cause_and_effect() -> None:
+    world = hot_and_calm()
+    placed = world.round()[1]
+    world.wait(-300)
+    world.answer(placed, "bound")
+    assert explain(story(world, "p")).status == "bound"
+
+
+def test_an_unschedulable_pod_is_explained_by_what_refused_every_node() -> None:
+    world = World()
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("p", cpu="2"))
+    world.read()
+    world.round()
+    explanation = explain(story(world, "p"), language="zh")
+    assert explanation.status == "unschedulable"
+    assert explanation.judgement is not None
+    assert explanation.judgement.rejected[0].text == "cpu 不足"
+    assert "0/1 nodes are available" in explanation.summary
+
+
+def test_the_second_of_two_equal_pods_says_that_the_first_went_before() -> None:
+    world = World()
+    for name in ("a", "b"):
+        world.add_node(node(name))
+        world.add_pod(pod(f"p-{name}"))
+    world.read()
+    world.round()
+    judgement = explain(story(world, "p-b")).judgement
+    assert judgement is not None
+    assert judgement.equals_before == 1
+    assert "judged before 1 equal pods" in render(explain(story(world, "p-b")))
+
+
+def test_pods_that_were_never_tried_say_what_they_wait_for() -> None:
+    world = World()
+    world.add_pod(pod("gated", gates=("example/quota",)))
+    world.add_pod(pod("foreign", scheduler="default-scheduler"))
+    assert "example/quota" in explain(story(world, "gated")).summary
+    assert explain(story(world, "gated")).status == "gated"
+    assert "default-scheduler" in explain(story(world, "foreign")).summary
+
+
+def test_every_outcome_has_a_status() -> None:
+    for how, status in (
+        ("rejected", "refused"),
+        ("failed", "refused"),
+        ("forbidden", "refused"),
+        ("withheld", "withheld"),
+    ):
+        world = hot_and_calm()
+        world.answer(world.round()[1], how)
+        assert explain(story(world, "p")).status == status
+
+
+def test_of_two_pods_with_one_name_the_later_one_is_explained() -> None:
+    world = World()
+    world.add_pod(pod("old"))
+    world.drop_pod("old")
+    world.wait(1)
+    world.observe(PodBound(pod="d/old", pod_uid="new", node="n"))
+    records = [record for log in world.logs.values() for record in log]
+    assert explain(records).pod_uid == "new"
+    assert explain(records, "old").status == "gone"
+
+
+def test_nothing_is_said_of_a_pod_without_events() -> None:
+    explanation = explain([])
+    assert explanation.status == "unknown"
+    assert "no event speaks of this pod" in render(explanation)
+
+
+def test_every_reason_of_every_plugin_has_a_text_in_both_languages() -> None:
+    codes = {code for name, known in PLUGINS.items() for code in known.make({}, name).cures}
+    assert codes <= REASONS.keys()
+    for code, words in REASONS.items():
+        assert words.english != words.chinese
+        assert text(code, "cpu") != code
+        assert text(code, "cpu", "zh") != text(code, "cpu")
+
+
+def test_a_code_of_a_newer_release_stands_for_itself() -> None:
+    assert text("GangNotComplete", "g1") == "GangNotComplete (g1)"
+    assert summary(3, {}) == "0/3 nodes are available."
+    assert summary(3, {"cpu 不足": 2}, "zh") == "3 个节点中没有可用节点：2 个cpu 不足。"
