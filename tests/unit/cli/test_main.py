@@ -8,16 +8,20 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from cli.bench.command import ENTRIES as BENCHES
+from cli.bench.command import bench
+from cli.lazy import LazyGroup
 from cli.main import COMMANDS, koord
 from shared.errors import KoordError
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_commands_says_what_each_command_says_of_itself(name: str) -> None:
-    pytest.importorskip(COMMANDS[name].module)
-    command = koord.get_command(click.Context(koord), name)
+@pytest.mark.parametrize(
+    ("group", "name"), [*((koord, name) for name in COMMANDS), *((bench, name) for name in BENCHES)]
+)
+def test_a_group_says_of_a_command_what_the_command_says_of_itself(group: LazyGroup, name: str) -> None:
+    command = group.get_command(click.Context(group), name)
     assert command is not None
-    assert (command.help or "").splitlines()[0] == COMMANDS[name].help
+    assert (command.help or "").splitlines()[0] == group.entries[name].help
 
 
 def test_an_error_for_people_is_one_line_on_stderr_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:

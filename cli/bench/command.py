@@ -1,0 +1,15 @@
+"""`koord bench`: figures of this machine, as one JSON object for whoever compares them."""
+
+import click
+
+from cli.lazy import Entry, LazyGroup
+
+ENTRIES = {
+    "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
+    "log": Entry("cli.bench.log", "log", "Measure append, fold and lag of the log."),
+}
+
+
+@click.group(cls=LazyGroup, entries=ENTRIES)
+def bench() -> None:
+    """Measure the log and the way of a pod through the system."""
