@@ -45,7 +45,9 @@ class Folding:
         """Take over a snapshot; called once, before anything is folded."""
         self.state.restore(snapshot.data)
         for name, position in snapshot.positions.items():
-            if name in self.positions:
+            if (
+                name in self.positions and position.seq
+            ):  # an empty context has no position, as in a fold from its beginning
                 self.positions[name] = position
                 self.state.positions[name] = position.seq
 

@@ -75,7 +75,7 @@ def _encode_and_exit(state: State, write_end: int) -> None:
             packed = packed[os.write(write_end, packed) :]
         status = 0
     except BaseException:  # noqa: BLE001  there is nobody above: the parent sees the status, a person the traceback
-        traceback.print_exc()
+        os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(status)
 
