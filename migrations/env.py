@@ -13,7 +13,9 @@ from shared.log.models import metadata, partition_of_events
 
 def include_object(_object: object, name: str | None, type_: str, _reflected: bool, _compare_to: object) -> bool:
     """Leave the partitions of `events`, and their indexes, out of the comparison."""
-    return not (type_ in {"table", "index"} and name is not None and partition_of_events(name) and name != "events_key_seq")
+    return not (
+        type_ in {"table", "index"} and name is not None and partition_of_events(name) and name != "events_key_seq"
+    )
 
 
 def run(connection: Connection) -> None:
