@@ -29,6 +29,7 @@ Note = Callable[[str], None]
 OURS, THEIRS = "koord-scheduler", "default-scheduler"
 READY_WITHIN_S = 60.0
 NAMESPACE = "bench"
+PODS_PER_NODE = 64  # by their cpu
 GATEWAY_ACCOUNT = ("koordinator-system", "koordstream-gateway")
 K8S = Path(__file__).parents[2] / "k8s" / "base"
 
@@ -82,8 +83,8 @@ def e2e(
     """
     if against and api != "kube":
         raise click.UsageError("--against needs --api kube: the other scheduler runs on a kube-apiserver only")
-    if pods > 100 * nodes:
-        raise click.UsageError(f"{nodes} nodes hold at most {100 * nodes} pods; give more --nodes or fewer --pods")
+    if pods > PODS_PER_NODE * nodes:
+        raise click.UsageError(f"{nodes} nodes hold {PODS_PER_NODE * nodes} pods; give more --nodes or fewer --pods")
 
     def note(text: str) -> None:
         click.echo(text, err=True)

@@ -21,17 +21,22 @@ from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.pod import PodCondition
 
+AT_ONCE = 1_000
+"""Intents that one step carries out: a step must not hold the loop for long. What is left comes with the next."""
+
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 EVICTION = "EvictionByEvictionAPI"
 
 
 def carry_out(cluster: Cluster, state: SimulatorState) -> None:
-    """Make the cluster agree with every open intent and record how each ended; those of one context in its order."""
+    """Make the cluster agree with open intents and record how each ended: the oldest of each context first, AT_ONCE at most."""
+    left = AT_ONCE
     for context, intents in sorted(state.open.items()):
         verdicts = _newest_verdicts(intents)
-        for seq in sorted(intents):
+        for seq in sorted(intents)[:left]:
             _carry_out(cluster, state, Cause(context, seq), intents[seq], verdicts)
+            left -= 1
 
 
 def _newest_verdicts(intents: Mapping[int, Intent]) -> dict[str, int]:
@@ -154,7 +159,7 @@ def keep_levels(cluster: Cluster, state: SimulatorState) -> None:
         for (context, fields), level in sorted(state.levels[resource, name].items(), key=itemgetter(0)):
             cause, wanted = Cause(context, level.seq), level.intent
             if level.seq in state.open.get(context, {}):
-                continue  # this step wrote it, and its outcome is drafted
+                continue  # its outcome is drafted, or comes with the next step
             if gone and not (isinstance(wanted, ObjectDecided) and wanted.body is None):
                 cluster.answer(LevelSuperseded(resource=resource, name=name, fields=fields), cause)
                 continue

@@ -200,3 +200,13 @@ def test_a_custom_resource_is_created_updated_and_deleted() -> None:
     assert len(world.events(ObjectDeleted)) == 1
     (again,) = world.intend(ObjectDecided(resource=RESERVATIONS, name="slot", body=None))
     assert isinstance(again, LevelWritten)
+
+
+def test_a_flood_of_intents_is_carried_out_over_several_steps() -> None:
+    world = a_world()
+    causes = [world.append("scheduling", placed(world, "nowhere")) for _ in range(1_500)]
+    world.step()
+    assert len(world.state.open["scheduling"]) == 500
+    world.step()
+    assert all(len(world.outcomes(cause)) == 1 for cause in causes[::100])
+    assert not world.state.open["scheduling"]
