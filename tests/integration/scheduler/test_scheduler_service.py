@@ -1,0 +1,176 @@
+"""The scheduler as a process of its own, on real servers: follow, decide, append, die, go on."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import asyncpg
+import msgspec
+
+from cli.embedded import EmbeddedNats
+from cli.supervisor import Endpoints, Spec, Supervisor
+from services.scheduler.config import config_of
+from services.scheduler.index import Index
+from services.scheduler.round import decide
+from services.scheduler.state import ClusterView
+from shared.bus import Bus
+from shared.events import EVENT_TYPES, Draft, Event, Recorded
+from shared.events.cluster import NodeObserved, PodObserved
+from shared.events.log import WriterStarted
+from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.log.database import Database
+from shared.log.writer import LogWriter
+from tests.unit.scheduler.scheduling_world import node, pod
+
+
+class Row(NamedTuple):
+    """An event as stored."""
+
+    seq: int
+    at_ns: int
+    event: Event
+
+
+class Stage:
+    """A log with a gateway that only says what it sees, and a scheduler process."""
+
+    def __init__(self, url: str, supervisor: Supervisor, gateway: LogWriter) -> None:
+        self.url = url
+        self.supervisor = supervisor
+        self.gateway = gateway
+
+    async def see(self, *events: Event) -> None:
+        await self.gateway.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
+
+    async def log(self, context: str) -> list[Row]:
+        """The whole of a context."""
+        connection = await asyncpg.connect(self.url)
+        try:
+            rows = await connection.fetch(f"select seq, type, at, data from events_{context} order by seq")
+        finally:
+            await connection.close()
+        return [
+            Row(
+                row["seq"],
+                int(row["at"].timestamp() * 1_000_000) * 1000,
+                msgspec.json.decode(row["data"], type=EVENT_TYPES[row["type"]]),
+            )
+            for row in rows
+        ]
+
+    async def placed(self) -> dict[str, str]:
+        """uid -> node; fails when a pod was placed twice."""
+        events = [row.event for row in await self.log("scheduling") if isinstance(row.event, PodPlaced)]
+        assert len({event.pod_uid for event in events}) == len(events), "a pod was placed twice"
+        return {event.pod_uid: event.node for event in events}
+
+    async def until_placed(self, pods: int) -> dict[str, str]:
+        placed: dict[str, str] = await self.until(self.placed, lambda placed: len(placed) == pods)
+        return placed
+
+    @staticmethod
+    async def until(ask: Any, holds: Any, timeout_s: float = 30) -> Any:
+        async with asyncio.timeout(timeout_s):
+            while not holds(found := await ask()):
+                await asyncio.sleep(0.05)
+        return found
+
+
+@asynccontextmanager
+async def stage(database: str, nats: EmbeddedNats, folder: Path, **settings: object) -> AsyncIterator[Stage]:
+    env = {"KOORD_SNAPSHOT_EVERY_S": "0.5", "KOORD_REBUILD_EVERY_S": "1"}
+    own = {f"KOORD_SCHEDULER_{name.upper()}": str(value) for name, value in settings.items()}
+    async with AsyncExitStack() as running:
+        bus = Bus(nats.url, name="test")
+        await bus.start()
+        running.push_async_callback(bus.close)
+        connection = Database(database)
+        running.push_async_callback(connection.close)
+        gateway = LogWriter(connection, bus, "cluster", "gateway@test")
+        await gateway.acquire()
+        await gateway.begin("0", (), now_ns=time.time_ns(), seen={})
+        running.push_async_callback(gateway.close)
+        supervisor = Supervisor([Spec("scheduler", "scheduler", own)], Endpoints(database, nats.url), folder, env=env)
+        running.push_async_callback(supervisor.stop)
+        await supervisor.start()
+        await supervisor.wait_until(lambda unit: unit.state == "leading", 30, "leading")
+        yield Stage(database, supervisor, gateway)
+
+
+def nodes(count: int) -> list[Event]:
+    return [NodeObserved(node=f"n{i}", object=node(f"n{i}", cpu="32", memory="64Gi")) for i in range(count)]
+
+
+def pods(first: int, last: int) -> list[Event]:
+    return [PodObserved(pod=f"d/p{i}", pod_uid=f"p{i}", object=pod(f"p{i}")) for i in range(first, last)]
+
+
+async def test_pods_are_placed_and_none_twice_although_the_scheduler_is_killed(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        await on.see(*nodes(20), *pods(0, 50))
+        await on.until_placed(50)
+        for round_ in range(3):
+            first = 50 + 100 * round_
+            await on.see(*pods(first, first + 100))
+            await asyncio.sleep(0.05 * round_)
+            pid = on.supervisor.units["scheduler"].process.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            await on.until_placed(first + 100)
+        assert len(epochs(await on.log("scheduling"))) >= 3, "it did start anew"
+
+
+def epochs(rows: list[Row]) -> list[WriterStarted]:
+    return [row.event for row in rows if isinstance(row.event, WriterStarted)]
+
+
+async def test_the_log_replays_every_round_as_it_was_decided(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with stage(database, nats, tmp_path, batch_size=16) as on:
+        await on.see(*nodes(3))
+        for first in range(0, 60, 20):
+            await on.see(*pods(first, first + 20))
+            await on.until_placed(first + 20)
+        cluster, ours = await on.log("cluster"), await on.log("scheduling")
+
+    view = ClusterView()
+    index = None
+    for position, row in enumerate(ours):
+        round_ = row.event
+        if isinstance(round_, RoundDecided):
+            assert round_.seen is not None
+            assert round_.now_ns is not None
+            for seen in cluster[view.positions.get("cluster", 0) : round_.seen["cluster"]]:
+                view.apply(Recorded("cluster", seen.seq, seen.event, seen.at_ns))
+            index = index or Index(view, config_of(view).profiles)
+            drafts = decide(index, round_.now_ns, 16)
+            said = [other.event for other in ours[position + 1 : position + len(drafts)]]
+            assert [draft.event for draft in drafts[1:]] == said
+            stamped = {"seen": round_.seen, "now_ns": round_.now_ns, "config": round_.config}
+            assert msgspec.structs.replace(drafts[0].event, **stamped) == round_
+        view.apply(Recorded("scheduling", row.seq, row.event, row.at_ns))
+    assert index is not None
+
+
+async def test_a_bad_configuration_file_is_refused_on_record_and_a_good_one_taken_over(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("profiles: 1")
+    async with stage(database, nats, tmp_path, config=file, config_every_s=0.1) as on:
+
+        async def kinds() -> list[str]:
+            return [row.event.type_name().split(".")[-2] for row in await on.log("scheduling")]
+
+        await on.until(kinds, lambda found: found == ["WriterStarted", "ConfigTaken", "ConfigRefused"])
+        text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]"
+        await asyncio.to_thread(file.write_text, text)
+        await on.until(kinds, lambda found: found[-1] == "ConfigTaken" and len(found) == 4)
+        await on.see(*nodes(1), PodObserved(pod="d/p", pod_uid="p", object=pod("p", scheduler="mine")), *pods(1, 2))
+        assert await on.until_placed(1) == {"p": "n0"}
