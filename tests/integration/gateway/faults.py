@@ -53,7 +53,7 @@ class FaultProxy:
         self._upstream = upstream
         self._tls = ssl.create_default_context(cafile=str(ca_file))
         self._faults: list[Fault] = []
-        self._waiting: set[asyncio.Task[Any]] = set()
+        self._open: dict[int, web.BaseRequest] = {}
 
     def fail(
         self,
@@ -78,6 +78,13 @@ class FaultProxy:
         """How many such requests came."""
         return sum(1 for asked, path in self.requests if asked == method and part in path)
 
+    def cut(self) -> int:
+        """Break every connection that an answer is under way on; how many there were."""
+        cut = [request for request in self._open.values() if request.transport]
+        for request in cut:
+            self._close(request)
+        return len(cut)
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs))
         fault = next((fault for fault in self._faults if fault.takes(request)), None)
@@ -100,13 +107,17 @@ class FaultProxy:
                 return self._close(request)
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
             await response.prepare(request)
-            passed = 0
-            async for chunk in answer.content.iter_any():
-                if fault and kind == "freeze" and passed + len(chunk) > fault.after:
-                    await asyncio.sleep(3600)
-                passed += len(chunk)
-                await response.write(chunk)
-            await response.write_eof()
+            self._open[id(request)] = request
+            try:
+                passed = 0
+                async for chunk in answer.content.iter_any():
+                    if fault and kind == "freeze" and passed + len(chunk) > fault.after:
+                        await asyncio.sleep(3600)
+                    passed += len(chunk)
+                    await response.write(chunk)
+                await response.write_eof()
+            finally:
+                del self._open[id(request)]
             return response
 
     @staticmethod

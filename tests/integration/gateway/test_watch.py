@@ -1,0 +1,308 @@
+"""Lists and watches of a real API server: pages, bookmarks, 410, connections that hang or break, objects over a mebibyte."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.api import ApiRefused
+from cli.dev.cluster import Cluster
+from cli.dev.kubeconfig import write_kubeconfig
+from services.gateway.api import KubeApi
+from services.gateway.problems import Busy
+from services.gateway.resources import CONFIG_MAPS, PODS, RESOURCES, Resource
+from services.gateway.settings import GatewaySettings
+from services.gateway.trim import Seen
+from services.gateway.watch import Watcher
+from services.gateway.wire import Decoder
+from tests.cluster.fixtures import StartCluster
+from tests.integration.gateway.conftest import MakePod
+from tests.integration.gateway.faults import FaultProxy
+
+QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_s=0.2, page_size=7)
+
+
+class Eyes:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Seen] = {}
+        self.lists: list[set[str]] = []
+        self.reasons: list[str] = []
+        self.missing = 0
+        self.sightings: list[str] = []
+
+    def seen(self, resource: str, objects: Iterable[Seen]) -> None:
+        for seen in objects:
+            self.objects[seen.key] = seen
+            self.sightings.append(seen.key)
+
+    def gone(self, resource: str, key: str) -> None:
+        self.objects.pop(key, None)
+
+    def listed(self, resource: str, keys: set[str]) -> None:
+        self.lists.append(keys)
+        for key in [key for key in self.objects if key not in keys]:
+            self.gone(resource, key)
+
+    def resumed(self, resource: str, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def unavailable(self, resource: str) -> None:
+        self.missing += 1
+
+
+async def until(condition: Callable[[], Any], within_s: float = 10) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def watching(api: KubeApi, resource: Resource, settings: GatewaySettings = QUICK) -> AsyncIterator[Eyes]:
+    eyes = Eyes()
+    task = asyncio.create_task(Watcher(api, resource, settings, eyes).run())
+    try:
+        yield eyes
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def pods(namespace: str) -> Resource:
+    return PODS._replace(namespace=namespace)
+
+
+async def test_a_list_comes_by_pages_and_the_watch_goes_on_from_it(
+    api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy, cluster: Cluster
+) -> None:
+    for number in range(20):
+        make_pod(f"web-{number}")
+    async with watching(api, pods) as eyes:
+        await until(lambda: eyes.lists)
+        assert len(eyes.objects) == 20
+        assert proxy.count("GET", "limit=7") == 3
+        assert proxy.count("GET", "continue=") == 2
+        make_pod("late")
+        await until(lambda: f"{namespace}/late" in eyes.objects)
+        cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/web-3?gracePeriodSeconds=0")
+        await until(lambda: f"{namespace}/web-3" not in eyes.objects)
+        assert eyes.sightings.count(f"{namespace}/web-0") == 1
+        assert len(eyes.lists) == 1
+
+
+async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
+    api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
+) -> None:
+    settings = GatewaySettings(backoff_s=0.02, watch_s=1)
+    async with watching(api, pods, settings) as eyes:
+        await until(lambda: proxy.count("GET", "watch=1") >= 3)
+        make_pod("late")
+        await until(lambda: f"{namespace}/late" in eyes.objects)
+        assert len(eyes.lists) == 1
+        assert eyes.reasons == []
+    assert "allowWatchBookmarks=true" in proxy.requests[-1][1]
+    assert "timeoutSeconds=1" in proxy.requests[-1][1]
+
+
+async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(
+    api: KubeApi, pods: Resource, make_pod: MakePod, cluster: Cluster, proxy: FaultProxy
+) -> None:
+    """Nothing happens in our namespace, much elsewhere: only a bookmark tells how far the watch has come."""
+    settings = GatewaySettings(backoff_s=0.02, watch_s=4)
+    async with watching(api, pods, settings) as eyes:
+        await until(lambda: eyes.lists)
+        body = {"metadata": {"name": "bookmark"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        cluster.api.call("POST", "/api/v1/namespaces/default/pods", body)
+        cluster.api.call("DELETE", "/api/v1/namespaces/default/pods/bookmark?gracePeriodSeconds=0")
+        await until(lambda: proxy.count("GET", "watch=1") >= 2)
+        versions = [
+            int(path.split("resourceVersion=")[1].split("&")[0]) for _, path in proxy.requests if "watch=1" in path
+        ]
+        assert versions[1] > versions[0]
+        assert len(eyes.lists) == 1
+
+
+async def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(
+    own_cluster: StartCluster, tmp_path: Path
+) -> None:
+    """The API server starts anew while we cannot reach it: it remembers no change from before, and one was a deletion."""
+    cluster = own_cluster()
+    pods = "/api/v1/namespaces/default/pods"
+    for name in ("leaves", "stays"):
+        body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        cluster.api.call("POST", pods, body)
+    async with FaultProxy(cluster.url, cluster.ca_file).running() as proxy:
+        token = cluster.service_account_token("default", "watcher")
+        cluster.kubectl(
+            "create", "clusterrolebinding", "watcher", "--clusterrole=cluster-admin", "--serviceaccount=default:watcher"
+        )
+        path = write_kubeconfig(
+            tmp_path / "kc", url=proxy.url, ca=cluster.ca_file.read_bytes(), user="w", credentials=token
+        )
+        async with KubeApi(str(path), timeout_s=5) as api, watching(api, PODS) as eyes:
+            await until(lambda: len(eyes.objects) == 2 and proxy.count("GET", "watch=1"))
+            unreachable = proxy.fail("GET", "/pods?", "refuse", times=-1)
+            proxy.cut()
+            cluster.api.call("DELETE", f"{pods}/leaves?gracePeriodSeconds=0")
+            await asyncio.to_thread(cluster.restart_apiserver)
+            unreachable.times = 0
+            await until(lambda: eyes.reasons, within_s=20)
+            assert eyes.reasons == ["Expired"]
+            assert list(eyes.objects) == ["default/stays"]
+            assert eyes.lists[-1] == {"default/stays"}
+
+
+async def test_a_list_whose_next_page_came_too_late_begins_anew(
+    api: KubeApi, pods: Resource, make_pod: MakePod, proxy: FaultProxy
+) -> None:
+    for number in range(10):
+        make_pod(f"web-{number}")
+    proxy.fail("GET", "continue=", status=410, reason="Expired")
+    async with watching(api, pods) as eyes:
+        await until(lambda: eyes.lists)
+        assert len(eyes.lists[0]) == 10
+        assert proxy.count("GET", "continue=") == 2
+
+
+async def test_a_watch_that_breaks_goes_on_from_where_it_was(
+    api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
+) -> None:
+    async with watching(api, pods) as eyes:
+        await until(lambda: eyes.lists and proxy.count("GET", "watch=1"))
+        make_pod("one")
+        await until(lambda: f"{namespace}/one" in eyes.objects)
+        proxy.fail("GET", "watch=1", "refuse", times=3)
+        assert proxy.cut() == 1
+        make_pod("two")
+        await until(lambda: f"{namespace}/two" in eyes.objects)
+        assert eyes.sightings == [f"{namespace}/one", f"{namespace}/two"]
+        assert len(eyes.lists) == 1
+
+
+async def test_a_watch_that_hangs_is_noticed_and_goes_on(
+    api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
+) -> None:
+    settings = GatewaySettings(backoff_s=0.02, quiet_s=0.5)
+    proxy.fail("GET", "watch=1", "freeze", times=2)
+    async with watching(api, pods, settings) as eyes:
+        await until(lambda: eyes.lists)
+        make_pod("unseen")
+        began = time.monotonic()
+        await until(lambda: f"{namespace}/unseen" in eyes.objects)
+        assert 0.5 <= time.monotonic() - began < 5
+        assert len(eyes.lists) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_server_that_is_busy_is_listed_and_watched_later(
+    status: int, api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
+) -> None:
+    proxy.fail("GET", "limit=", status=status, times=3)
+    proxy.fail("GET", "watch=1", status=status, times=3)
+    async with watching(api, pods) as eyes:
+        await until(lambda: eyes.lists and proxy.count("GET", "watch=1") > 3)
+        make_pod("web")
+        await until(lambda: f"{namespace}/web" in eyes.objects)
+
+
+async def test_an_object_of_more_than_a_mebibyte_comes_by_list_and_by_watch(api: KubeApi, cluster: Cluster) -> None:
+    collection = "/api/v1/namespaces/koordinator-system/configmaps"
+    large = {"data": {"text": "x" * (2**20 - 100)}}
+    note = {"koordinator.sh/note": "y" * 200_000}
+
+    def make(name: str) -> None:
+        cluster.api.call("POST", collection, {"metadata": {"name": name, "annotations": note}, **large})
+
+    def size(key: str) -> int:
+        body = eyes.objects[f"koordinator-system/{key}"].object
+        assert isinstance(body, dict)
+        return len(body["data"]["text"]) + len(body["metadata"]["annotations"]["koordinator.sh/note"])
+
+    make("large-listed")
+    resource = CONFIG_MAPS._replace(namespace="koordinator-system")
+    try:
+        async with watching(api, resource) as eyes:
+            await until(lambda: eyes.lists)
+            assert size("large-listed") > 2**20
+            make("large-watched")
+            await until(lambda: "koordinator-system/large-watched" in eyes.objects)
+            assert size("large-watched") > 2**20
+    finally:
+        for name in ("large-listed", "large-watched"):
+            cluster.api.call("DELETE", f"{collection}/{name}")
+
+
+WIDGETS = Resource("widgets.example.com", "example.com/v1", "Widget")
+CRD = {
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Cluster",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+async def test_a_resource_that_is_not_installed_is_looked_for_until_it_is_and_its_end_ends_its_objects(
+    cluster: Cluster,
+) -> None:
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    async with KubeApi(str(cluster.kubeconfig())) as api, watching(api, WIDGETS) as eyes:
+        await until(lambda: eyes.missing >= 1)
+        assert eyes.objects == {}
+        cluster.api.call("POST", crds, CRD)
+        before = len(eyes.lists)
+        await until(lambda: len(eyes.lists) > before)
+        body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+        await until(lambda: _made(cluster, body))
+        await until(lambda: "w" in eyes.objects)
+        cluster.api.call("DELETE", f"{crds}/widgets.example.com")
+        await until(lambda: not eyes.objects)
+        await until(lambda: eyes.missing >= 3, within_s=20)
+
+
+def _made(cluster: Cluster, body: dict[str, Any]) -> bool:
+    try:
+        cluster.api.call("POST", "/apis/example.com/v1/widgets", body)
+    except ApiRefused as error:
+        return error.status == 409
+    return True
+
+
+async def test_a_resource_that_is_not_permitted_is_reported_and_stops_nothing(api: KubeApi, proxy: FaultProxy) -> None:
+    async with watching(api, Resource("secrets", "v1", "Secret", namespaced=True)) as eyes:
+        await until(lambda: eyes.missing >= 2)
+        assert eyes.lists == []  # which would say that all are gone
+
+
+@pytest.mark.parametrize("name", sorted(RESOURCES))
+async def test_every_resource_that_is_followed_can_be_listed_and_watched_with_our_account(
+    name: str, api: KubeApi
+) -> None:
+    resource = RESOURCES[name]
+    if resource is CONFIG_MAPS:
+        resource = resource._replace(namespace="koordinator-system")
+    async with asyncio.timeout(20):
+        while True:
+            page = await api.page(resource, Decoder(name), limit=1)
+            try:
+                async for _ in api.watch(resource, page.metadata.resource_version, last_s=1, quiet_s=5):
+                    pass
+            except Busy:  # the definitions of this cluster are young: "storage is (re)initializing"
+                await asyncio.sleep(0.1)
+            else:
+                return
