@@ -38,9 +38,11 @@ async def until(true: Callable[[], Any], deadline_s: float = DEADLINE_S) -> None
 async def declare(url: str, rows: int = 1_000_000, contexts: Sequence[str] = ("source", "copy")) -> None:
     """Add the contexts of these tests to a migrated database."""
     connection = await asyncpg.connect(url)
-    for context in contexts:
-        await connection.execute("select koord_declare_context($1, $2)", context, rows)
-    await connection.close()
+    try:
+        for context in contexts:
+            await connection.execute("select koord_declare_context($1, $2)", context, rows)
+    finally:
+        await connection.close()
 
 
 class Copy(NamedTuple):
