@@ -4,7 +4,8 @@ An index is a function of the state and of the configuration. It follows the sta
 difference, and can be thrown away and built anew at any time with the same decisions.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 
 from services.scheduler.framework import Ledger, Plugin, Profile
 from services.scheduler.nodes import NodeTable
@@ -40,25 +41,34 @@ class Index:
         touched.metrics.update(dict.fromkeys(sorted(view.metrics)))
         touched.pods.update(dict.fromkeys(sorted(view.pods)))
         self._nodes_read: dict[str, object] = {}
+        self._steps: deque[tuple[Callable[[str], None], str]] = deque()
 
-    def settle(self) -> None:
-        """Bring everything up to what the state says."""
-        view = self.view
+    def settle(self, most: int | None = None) -> bool:
+        """Bring everything up to what the state says.
+
+        Args:
+            most: how many names to look at; all when not given. A shell settles a large change in steps, so that it never
+                holds its process for long.
+
+        Returns:
+            Whether all of it is done.
+        """
+        view, steps = self.view, self._steps
         view.read()
         touched = view.touched
         assert touched is not None, "an index notes what is touched from its start"
-        if touched.nodes:
-            for name in touched.nodes:
-                self._settle_node(name)
-            touched.nodes.clear()
-        if touched.metrics:
-            for name in touched.metrics:
-                self._settle_metric(name)
-            touched.metrics.clear()
-        if touched.pods:
-            for uid in touched.pods:
-                self._settle_pod(uid)
-            touched.pods.clear()
+        for names, step in (
+            (touched.nodes, self._settle_node),
+            (touched.metrics, self._settle_metric),
+            (touched.pods, self._settle_pod),
+        ):
+            if names:
+                steps.extend((step, name) for name in names)
+                names.clear()
+        for _ in range(len(steps) if most is None else min(most, len(steps))):
+            settle_one, name = steps.popleft()
+            settle_one(name)
+        return not steps
 
     def _settle_node(self, name: str) -> None:
         facts = self.view.nodes.get(name)

@@ -65,6 +65,7 @@ class Queue:
         self._profiles = profiles
         self._pods: dict[str, PodFacts] = {}
         self._tickets: dict[str, int] = {}
+        self._stands: dict[str, _Stands] = {}
         self._ticket = 0
         self._due: list[tuple[Order, int]] = []
         self._cooling: list[tuple[int, str, int, bool]] = []
@@ -84,8 +85,12 @@ class Queue:
             or not facts.waiting(gateway_since)
         ):
             if uid in self._pods:
-                del self._pods[uid], self._tickets[uid]
+                del self._pods[uid], self._tickets[uid], self._stands[uid]
             return
+        stands = _stands(facts, facts.ask)
+        if self._stands.get(uid) == stands:
+            return  # what changed has no part in its place; heaps do not grow with every update of a pod
+        self._stands[uid] = stands
         self._ticket += 1
         ticket = self._tickets[uid] = self._ticket
         self._pods[uid] = facts
@@ -157,6 +162,24 @@ class Queue:
             heappush(self._due, entry)
         else:
             heappush(self._pools.setdefault(PoolKey(facts.ask, facts.saw, facts.reasons), []), entry)
+
+
+def _stands(facts: PodFacts, ask: PodAsk) -> "_Stands":
+    """All that a pod's place follows from."""
+    return (
+        ask,
+        facts.since,
+        facts.attempts,
+        facts.tried_ns,
+        facts.saw,
+        facts.reasons,
+        facts.refusals,
+        facts.refused_ns,
+        facts.changed_seq > facts.saw,
+    )
+
+
+_Stands = tuple[PodAsk, int, int, int, int, tuple[PluginReason, ...], int, int, bool]
 
 
 def _order(facts: PodFacts, ask: PodAsk, *, due: bool) -> Order:

@@ -22,6 +22,9 @@ from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
 from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
 
+MOST_JUDGED = 400_000
+"""How many nodes a round judges at most, over all its classes, so that it never holds the service for long."""
+
 EXACT_CLASSES = 64
 """Up to so many refused classes are judged on what changed before one of their pods is tried; beyond, a pod tries it."""
 
@@ -39,6 +42,8 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     round_ = _Round(index, now_ns)
     chosen = index.queue.choose(batch_size, round_.woken)
     for pod, due in chosen:
+        if round_.is_full(pod):
+            break
         round_.take(pod, due=due)
     return round_.drafts()
 
@@ -102,6 +107,14 @@ class _Round:
         return awake
 
     # placing
+
+    def is_full(self, pod: PodFacts) -> bool:
+        """Whether the pod is left to the next round, because its class is new and this round has judged enough."""
+        return (
+            pod.ask not in self._classes
+            and bool(self._outcomes)
+            and (len(self._classes) + 1) * self._room.size > MOST_JUDGED
+        )
 
     def take(self, pod: PodFacts, *, due: bool) -> None:
         """Place the pod on its best node, or note that none will take it."""

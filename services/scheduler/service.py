@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 5.0
 
+SETTLED_AT_ONCE = 2000
+"""Names the index looks at before other tasks of the process run: some 60 ms."""
+
 
 async def lead(runtime: Runtime) -> None:
     """Decide round after round while this replica is the writer of `scheduling`."""
@@ -44,6 +47,8 @@ async def lead(runtime: Runtime) -> None:
             for note in configuration.notes:
                 log.warning(note, extra={"config": view.config_source})
             index = Index(view, configuration.profiles)
+        while not index.settle(SETTLED_AT_ONCE):
+            await asyncio.sleep(0)
         seen = dict(view.positions)
         drafts = decide(index, now_ns, settings.batch_size)
         if drafts:

@@ -52,6 +52,27 @@ def test_the_emptiest_node_is_chosen_and_the_round_says_why() -> None:
     assert records[1].cause == Cause("cluster", 3)
 
 
+def test_the_worked_example_of_the_readme() -> None:
+    world = World()
+    world.add_node(node("a"))
+    world.add_node(node("b"))
+    world.add_pod(pod("runs", cpu="600m", memory="2Gi", on="a", phase="Running"))
+    world.add_pod(pod("p", cpu="500m", memory="1Gi"))
+    world.read()
+    assert totals(world) == {"b": 387, "a": 367}
+    world.report(metric("a", cpu="500m", memory="2Gi"))
+    world.report(metric("b", cpu="3500m", memory="7Gi"))
+    world.read()
+    assert totals(world) == {"a": 423, "b": 389}
+
+
+def totals(world: World) -> dict[str, int]:
+    """Node -> total of the next decision, the best first."""
+    decided = decide(world.indexed(), world.now_ns, 1)[0].event
+    assert isinstance(decided, RoundDecided)
+    return {best.node: best.score for best in decided.classes[0].best}
+
+
 def test_a_busy_node_is_refused_and_a_calmer_report_wakes_the_pod() -> None:
     world = World()
     use(world, thresholds(75, 85))
