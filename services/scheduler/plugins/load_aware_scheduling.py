@@ -94,10 +94,10 @@ class _RoundTrial:
         return self._trial.score(ask.pod, rows, self._now_ns)
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
-        return int(self._trial.filter(ask.pod, np.array([row]), self._now_ns)[0])
+        return self._trial.filter_at(ask.pod, row, self._now_ns)
 
     def score_at(self, ask: PodAsk, row: int) -> int:
-        return int(self._trial.score(ask.pod, np.array([row]), self._now_ns)[0])
+        return self._trial.score_at(ask.pod, row, self._now_ns)
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         template = self._account.templates.of(ask.pod)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.config import config_of, read_config
-from services.scheduler.framework import MAX_SCORE
+from services.scheduler.framework import MAX_SCORE, Normalize, Room, normalized_at
 from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
@@ -316,6 +316,42 @@ def test_a_batch_places_as_pods_one_by_one_would(world: World) -> None:
     assert placements(world.rounds(batch=100)) == placements(alone.rounds(batch=1))
 
 
+LOAD_AWARE_ARGS = st.sampled_from(
+    (
+        "usageThresholds: {cpu: 50, memory: 40}, filterExpiredNodeMetrics: true",
+        "usageThresholds: {cpu: 50}, enableScheduleWhenNodeMetricsExpired: true, filterExpiredNodeMetrics: true",
+        "prodUsageThresholds: {cpu: 30}, scoreAccordingProdUsage: true, dominantResourceWeight: 3",
+        "aggregated: {usageThresholds: {cpu: 40}, usageAggregationType: p99, scoreAggregationType: p95}",
+    )
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(), LOAD_AWARE_ARGS, st.integers(0, 600))
+def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: int) -> None:
+    """For every plugin: the one-node forms that a round uses after a placement equal the forms over all nodes."""
+    head = SHIPPED[: SHIPPED.index("  pluginConfig:")]
+    use(world, f"{head}  plugins: {{multiPoint: {{enabled: [{{name: LoadAwareScheduling}}]}}}}\n"
+        f"  pluginConfig: [{{name: LoadAwareScheduling, args: {{{args}}}}}]\n")  # fmt: skip
+    for number in range(3):
+        world.add_pod(pod(f"r{number}", on=f"n{number}", phase="Running"))
+    world.read()
+    world.wait(later_s)
+    index = world.indexed()
+    index.settle()
+    room, size = Room(index.table), index.table.size
+    for plugin, ledger in index.ledgers.items():
+        trial = plugin.trial(room, ledger, world.now_ns)
+        for ask in world.view.asks.values():
+            verdicts, scores = trial.filter(ask, slice(0, size)), trial.score(ask, slice(0, size))
+            assert [trial.filter_at(ask, row) for row in range(size)] == (
+                [0] * size if verdicts is None else verdicts.tolist()
+            )
+            assert [trial.score_at(ask, row) for row in range(size)] == (
+                [0] * size if scores is None else scores.tolist()
+            )
+
+
 @settings(max_examples=60, deadline=None)
 @given(clusters())
 def test_each_choice_is_the_highest_total_of_a_judgement_made_anew(world: World) -> None:
@@ -334,8 +370,6 @@ def test_each_choice_is_the_highest_total_of_a_judgement_made_anew(world: World)
 
 def one_by_one(view: ClusterView, uid: str, now_ns: int) -> str:
     """The node for one pod, in plain Python."""
-    from services.scheduler.framework import Normalize, Room, normalized_at
-
     index = Index(view, config_of(view).profiles)
     index.settle()
     ask = view.pods[uid].ask

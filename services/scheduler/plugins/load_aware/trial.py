@@ -133,6 +133,40 @@ class LoadAwareTrial:
         total[fleet.scored_until_ns[rows] <= now_ns] = 0
         return total
 
+    def filter_at(self, pod: Pod, row: int, now_ns: int) -> int:
+        """`filter` of one node in plain numbers: what a round asks after each placement, at a tenth of the cost."""
+        if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+            return PASSES
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        kind = PROD_POD if template.is_prod else ANY_POD
+        if self._refuses_expired and fleet.expires_ns.item(kind, row) <= now_ns:
+            return PASSES if self._passes_expired else EXPIRED
+        as_prod = template.is_prod and fleet.prod_mode.item(row)
+        resources = fleet.divisor.shape[0]
+        for resource in range(resources):
+            load = self._loads.item(PROD if as_prod else FILTER, resource, row) + template.incoming.item(resource, 0)
+            share = float(load) / float(fleet.divisor.item(resource, row)) * 100.0
+            if share >= fleet.limits.item(kind, resource, row):
+                windowed = fleet.windowed.item(row) and not as_prod
+                return resource + _FIRST_RESOURCE + (resources if windowed else 0)
+        return PASSES
+
+    def score_at(self, pod: Pod, row: int, now_ns: int) -> int:
+        """`score` of one node in plain numbers."""
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        if not self._total_weight or fleet.scored_until_ns.item(row) <= now_ns:
+            return 0
+        load = PROD if self._scores_prod and template.is_prod else SCORE
+        rooms = []
+        for resource in range(fleet.divisor.shape[0]):
+            free = fleet.allocatable.item(resource, row) - self._loads.item(load, resource, row)
+            free -= template.incoming.item(resource, 0)
+            rooms.append(max(free, 0) * 100 // fleet.divisor.item(resource, row))
+        total: int = sum(rooms[resource] * weight for resource, weight in self._weights)
+        if self._dominant:
+            total += min(*rooms, 100) * self._dominant
+        return total // self._total_weight
+
     def place(self, pod: Pod, row: int, now_ns: int) -> None:
         """Count a pod on a node for the rest of the round, as Reserve does."""
         self.withdraw(pod)
