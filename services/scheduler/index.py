@@ -108,7 +108,7 @@ class Index:
                 self._move(uid, before, -1)
             if after is not None:
                 self._move(uid, after, +1)
-        self.queue.put(uid, facts, self.view.gateway_since)
+        self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq)
 
     def _move(self, uid: str, held: Held, sign: int) -> None:
         row = self.table.row(held.node)

@@ -36,14 +36,14 @@ class PodFacts:
         refusals, refused_ns: how many there were, and when the last one was recorded.
         withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
     From `scheduling`:
-        placed_*: our newest placement. attempts, tried_ns, saw, reasons: the last round that found no node, and what
+        placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
         refused the nodes there; told: the code last written to the pod.
     """
 
     __slots__ = (
         "ask", "attempts", "changed_seq", "deleting", "ended", "initialized_ns", "name", "node", "node_since_ns", "observed",
         "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns", "refused_seq", "saw",
-        "scheduled_ns", "since", "told", "tried_ns", "uid", "withheld_seq",
+        "scheduled_ns", "since", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
     )  # fmt: skip
 
     def __init__(self, uid: str) -> None:
@@ -68,6 +68,7 @@ class PodFacts:
         self.placed_ns = 0
         self.attempts = 0
         self.tried_ns = 0
+        self.tried_seq = 0
         self.saw = 0
         self.reasons: tuple[PluginReason, ...] = ()
         self.told = ""

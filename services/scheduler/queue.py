@@ -3,7 +3,8 @@
 Nothing here is folded from arrivals. A pod's place follows from what the state says of it (how often it was refused, when, by
 what, at which position) and from `now`:
 
-    due      never tried, or refused so long ago that it is tried whatever changed, or an effect failed and the backoff is over
+    due      never tried; or its backoff is over and it asks for something else than before, the configuration is another, or a
+             binding failed; or refused so long ago that it is tried whatever changed
     cooling  refused; waits for its backoff: 1 s, doubled with each attempt, at most 10 s
     pooled   backoff over; waits for a change that can cure one of its reasons. Pods of one class refused in one round share
              a pool, so that a flood of them costs one look a round
@@ -76,8 +77,13 @@ class Queue:
         """How many pods wait, whether or not they may be tried now."""
         return len(self._pods)
 
-    def put(self, uid: str, facts: PodFacts | None, gateway_since: int) -> None:
-        """Take a pod's place over from the state; None and a pod that does not wait have none."""
+    def put(self, uid: str, facts: PodFacts | None, gateway_since: int, config_seq: int) -> None:
+        """Take a pod's place over from the state; None and a pod that does not wait have none.
+
+        Args:
+            gateway_since: `cluster` seq at which the gateway last started.
+            config_seq: `scheduling` seq of the configuration in force: what an earlier one refused is tried again.
+        """
         if (
             facts is None
             or facts.ask is None
@@ -87,7 +93,7 @@ class Queue:
             if uid in self._pods:
                 del self._pods[uid], self._tickets[uid], self._stands[uid]
             return
-        stands = _stands(facts, facts.ask)
+        stands = _stands(facts, facts.ask, config_seq)
         if self._stands.get(uid) == stands:
             return  # what changed has no part in its place; heaps do not grow with every update of a pod
         self._stands[uid] = stands
@@ -99,8 +105,8 @@ class Queue:
         elif not facts.attempts:
             heappush(self._cooling, (facts.refused_ns + backoff_ns(facts.refusals), uid, ticket, True))
         else:
-            changed = facts.changed_seq > facts.saw
-            heappush(self._cooling, (facts.tried_ns + backoff_ns(facts.attempts), uid, ticket, changed))
+            is_due = _is_new_question(facts, config_seq)
+            heappush(self._cooling, (facts.tried_ns + backoff_ns(facts.attempts), uid, ticket, is_due))
             heappush(self._overdue, (facts.tried_ns + FLUSH_S * SECOND, uid, ticket))
 
     def advance(self, now_ns: int) -> None:
@@ -164,7 +170,7 @@ class Queue:
             heappush(self._pools.setdefault(PoolKey(facts.ask, facts.saw, facts.reasons), []), entry)
 
 
-def _stands(facts: PodFacts, ask: PodAsk) -> "_Stands":
+def _stands(facts: PodFacts, ask: PodAsk, config_seq: int) -> "_Stands":
     """All that a pod's place follows from."""
     return (
         ask,
@@ -175,8 +181,13 @@ def _stands(facts: PodFacts, ask: PodAsk) -> "_Stands":
         facts.reasons,
         facts.refusals,
         facts.refused_ns,
-        facts.changed_seq > facts.saw,
+        _is_new_question(facts, config_seq),
     )
+
+
+def _is_new_question(facts: PodFacts, config_seq: int) -> bool:
+    """Whether a refused pod asks for something else than when it was refused, or the rules are others."""
+    return facts.changed_seq > facts.saw or facts.tried_seq < config_seq
 
 
 _Stands = tuple[PodAsk, int, int, int, int, tuple[PluginReason, ...], int, int, bool]

@@ -56,12 +56,6 @@ REASONS: Mapping[str, Text] = {
     # Why a pod was not attempted.
     "SchedulingGated": Text("Scheduling is blocked due to non-empty scheduling gates", "Pod 带有调度门控，暂不调度"),
     "Deleting": Text("the pod is being deleted", "Pod 正在删除"),
-    "OtherScheduler": Text(
-        "the pod asks for scheduler {detail}, which no profile here serves", "Pod 指定的调度器 {detail} 不由本服务负责"
-    ),
-    "BackingOff": Text("waits before the next attempt", "等待下一次重试"),
-    "AwaitingChange": Text("waits for a change that can cure what refused it", "等待能消除拒绝原因的集群变化"),
-    "AwaitingBinding": Text("placed; the binding is under way", "已选定节点，正在绑定"),
     "Withheld": Text("placed in shadow mode; nothing is written", "影子模式下已决策，不写入集群"),
 }
 """Code -> texts."""

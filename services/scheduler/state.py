@@ -94,7 +94,8 @@ class ClusterView:
         gateway_since: `cluster` seq at which the gateway last started.
         config_map: text of CONFIG_MAP, None while there is none.
         round, round_saw, round_ns: the last round of our log: its number, the `cluster` seq it saw, its `now_ns`.
-        config_source, config_text, config_digest: the configuration in force, empty before the first.
+        config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: when (`scheduling`
+            seq) it came into force.
         refused_digest: digest of the last configuration that was refused, empty when one was taken since.
         asks: key -> class of equal pods.
         touched: what an index has yet to look at; None while there is no index.
@@ -116,6 +117,7 @@ class ClusterView:
         self.config_source = ""
         self.config_text = ""
         self.config_digest = ""
+        self.config_seq = 0
         self.refused_digest = ""
         self.asks: dict[bytes, PodAsk] = {}
         self.touched: Touched | None = None
@@ -255,7 +257,7 @@ class ClusterView:
 
     # scheduling
 
-    def _round_decided(self, _: Recorded, event: RoundDecided) -> None:
+    def _round_decided(self, record: Recorded, event: RoundDecided) -> None:
         self.round = event.round
         self.round_saw = (event.seen or {}).get("cluster", 0)
         self.round_ns = event.now_ns or 0
@@ -267,6 +269,7 @@ class ClusterView:
                 reasons[outcome.judged] = _reasons(event.classes[outcome.judged])
             facts.attempts += 1
             facts.tried_ns = self.round_ns
+            facts.tried_seq = record.seq
             facts.saw = self.round_saw
             facts.reasons = reasons[outcome.judged]
             if self.touched is not None:
@@ -288,7 +291,8 @@ class ClusterView:
         if facts is not None:
             facts.told = event.code
 
-    def _config_taken(self, _: Recorded, event: ConfigTaken) -> None:
+    def _config_taken(self, record: Recorded, event: ConfigTaken) -> None:
+        self.config_seq = record.seq
         self.config_source, self.config_text, self.config_digest = event.source, event.text, event.digest
         self.refused_digest = ""
 
@@ -419,7 +423,7 @@ class _Kept(msgspec.Struct):
 
 _SCALARS = (
     "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
-    "config_digest", "refused_digest",
+    "config_digest", "config_seq", "refused_digest",
 )  # fmt: skip
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Kept)

@@ -7,7 +7,18 @@ import pytest
 from services.scheduler.queue import backoff_ns
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
-from tests.unit.scheduler.scheduling_world import START_NS, World, metric, node, placements, pod, rounds_of, told
+from tests.unit.scheduler.scheduling_world import (
+    START_NS,
+    World,
+    metric,
+    node,
+    placements,
+    pod,
+    rounds_of,
+    thresholds,
+    told,
+    use,
+)
 
 
 def tried(world: World) -> list[str]:
@@ -131,6 +142,21 @@ def test_a_pod_that_asks_for_less_is_tried_after_its_backoff() -> None:
     world.add_pod(pod("p", cpu="500m"))
     world.read()
     assert tried(world) == ["p"]
+
+
+def test_another_configuration_tries_what_the_last_one_refused() -> None:
+    world = World()
+    use(world, thresholds(50, 0))
+    world.add_node(node("n", cpu="10"))
+    world.report(metric("n", cpu="6"))
+    world.add_pod(pod("p", cpu="1"))
+    world.read()
+    assert placements(world.rounds()) == {}
+    world.wait(5)
+    assert tried(world) == []
+    use(world, thresholds(90, 0))
+    world.index = None  # the service builds another index with another configuration
+    assert placements(world.rounds()) == {"p": "n"}
 
 
 def test_a_refused_binding_is_tried_again_after_a_doubling_wait() -> None:
