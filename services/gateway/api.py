@@ -12,7 +12,7 @@ import msgspec
 from yarl import URL
 
 from services.gateway.credentials import Credentials, NoCluster
-from services.gateway.problems import Ambiguous, ApiProblem, Busy, Conflict, NotFound, problem
+from services.gateway.problems import Ambiguous, Busy, Conflict, NotFound, problem
 from services.gateway.resources import EVENTS, PODS, Resource
 from services.gateway.trim import Seen, see
 from services.gateway.wire import Decoder, Page, Unreadable, Wire, decoder_of
@@ -47,9 +47,7 @@ class KubeApi:
     async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
 
-    async def call(
-        self, method: str, path: str, rule: str, body: object = None, content_type: str = JSON, accept: str = ""
-    ) -> bytes:
+    async def call(self, method: str, path: str, rule: str, body: object = None, content_type: str = JSON) -> bytes:
         """Send one request and return the answer's body.
 
         Args:
@@ -58,7 +56,6 @@ class KubeApi:
             rule: the RBAC rule that it needs, as `verb resource`.
             body: anything that JSON can say.
             content_type: of the body.
-            accept: a representation other than plain JSON.
 
         Raises:
             ApiProblem: one of problems.py; `Ambiguous` for a write that may have been done.
@@ -68,8 +65,6 @@ class KubeApi:
             session, headers, generation = await self._credentials.session()
             if data is not None:
                 headers["Content-Type"] = content_type
-            if accept:
-                headers["Accept"] = accept
             try:
                 async with session.request(
                     method,
@@ -80,23 +75,16 @@ class KubeApi:
                     server_hostname=self._credentials.server_hostname,
                 ) as response:
                     status, answer = response.status, await response.read()
-            except aiohttp.ClientError as error:
-                raise await self._unanswered(method, path, error, generation) from error
-            except (TimeoutError, OSError) as error:
-                raise await self._unanswered(method, path, error, generation) from error
-            if status < 400:
-                return answer
-            if status != 401 or last:
-                break
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if last or not isinstance(error, aiohttp.ClientSSLError):
+                    raise _unanswered(method, path, error) from error
+            else:
+                if status < 400:
+                    return answer
+                if last or status != 401:
+                    raise problem(status, answer, f"{method} {path}", rule)
             await self._renew(generation)
-        raise problem(status, answer, f"{method} {path}", rule)
-
-    async def _unanswered(self, method: str, path: str, error: Exception, generation: int) -> ApiProblem:
-        message = f"{method} {path}: {type(error).__name__} {error}"
-        if isinstance(error, aiohttp.ClientSSLError):
-            await self._renew(generation)
-        never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-        return Busy(message) if never_sent or method == "GET" else Ambiguous(message)
+        raise AssertionError("the second try returns or raises")
 
     async def _renew(self, generation: int) -> None:
         try:
@@ -156,7 +144,9 @@ class KubeApi:
                     yield b"".join(parts).split(b"\n")
                     parts = [rest] if rest else []
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise await self._unanswered("GET", path, error, generation) from error
+            if isinstance(error, aiohttp.ClientSSLError):
+                await self._renew(generation)
+            raise _unanswered("GET", path, error) from error
 
     async def find(self, resource: Resource, key: str) -> Seen | None:
         """The object as it is now, or None when it is gone.
@@ -228,3 +218,10 @@ class KubeApi:
             await self.call("POST", collection + query, "create events", body)
         except Conflict:
             await self.call("PATCH", f"{collection}/{name}{query}", "patch events", repeated, MERGE)
+
+
+def _unanswered(method: str, path: str, error: Exception) -> Busy | Ambiguous:
+    """What it means that there was no answer: a request that was never sent, or only reads, was not done."""
+    message = f"{method} {path}: {type(error).__name__} {error}"
+    never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    return Busy(message) if never_sent or method == "GET" else Ambiguous(message)

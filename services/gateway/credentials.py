@@ -49,22 +49,23 @@ class Credentials:
         self._kubeconfig = kubeconfig
         self._linger_s = linger_s
         self._renewing = asyncio.Lock()
-        self._old: set[asyncio.Task[None]] = set()
+        self._old: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
 
     async def __aenter__(self) -> Self:
         await self._load()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        sessions = [self._session, *self._old.values()]
         for task in self._old:
             task.cancel()
-        await asyncio.gather(*self._old, return_exceptions=True)
-        await self._session.close()
+        for session in sessions:
+            await session.close()
 
     async def session(self) -> tuple[aiohttp.ClientSession, dict[str, str], int]:
         """The session to use now, the headers that say who we are, and the generation of both."""
         token = await self._configuration.get_api_key_with_prefix("BearerToken")
-        return self._session, {"Authorization": token} if token else {}, self.generation
+        return self._session, {"Authorization": token.strip()} if token else {}, self.generation
 
     async def renew(self, generation: int) -> None:
         """Read the credentials again, unless that was done since `generation` was handed out.
@@ -79,14 +80,12 @@ class Credentials:
             await self._load()
             self.generation += 1
             task = asyncio.create_task(self._close_later(old))
-            self._old.add(task)
-            task.add_done_callback(self._old.discard)
+            self._old[task] = old
+            task.add_done_callback(self._old.pop)
 
     async def _close_later(self, session: aiohttp.ClientSession) -> None:
-        try:
-            await asyncio.sleep(self._linger_s)
-        finally:
-            await session.close()
+        await asyncio.sleep(self._linger_s)
+        await session.close()
 
     async def _load(self) -> None:
         configuration = Configuration()
@@ -98,7 +97,7 @@ class Credentials:
                 )
             else:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        except (config.ConfigException, OSError) as error:
+        except Exception as error:
             place = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
             raise NoCluster(f"{place}: {error}; set KOORD_GATEWAY_KUBECONFIG to a file that kubectl accepts") from error
         self._configuration = configuration

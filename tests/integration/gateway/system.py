@@ -1,0 +1,86 @@
+"""The gateway as a process, with a real log behind it and a real API server in front."""
+
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from cli.embedded import EmbeddedNats
+from cli.process import Process
+from shared.bus import Bus
+from shared.events import Draft, Event, Recorded
+from shared.log.database import Database
+from shared.log.reader import LogReader, Row
+from shared.log.writer import LogWriter
+
+SCHEDULING = ("koord.scheduling.PodPlaced.v1", "koord.scheduling.PodUnschedulable.v1")
+
+
+class System:
+    """A gateway process, a writer of `scheduling`, and reads of `cluster`.
+
+    Attributes:
+        gateway: the process; a test may kill it and start it again.
+    """
+
+    def __init__(self, gateway: Process, reader: LogReader, scheduling: LogWriter) -> None:
+        self.gateway = gateway
+        self._reader = reader
+        self._scheduling = scheduling
+
+    async def decide(self, *intents: Event) -> list[Recorded]:
+        """Append to `scheduling`."""
+        return await self._scheduling.append([Draft(intent) for intent in intents], now_ns=time.time_ns())
+
+    async def rows(self, kind: str = "", key: str = "") -> list[Row]:
+        """Events of `cluster`, by the end of their type name and their key."""
+        rows = [row async for row in self._reader.rows(context="cluster")]
+        return [row for row in rows if row.type.endswith(f".{kind}.v1" if kind else "") and key in ("", row.key)]
+
+    async def until(self, condition: Callable[[list[Row]], Any], within_s: float = 30) -> list[Row]:
+        """Wait until the rows of `cluster` satisfy a condition; returns them."""
+        async with asyncio.timeout(within_s):
+            while True:
+                rows = await self.rows()
+                if condition(rows):
+                    return rows
+                await asyncio.sleep(0.05)
+
+    async def counts(self) -> Counter[str]:
+        """How many events of each type there are."""
+        return Counter(row.type.split(".")[2] for row in await self.rows())
+
+
+@asynccontextmanager
+async def running(
+    kubeconfig: Path, postgres: str, folder: Path, env: Mapping[str, str] | None = None
+) -> AsyncIterator[System]:
+    """Start everything; the gateway may not have listed anything yet."""
+    async with EmbeddedNats(folder / "nats") as nats:
+        settings = {
+            "KOORD_POSTGRES": postgres,
+            "KOORD_NATS": nats.url,
+            "KOORD_GATEWAY_KUBECONFIG": str(kubeconfig),
+            **(env or {}),
+        }
+        command = [sys.executable, "-c", "from cli.main import main; main()", "run", "gateway"]
+        gateway = Process("gateway", command, folder / "gateway.log", env=os.environ | settings)
+        database = Database(postgres)
+        bus = Bus(nats.url, name="scheduling")
+        await bus.start()
+        scheduling = LogWriter(database, bus, "scheduling", "test@1")
+        try:
+            await scheduling.acquire()
+            await scheduling.begin("test", (), now_ns=time.time_ns(), seen={})
+            gateway.start()
+            yield System(gateway, LogReader(database), scheduling)
+        finally:
+            await asyncio.to_thread(gateway.stop)
+            await scheduling.close()
+            await bus.close()
+            await database.close()

@@ -1,0 +1,173 @@
+"""The whole gateway: what happens in the API is in the log, what the log decides happens in the API, restarts repeat nothing."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from shared.log.reader import Row
+from tests.cluster.fixtures import MakeNodes
+from tests.integration.gateway.conftest import MakePod
+from tests.integration.gateway.faults import FaultProxy
+from tests.integration.gateway.stage import placed, unschedulable
+from tests.integration.gateway.system import System, running
+
+FAILPOINTS = ["gateway.after-api-answer", "gateway.before-append", "gateway.after-commit", "log.before-commit"]
+
+
+def pods_of(namespace: str, rows: list[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row.type.endswith(f".{kind}.v1") and row.key.startswith(f"{namespace}/")]
+
+
+async def observed(system: System, namespace: str, count: int) -> None:
+    await system.until(lambda rows: len({row.key for row in pods_of(namespace, rows, "PodObserved")}) == count)
+
+
+async def test_a_pod_goes_from_the_api_through_the_log_to_a_node(
+    kubeconfig: Path,
+    database: str,
+    tmp_path: Path,
+    make_pod: MakePod,
+    namespace: str,
+    kube_nodes: MakeNodes,
+    cluster: Cluster,
+) -> None:
+    kube_nodes("gw-1")
+    first = make_pod("listed")
+    async with running(kubeconfig, database, tmp_path) as system:
+        await observed(system, namespace, 1)
+        second = make_pod("watched")
+        await observed(system, namespace, 2)
+        intents = await system.decide(placed(first, "gw-1"), placed(second, "gw-1"))
+        rows = await system.until(lambda rows: len(pods_of(namespace, rows, "PodBound")) == 2)
+        bound = {row.key: row for row in pods_of(namespace, rows, "PodBound")}
+        assert bound[f"{namespace}/listed"].cause == f"scheduling/{intents[0].seq}"
+        assert bound[f"{namespace}/listed"].correlation == first["metadata"]["uid"]
+        await system.until(lambda rows: len(pods_of(namespace, rows, "PodObserved")) == 4)  # each again, on its node
+        cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/listed?gracePeriodSeconds=0")
+        await system.until(lambda rows: pods_of(namespace, rows, "PodDeleted"))
+    assert system.gateway.exit_code == 0
+
+
+async def test_a_restart_repeats_nothing_and_finds_what_happened_meanwhile(
+    kubeconfig: Path,
+    database: str,
+    tmp_path: Path,
+    make_pod: MakePod,
+    namespace: str,
+    kube_nodes: MakeNodes,
+    cluster: Cluster,
+) -> None:
+    kube_nodes("gw-1")
+    stays, leaves = make_pod("stays"), make_pod("leaves")
+    async with running(kubeconfig, database, tmp_path) as system:
+        await observed(system, namespace, 2)
+        await system.decide(placed(stays, "gw-1"))
+        await system.until(lambda rows: pods_of(namespace, rows, "PodBound"))
+        await system.until(lambda rows: len(pods_of(namespace, rows, "PodObserved")) == 3)
+        await asyncio.to_thread(system.gateway.kill)
+        before = await system.counts()
+        cluster.api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/leaves?gracePeriodSeconds=0")
+        await system.decide(placed(leaves, "gw-1"))
+        await asyncio.to_thread(system.gateway.start)
+        await system.until(lambda rows: pods_of(namespace, rows, "BindRejected"))
+        after = await system.counts()
+        assert after - before == {"WriterStarted": 1, "PodDeleted": 1, "BindRejected": 1}
+
+
+async def test_effects_wait_until_everything_is_listed(
+    kubeconfig: Path,
+    database: str,
+    tmp_path: Path,
+    make_pod: MakePod,
+    namespace: str,
+    kube_nodes: MakeNodes,
+    proxy: FaultProxy,
+) -> None:
+    """A placement on a node that is there must not be refused because the nodes were not listed yet."""
+    kube_nodes("gw-1")
+    pod = make_pod("web")
+    busy = proxy.fail("GET", "/nodes?limit", status=503, times=-1)
+    async with running(kubeconfig, database, tmp_path) as system:
+        await observed(system, namespace, 1)
+        await system.decide(placed(pod, "gw-1"))
+        await asyncio.sleep(1)
+        assert not pods_of(namespace, await system.rows(), "BindRejected")
+        assert proxy.count("POST", "/binding") == 0
+        busy.times = 0
+        await system.until(lambda rows: pods_of(namespace, rows, "PodBound"))
+
+
+async def test_a_hundred_pods_are_bound_within_seconds_and_a_bad_network_loses_none(
+    kubeconfig: Path,
+    database: str,
+    tmp_path: Path,
+    make_pod: MakePod,
+    namespace: str,
+    kube_nodes: MakeNodes,
+    proxy: FaultProxy,
+) -> None:
+    kube_nodes("gw-1", "gw-2")
+    pods = [make_pod(f"web-{number}") for number in range(100)]
+    async with running(kubeconfig, database, tmp_path, {"KOORD_GATEWAY_TIMEOUT_S": "1"}) as system:
+        await observed(system, namespace, 100)
+        proxy.fail("POST", "/binding", "lose", times=10)
+        proxy.fail("POST", "/binding", status=500, times=10)
+        proxy.fail("POST", "/binding", "hang", times=5)
+        await system.decide(*(placed(pod, f"gw-{1 + number % 2}") for number, pod in enumerate(pods)))
+        rows = await system.until(lambda rows: len(pods_of(namespace, rows, "PodBound")) == 100)
+        assert len({row.key for row in pods_of(namespace, rows, "PodBound")}) == 100
+        proxy.cut()  # every watch at once
+        await system.until(lambda rows: len(pods_of(namespace, rows, "PodObserved")) == 200)
+        assert not [row for row in await system.rows() if row.type.endswith("WatchResumed.v1") and row.key == "pods"]
+
+
+async def test_a_placement_replaces_a_report_and_the_pod_says_so(
+    kubeconfig: Path, database: str, tmp_path: Path, make_pod: MakePod, namespace: str, kube_nodes: MakeNodes
+) -> None:
+    kube_nodes("gw-1")
+    pod = make_pod("web")
+    async with running(kubeconfig, database, tmp_path) as system:
+        await observed(system, namespace, 1)
+        await system.decide(unschedulable(pod), unschedulable(pod, "later", code="Other"), placed(pod, "gw-1"))
+        rows = await system.until(lambda rows: len(pods_of(namespace, rows, "LevelSuperseded")) == 2)
+        await system.until(lambda rows: pods_of(namespace, rows, "PodBound"))
+        assert not pods_of(namespace, rows, "LevelWritten")
+
+
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
+async def test_a_gateway_that_dies_at_the_worst_moment_binds_each_pod_once(
+    failpoint: str,
+    kubeconfig: Path,
+    database: str,
+    tmp_path: Path,
+    make_pod: MakePod,
+    namespace: str,
+    kube_nodes: MakeNodes,
+    proxy: FaultProxy,
+) -> None:
+    kube_nodes("gw-1")
+    pods = [make_pod(f"web-{number}") for number in range(30)]
+    async with running(kubeconfig, database, tmp_path, {"KOORD_FAILPOINT": f"{failpoint}:5"}) as system:
+        died = 0
+        async with asyncio.timeout(120):
+            placed_all = False
+            while True:
+                if not system.gateway.running:
+                    assert system.gateway.exit_code == 137
+                    died += 1
+                    if died == 3:  # from here on it lives
+                        system.gateway.env = {**(system.gateway.env or {}), "KOORD_FAILPOINT": ""}
+                    await asyncio.to_thread(system.gateway.start)
+                rows = await system.rows()
+                if not placed_all and len({row.key for row in pods_of(namespace, rows, "PodObserved")}) == 30:
+                    placed_all = True
+                    await system.decide(*(placed(pod, "gw-1") for pod in pods))
+                if len(pods_of(namespace, rows, "PodBound")) >= 30:
+                    break
+                await asyncio.sleep(0.1)
+        assert died >= 1
+        bound = [row.key for row in pods_of(namespace, await system.rows(), "PodBound")]
+        assert sorted(bound) == sorted(f"{namespace}/web-{number}" for number in range(30))
+        assert not pods_of(namespace, await system.rows(), "BindRejected")
