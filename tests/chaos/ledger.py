@@ -1,0 +1,92 @@
+"""What must hold of the log and the API after whatever was done to the services."""
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+
+import msgspec
+
+from cli.dev.cluster import Cluster
+from services.scheduler.config import config_of
+from services.scheduler.index import Index
+from services.scheduler.state import FOLDED, ClusterView
+from shared.events.cluster import BindFailed, BindRejected, BindWithheld, MissingPermission, PodBound
+from shared.events.scheduling import PodPlaced
+from shared.log.database import Database
+from shared.log.follower import Follower
+from shared.log.reader import LogReader
+from shared.log.verify import verify
+
+TOLD_WITHIN_S = 30.0
+"""A service that was ended after the last binding tells its outcome when it is back."""
+
+REFUSALS = {kind.type_name() for kind in (BindRejected, BindFailed, BindWithheld, MissingPermission)}
+
+
+async def check(cluster: Cluster, namespace: str, postgres: str, expected: set[str]) -> None:
+    """No pod is lost, none is bound or placed twice, and what the scheduler counts is what the API holds."""
+    database = Database(postgres)
+    try:
+        reader = LogReader(database)
+        for context in ("cluster", "scheduling"):
+            verified = await verify(reader, context)
+            assert verified.ok, verified
+        await _each_pod_is_bound_once(cluster, namespace, reader, expected)
+        await _the_scheduler_counts_what_the_api_holds(cluster, database, reader)
+    finally:
+        await database.close()
+
+
+async def _each_pod_is_bound_once(cluster: Cluster, namespace: str, reader: LogReader, expected: set[str]) -> None:
+    pods = {
+        pod["metadata"]["name"]: pod for pod in cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    }
+    assert set(pods) == expected
+    uids = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in pods.values()}
+    assert all(uids.values()), "a pod has no node"
+    deadline = time.monotonic() + TOLD_WITHIN_S
+    while set(bound := await _bindings(reader, uids)) != set(uids):
+        assert time.monotonic() < deadline, f"{len(uids) - len(bound)} bindings have no outcome"
+        await asyncio.sleep(0.2)
+    assert set(bound.values()) == {1}, "a pod was bound twice"
+    refused: set[int] = set()
+    async for row in reader.rows(context="cluster"):
+        if row.type in REFUSALS and row.cause:
+            refused.add(int(row.cause.rpartition("/")[2]))
+    placed: defaultdict[str, list[int]] = defaultdict(list)
+    async for row in reader.rows(context="scheduling", kind="PodPlaced.v1"):
+        event = msgspec.json.decode(row.data, type=PodPlaced)
+        if event.pod_uid in uids:
+            placed[event.pod_uid].append(row.seq)
+    assert set(placed) == set(uids), "a bound pod was never placed"
+    for uid, seqs in placed.items():
+        standing = [seq for seq in seqs if seq not in refused]
+        assert len(standing) == 1, f"{uid} was placed {len(standing)} times without a refusal between"
+
+
+async def _bindings(reader: LogReader, nodes: dict[str, str]) -> Counter[str]:
+    """How often the log says of each pod that it was bound; each time to the node that the API says."""
+    bound: Counter[str] = Counter()
+    async for row in reader.rows(context="cluster", kind="PodBound.v1"):
+        event = msgspec.json.decode(row.data, type=PodBound)
+        if event.pod_uid in nodes:
+            bound[event.pod_uid] += 1
+            assert event.node == nodes[event.pod_uid], f"{event.pod} was told to be on {event.node}"
+    return bound
+
+
+async def _the_scheduler_counts_what_the_api_holds(cluster: Cluster, database: Database, reader: LogReader) -> None:
+    follower = Follower("chaos", reader, None, FOLDED, ClusterView)
+    for context in FOLDED:
+        await follower.read_to_head(context)
+    view = follower.state
+    assert isinstance(view, ClusterView)
+    index = Index(view, config_of(view).profiles)
+    index.settle()
+    table = index.table
+    counted = {name: int(table.pods[row]) for name, row in table.rows.items() if table.alive[row]}
+    held: Counter[str] = Counter()
+    for pod in cluster.api.call("GET", "/api/v1/pods")["items"]:
+        if pod["spec"].get("nodeName") and pod["status"].get("phase") not in {"Succeeded", "Failed"}:
+            held[pod["spec"]["nodeName"]] += 1
+    assert {name: count for name, count in counted.items() if count} == dict(held)
