@@ -9,20 +9,17 @@ Source: spec/api.md 4.3, spec/scheduler-core.md 1.1.
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import yaml
-from msgspec import field
 
+from services.scheduler.config_document import Document, PluginSet, PluginSets, ProfileDocument
 from services.scheduler.framework import Plugin, Profile, Scorer
 from services.scheduler.registry import BUILT_IN, ELSEWHERE, MULTI_POINT, PLUGINS
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from shared.errors import KoordError
-from shared.events import Draft
-from shared.events.log import ConfigRefused, ConfigTaken
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 T = TypeVar("T")
@@ -42,18 +39,6 @@ class BadConfig(KoordError):
         self.reason = reason
 
 
-class Offered(NamedTuple):
-    """A configuration that somebody offers; `source` is a file's path or a ConfigMap."""
-
-    source: str
-    text: str
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the text, hexadecimal: the name that decisions give it."""
-        return sha256(self.text.encode()).hexdigest()
-
-
 class Configuration(NamedTuple):
     """A configuration as read.
 
@@ -64,67 +49,6 @@ class Configuration(NamedTuple):
 
     profiles: Mapping[str, Profile]
     notes: tuple[str, ...]
-
-
-class _Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    pass
-
-
-class _PluginEntry(_Strict):
-    name: str
-    weight: int = 0
-
-
-class _PluginSet(_Strict):
-    enabled: list[_PluginEntry] | None = None
-    disabled: list[_PluginEntry] | None = None
-
-
-class _Plugins(_Strict):
-    pre_enqueue: _PluginSet | None = None
-    queue_sort: _PluginSet | None = None
-    pre_filter: _PluginSet | None = None
-    filter: _PluginSet | None = None
-    post_filter: _PluginSet | None = None
-    pre_score: _PluginSet | None = None
-    score: _PluginSet | None = None
-    reserve: _PluginSet | None = None
-    permit: _PluginSet | None = None
-    pre_bind: _PluginSet | None = None
-    bind: _PluginSet | None = None
-    post_bind: _PluginSet | None = None
-    multi_point: _PluginSet | None = None
-
-
-class _PluginConfig(_Strict):
-    name: str
-    args: dict[str, Any] | None = None
-
-
-class _Profile(_Strict):
-    scheduler_name: str = "default-scheduler"
-    plugins: _Plugins | None = None
-    plugin_config: list[_PluginConfig] | None = None
-    percentage_of_nodes_to_score: int | None = None
-
-
-class _Document(_Strict):
-    api_version: str = ""
-    kind: str = ""
-    profiles: list[_Profile] | None = None
-    # Accepted without effect: each steers a mechanism that works otherwise here.
-    parallelism: int | None = None
-    leader_election: dict[str, Any] | None = None
-    client_connection: dict[str, Any] | None = None
-    healthz_bind_address: str | None = None
-    metrics_bind_address: str | None = None
-    enable_profiling: bool | None = None
-    enable_contention_profiling: bool | None = None
-    percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: int | None = None
-    pod_max_backoff_seconds: int | None = None
-    delay_cache_until_active: bool | None = None
-    extenders: list[Any] = field(default_factory=list)
 
 
 @lru_cache(maxsize=8)
@@ -140,7 +64,7 @@ def read_config(text: str) -> Configuration:
         raise BadConfig("", f"not YAML: {error}") from error
     if not isinstance(plain, dict):
         raise BadConfig("", f"a {type(plain).__name__}; give a KubeSchedulerConfiguration")
-    document = _convert(plain, _Document, "")
+    document = _convert(plain, Document, "")
     if (document.api_version, document.kind) != (API_VERSION, "KubeSchedulerConfiguration"):
         found = f"{document.api_version} {document.kind}"
         raise BadConfig("apiVersion", f"{found!r}; give apiVersion {API_VERSION} and kind KubeSchedulerConfiguration")
@@ -166,36 +90,12 @@ def config_of(view: ClusterView) -> Configuration:
     return read_config(view.config_text or SHIPPED)
 
 
-def config_drafts(view: ClusterView, file: Offered | None) -> tuple[Draft, ...]:
-    """Take over what is offered, if it is new: the file, else the ConfigMap, else the shipped profile.
-
-    Returns:
-        ConfigTaken, or ConfigRefused (the last good one stays in force), or nothing.
-    """
-    offered = file
-    if offered is None and view.config_map is not None:
-        offered = Offered("ConfigMap koordinator-system/koord-scheduler-config", view.config_map)
-    shipped = Offered("shipped profile", SHIPPED)
-    offered = offered or shipped
-    if offered.digest in (view.config_digest, view.refused_digest):
-        return ()
-    try:
-        read_config(offered.text)
-    except BadConfig as error:
-        refused = ConfigRefused(source=offered.source, digest=offered.digest, path=error.path, reason=error.reason)
-        first = () if view.config_digest else (_taken(shipped),)
-        return (*first, Draft(refused))
-    return (_taken(offered),)
-
-
-def _taken(offered: Offered) -> Draft:
-    return Draft(ConfigTaken(source=offered.source, digest=offered.digest, text=offered.text))
-
-
-def _read_profile(profile: _Profile, path: str, notes: list[str]) -> Profile:
+def _read_profile(profile: ProfileDocument, path: str, notes: list[str]) -> Profile:
     if not profile.scheduler_name:
         raise BadConfig(f"{path}.schedulerName", "empty; leave it out or give a name")
-    sets = profile.plugins or _Plugins()
+    if profile.percentage_of_nodes_to_score is not None:
+        notes.append(f"profile {profile.scheduler_name}: percentageOfNodesToScore has no effect in this release")
+    sets = profile.plugins or PluginSets()
     for point, entries in _points(sets):
         _check_names(entries, f"{path}.plugins.{point}", profile.scheduler_name, notes)
     args = _read_args(profile, path, notes)
@@ -230,7 +130,7 @@ def _read_profile(profile: _Profile, path: str, notes: list[str]) -> Profile:
     return Profile(profile.scheduler_name, filters, scorers)
 
 
-def _read_args(profile: _Profile, path: str, notes: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
+def _read_args(profile: ProfileDocument, path: str, notes: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
     """Plugin -> where its arguments stand, and they; those of plugins without any are noted."""
     args: dict[str, tuple[str, dict[str, Any]]] = {}
     for number, entry in enumerate(profile.plugin_config or ()):
@@ -250,7 +150,7 @@ def _read_args(profile: _Profile, path: str, notes: list[str]) -> dict[str, tupl
     return args
 
 
-def _multi_point(given: _PluginSet | None) -> dict[str, int]:
+def _multi_point(given: PluginSet | None) -> dict[str, int]:
     """Plugins at every point that they implement, with their weights."""
     disabled = {entry.name for entry in (given.disabled if given else None) or ()}
     multi = {} if "*" in disabled else {name: w for name, w in MULTI_POINT.items() if name not in disabled}
@@ -259,7 +159,7 @@ def _multi_point(given: _PluginSet | None) -> dict[str, int]:
     return multi
 
 
-def _at_point(given: _PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:
+def _at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:
     """Plugins at one point in their order, with weights.
 
     First those of the multi-point set that are listed here, as listed; then the rest of that set; then what else is listed.
@@ -274,14 +174,14 @@ def _at_point(given: _PluginSet | None, multi: Mapping[str, int]) -> dict[str, i
     return {**listed, **rest, **other}
 
 
-def _points(sets: _Plugins) -> Iterator[tuple[str, _PluginSet]]:
-    for info in msgspec.structs.fields(_Plugins):
+def _points(sets: PluginSets) -> Iterator[tuple[str, PluginSet]]:
+    for info in msgspec.structs.fields(PluginSets):
         entries = getattr(sets, info.name)
         if entries is not None:
             yield info.encode_name, entries
 
 
-def _check_names(entries: _PluginSet, path: str, profile: str, notes: list[str]) -> None:
+def _check_names(entries: PluginSet, path: str, profile: str, notes: list[str]) -> None:
     for number, entry in enumerate(entries.enabled or ()):
         _check_name(entry.name, f"{path}.enabled[{number}].name")
         if entry.weight < 0:
@@ -299,10 +199,10 @@ def _check_name(name: str, path: str) -> None:
         raise BadConfig(path, f"there is no plugin {name!r}; this release has {known}")
 
 
-def _unused(document: _Document) -> Iterator[str]:
+def _unused(document: Document) -> Iterator[str]:
     for name in ("percentage_of_nodes_to_score", "pod_initial_backoff_seconds", "pod_max_backoff_seconds"):
         if getattr(document, name) is not None:
-            camel = next(info.encode_name for info in msgspec.structs.fields(_Document) if info.name == name)
+            camel = next(info.encode_name for info in msgspec.structs.fields(Document) if info.name == name)
             yield f"{camel} has no effect in this release"
 
 

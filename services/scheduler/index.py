@@ -7,11 +7,12 @@ difference, and can be thrown away and built anew at any time with the same deci
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from services.scheduler.facts import Touched
 from services.scheduler.framework import Ledger, Plugin, Profile
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pods import Held
 from services.scheduler.queue import Queue
-from services.scheduler.state import ClusterView, Touched
+from services.scheduler.state import ClusterView
 
 
 class Index:

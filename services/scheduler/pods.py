@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from services.scheduler.ask import PodAsk
+from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 
 PluginReason = tuple[str, str]
@@ -118,3 +119,14 @@ class PodFacts:
 
 
 _PLAIN = tuple(name for name in PodFacts.__slots__ if name not in ("ask", "observed", "reasons"))
+
+
+def true_since_ns(pod: Pod, type_: str) -> int:
+    """Since when a condition of the pod is True; 0 when it is not, or its time cannot be read."""
+    condition = pod.condition(type_)
+    if condition is None or condition.status != "True" or not condition.last_transition_time:
+        return 0
+    try:
+        return instant_ns(condition.last_transition_time)
+    except BadTime:
+        return 0

@@ -7,11 +7,12 @@ import asyncio
 import logging
 from pathlib import Path
 
-from services.scheduler.config import Offered, config_drafts, config_of
+from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import FOLDED, ClusterView
+from services.scheduler.takeover import Offered, config_drafts
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND

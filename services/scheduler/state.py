@@ -8,13 +8,13 @@ Source: architecture.md, "The core of a service".
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple
-
-import msgspec
+from typing import Any, ClassVar, Final
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
 from services.scheduler.change import Change
-from services.scheduler.pods import PluginReason, PodFacts
+from services.scheduler.facts import MetricFacts, NodeFacts, Touched
+from services.scheduler.pods import PluginReason, PodFacts, true_since_ns
+from services.scheduler.snapshot import encode, restore
 from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
@@ -32,8 +32,6 @@ from shared.events.cluster import (
 )
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.scheduling import ClassJudged, PodPlaced, PodUnschedulable, RoundDecided
-from shared.kube.instants import BadTime, instant_ns
-from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
 
 CONFIG_MAP = "koordinator-system/koord-scheduler-config"
@@ -53,34 +51,6 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 _MAX_UNREAD = 4096
-
-
-class NodeFacts:
-    """A node as last observed, and per class of change the `cluster` seq of the last one."""
-
-    __slots__ = ("changed", "node")
-
-    def __init__(self, node: Node, changed: list[int]) -> None:
-        self.node = node
-        self.changed = changed
-
-
-class MetricFacts(NamedTuple):
-    """A node's newest NodeMetric, and the newest `status.updateTime` it ever had: one without it keeps the last."""
-
-    metric: NodeMetric
-    updated: str
-
-
-class Touched:
-    """What has changed since the index last looked, each name once, in order."""
-
-    __slots__ = ("metrics", "nodes", "pods")
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, None] = {}
-        self.metrics: dict[str, None] = {}
-        self.pods: dict[str, None] = {}
 
 
 class ClusterView:
@@ -337,8 +307,8 @@ class ClusterView:
             if pod is None:
                 continue  # deleted meanwhile
             facts.observed = None
-            facts.scheduled_ns = _true_since_ns(pod, "PodScheduled")
-            facts.initialized_ns = _true_since_ns(pod, "Initialized")
+            facts.scheduled_ns = true_since_ns(pod, "PodScheduled")
+            facts.initialized_ns = true_since_ns(pod, "Initialized")
             common = common_part(pod)
             key = ask_key(common)
             ask, before = self.asks.get(key), facts.ask
@@ -356,39 +326,13 @@ class ClusterView:
         if ask.pods == 0:
             del self.asks[ask.key]
 
-    # snapshot
-
     def encode(self) -> bytes:
-        """Canonical MessagePack: names sorted, no row numbers. What each node holds is in it, so that a leak changes the digest."""
-        self.read()
-        keys = sorted(self.asks)
-        numbers = {self.asks[key]: number for number, key in enumerate(keys)}
-        return _encoder.encode(
-            {
-                "positions": dict(sorted(self.positions.items())),
-                "scalars": [getattr(self, name) for name in _SCALARS],
-                "asks": keys,
-                "pods": [self.pods[uid].encode(numbers) for uid in sorted(self.pods)],
-                "nodes": [(name, self.nodes[name].node, self.nodes[name].changed) for name in sorted(self.nodes)],
-                "metrics": [(name, *self.metrics[name]) for name in sorted(self.metrics)],
-            }
-        )
+        """Everything, in one canonical form."""
+        return encode(self)
 
     def restore(self, data: bytes) -> None:
         """Take over what `encode` wrote."""
-        kept = _decoder.decode(data)
-        self.positions = dict(kept.positions)
-        for name, value in zip(_SCALARS, kept.scalars, strict=True):
-            setattr(self, name, value)
-        asks = [PodAsk(key, _ask_decoder.decode(key)) for key in kept.asks]
-        self.asks = {ask.key: ask for ask in asks}
-        for plain in kept.pods:
-            facts = PodFacts.decode(plain, asks)
-            self.pods[facts.uid] = facts
-            if facts.ask is not None:
-                facts.ask.pods += 1
-        self.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
-        self.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}
+        restore(self, data)
 
     _folds: ClassVar[dict[type[Event], Callable[[Any, Recorded, Any], None]]] = {
         NodeObserved: _node_observed,
@@ -412,24 +356,6 @@ class ClusterView:
     }
 
 
-class _Kept(msgspec.Struct):
-    positions: dict[str, int]
-    scalars: list[int | str | None]
-    asks: list[bytes]
-    pods: list[list[Any]]
-    nodes: list[tuple[str, Node, list[int]]]
-    metrics: list[tuple[str, NodeMetric, str]]
-
-
-_SCALARS = (
-    "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
-    "config_digest", "config_seq", "refused_digest",
-)  # fmt: skip
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Kept)
-_ask_decoder = msgspec.msgpack.Decoder(Pod)
-
-
 def _last_seen(facts: PodFacts) -> Pod:
     if facts.observed is not None:
         return facts.observed
@@ -439,13 +365,3 @@ def _last_seen(facts: PodFacts) -> Pod:
 
 def _reasons(judged: ClassJudged) -> tuple[PluginReason, ...]:
     return tuple(dict.fromkeys((rejected.plugin, rejected.code) for rejected in judged.rejected))
-
-
-def _true_since_ns(pod: Pod, type_: str) -> int:
-    condition = pod.condition(type_)
-    if condition is None or condition.status != "True" or not condition.last_transition_time:
-        return 0
-    try:
-        return instant_ns(condition.last_transition_time)
-    except BadTime:
-        return 0

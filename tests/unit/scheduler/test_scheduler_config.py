@@ -5,11 +5,12 @@ import json
 import pytest
 import yaml
 
-from services.scheduler.config import BadConfig, Offered, config_drafts, config_of, read_config
+from services.scheduler.config import BadConfig, config_of, read_config
 from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
+from services.scheduler.takeover import Offered, config_drafts
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigRefused, ConfigTaken

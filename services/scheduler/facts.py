@@ -1,0 +1,33 @@
+"""What the scheduler's state keeps of nodes and reports, and what it notes for whoever follows it."""
+
+from typing import NamedTuple
+
+from shared.kube.node import Node, NodeMetric
+
+
+class NodeFacts:
+    """A node as last observed, and per class of change the `cluster` seq of the last one."""
+
+    __slots__ = ("changed", "node")
+
+    def __init__(self, node: Node, changed: list[int]) -> None:
+        self.node = node
+        self.changed = changed
+
+
+class MetricFacts(NamedTuple):
+    """A node's newest NodeMetric, and the newest `status.updateTime` it ever had: one without it keeps the last."""
+
+    metric: NodeMetric
+    updated: str
+
+
+class Touched:
+    """What has changed since the index last looked, each name once, in order."""
+
+    __slots__ = ("metrics", "nodes", "pods")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, None] = {}
+        self.metrics: dict[str, None] = {}
+        self.pods: dict[str, None] = {}

@@ -1,0 +1,65 @@
+"""The scheduler's state as bytes: equal states give equal bytes, whatever the order of arrival."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.facts import MetricFacts, NodeFacts
+from services.scheduler.pods import PodFacts
+from shared.kube.node import Node, NodeMetric
+from shared.kube.pod import Pod
+
+if TYPE_CHECKING:
+    from services.scheduler.state import ClusterView
+
+
+class _Kept(msgspec.Struct):
+    positions: dict[str, int]
+    scalars: list[int | str | None]
+    asks: list[bytes]
+    pods: list[list[Any]]
+    nodes: list[tuple[str, Node, list[int]]]
+    metrics: list[tuple[str, NodeMetric, str]]
+
+
+_SCALARS = (
+    "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
+    "config_digest", "config_seq", "refused_digest",
+)  # fmt: skip
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Kept)
+_ask_decoder = msgspec.msgpack.Decoder(Pod)
+
+
+def encode(view: "ClusterView") -> bytes:
+    """Canonical MessagePack: names sorted, no row numbers."""
+    view.read()
+    keys = sorted(view.asks)
+    numbers = {view.asks[key]: number for number, key in enumerate(keys)}
+    kept = _Kept(
+        positions=dict(sorted(view.positions.items())),
+        scalars=[getattr(view, name) for name in _SCALARS],
+        asks=keys,
+        pods=[view.pods[uid].encode(numbers) for uid in sorted(view.pods)],
+        nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
+        metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
+    )
+    return _encoder.encode(kept)
+
+
+def restore(view: "ClusterView", data: bytes) -> None:
+    """Take over what `encode` wrote, on a view that is new."""
+    kept = _decoder.decode(data)
+    view.positions = dict(kept.positions)
+    for name, value in zip(_SCALARS, kept.scalars, strict=True):
+        setattr(view, name, value)
+    asks = [PodAsk(key, _ask_decoder.decode(key)) for key in kept.asks]
+    view.asks = {ask.key: ask for ask in asks}
+    for plain in kept.pods:
+        facts = PodFacts.decode(plain, asks)
+        view.pods[facts.uid] = facts
+        if facts.ask is not None:
+            facts.ask.pods += 1
+    view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
+    view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}
