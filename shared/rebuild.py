@@ -1,8 +1,10 @@
-"""Rebuild and compare: in the background a service folds again from the last snapshot but one and compares digests.
+"""Rebuild and compare: in the background a service folds again from the last snapshot that held and compares digests.
+
+The next rebuild begins where this one ended, so every event is folded twice and no error can hide in a snapshot.
 
 Leaked and phantom accounting is the largest family of bugs in systems of this kind; a State that differs from the fold of
 its own log is found here, within minutes, with the first event that explains it. Runs in a child process, so that the
-service's loop is not held: `python -m shared.rebuild services.scheduler.service:SERVICE`.
+service's loop is not held: `python -m shared.rebuild services.scheduler.service:SERVICE [snapshot]`.
 """
 
 import asyncio
@@ -10,6 +12,8 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Mapping
+from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +24,7 @@ from shared.log.database import Database
 from shared.log.folding import Folding
 from shared.log.positions import LogRewound, Position
 from shared.log.reader import Codec, LogReader
-from shared.log.registry import Registry, Snapshot
+from shared.log.registry import Registry
 
 if TYPE_CHECKING:
     from shared.service import Runtime, Service
@@ -32,44 +36,50 @@ class Rebuilt(msgspec.Struct, frozen=True):
     """What a rebuild found.
 
     Attributes:
-        compared: whether there were two snapshots to compare.
+        upto: name of the snapshot that was compared; None when there is none.
         path: where the State and the fold differ first; empty when they agree.
-        event: `context/seq` of the first event since the older snapshot that is about that path.
+        event: `context/seq` of the first event since the base that is about that path.
     """
 
-    compared: bool
+    upto: datetime | None
     equal: bool = True
     path: str = ""
     event: str = ""
 
 
-async def rebuild(service: "Service", database: Database) -> Rebuilt:
-    """Fold from the last snapshot but one to the newest one's positions, and compare.
+async def rebuild(service: "Service", database: Database, base: datetime | None = None) -> Rebuilt:
+    """Fold from a snapshot, or from the beginning, to the newest one's positions, and compare.
+
+    Args:
+        base: name of the snapshot to begin at; when it is gone, the oldest one that is kept.
 
     Raises:
         KoordError: the log cannot be folded from there any more.
     """
     registry = Registry(database, service.name)
     state = service.new_state()
-    snapshots = await registry.snapshots(state.SCHEMA, newest=2)
-    if len(snapshots) < 2:
-        return Rebuilt(compared=False)
-    newest, older = snapshots
+    stored = await registry.snapshots(state.SCHEMA)
+    if not stored:
+        return Rebuilt(upto=None)
+    newest = stored[0]
     reader = LogReader(database)
     codecs = {name: Codec(kinds) for name, kinds in service.follows.items()}
     folding = Folding(reader, codecs, state, await registry.skips())
-    folding.stand_on(older)
+    begin: dict[str, Position] = {}
+    if base is not None:
+        older = next((snapshot for snapshot in stored if snapshot.at == base), stored[-1])
+        folding.stand_on(older)
+        begin = older.positions
     for name, position in newest.positions.items():
         if name in codecs:
             await folding.read_to(name, position.seq)
             await _same_log(reader, name, position)
     encoded = state.encode()
     if sha256(encoded).digest() == newest.digest:
-        return Rebuilt(compared=True)
+        return Rebuilt(newest.at)
     path = first_difference(msgspec.msgpack.decode(newest.data), msgspec.msgpack.decode(encoded))
-    return Rebuilt(
-        compared=True, equal=False, path="/".join(path), event=await _explaining(reader, older, newest, path)
-    )
+    event = await _explaining(reader, begin, newest.positions, path)
+    return Rebuilt(newest.at, equal=False, path="/".join(path), event=event)
 
 
 async def _same_log(reader: LogReader, context: str, position: Position) -> None:
@@ -100,12 +110,14 @@ def _named(value: Any) -> Any:
     return dict(enumerate(value))
 
 
-async def _explaining(reader: LogReader, older: Snapshot, newest: Snapshot, path: tuple[str, ...]) -> str:
-    """The first event between the snapshots that names the most specific part of the path that any event names."""
+async def _explaining(
+    reader: LogReader, begin: Mapping[str, Position], end: Mapping[str, Position], path: tuple[str, ...]
+) -> str:
+    """The first event since the base that names the most specific part of the path that any event names."""
     first: dict[str, str] = {}
-    for context in sorted(newest.positions):
-        start = older.positions[context].seq if context in older.positions else 0
-        async for row in reader.rows(context=context, after=start, upto=newest.positions[context].seq):
+    for context in sorted(end):
+        start = begin[context].seq if context in begin else 0
+        async for row in reader.rows(context=context, after=start, upto=end[context].seq):
             for part in path:
                 if part not in first and (part == row.key or (len(part) > 3 and part.encode() in row.data)):
                     first[part] = f"{context}/{row.seq} {row.type} {row.key}"
@@ -117,8 +129,9 @@ async def watch_rebuilds(runtime: "Runtime") -> None:
     target = _target(runtime.service)
     while True:
         await asyncio.sleep(runtime.environment.rebuild_every_s)
+        base = [runtime.base.isoformat()] if runtime.base else []
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "shared.rebuild", target, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "shared.rebuild", target, *base, stdout=asyncio.subprocess.PIPE
         )
         try:
             output, _ = await child.communicate()
@@ -129,10 +142,13 @@ async def watch_rebuilds(runtime: "Runtime") -> None:
             log.warning("rebuild failed", extra={"status": child.returncode})
             continue
         found = msgspec.json.decode(output, type=Rebuilt)
-        runtime.rebuilt = "equal" if found.equal else f"differs at {found.path}, see {found.event}"
+        runtime.base = found.upto or runtime.base
         if not found.equal:
+            runtime.rebuilt = f"differs at {found.path}, see {found.event}"
             runtime.metrics.differences.inc()
             log.error("state differs from the fold of its log", extra={"path": found.path, "event": found.event})
+        elif found.upto:
+            runtime.rebuilt = runtime.rebuilt or "equal"  # what differed once stays said
 
 
 def _target(service: "Service") -> str:
@@ -145,15 +161,16 @@ def _target(service: "Service") -> str:
     raise KoordError(f"service {service.name} is declared in no module: a rebuild cannot find it")
 
 
-async def _main(target: str) -> Rebuilt:
+async def _main(target: str, base: datetime | None) -> Rebuilt:
     os.nice(10)
     module, _, name = target.partition(":")
     database = Database(os.environ["KOORD_POSTGRES"], pool_size=2, application="koord rebuild")
     try:
-        return await rebuild(getattr(importlib.import_module(module), name), database)
+        return await rebuild(getattr(importlib.import_module(module), name), database, base)
     finally:
         await database.close()
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(_main(sys.argv[1]))))
+    found = asyncio.run(_main(sys.argv[1], datetime.fromisoformat(sys.argv[2]) if len(sys.argv) > 2 else None))
+    sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -48,6 +49,7 @@ class Service(NamedTuple):
         emits: every type it may append.
         lead: runs while this replica is the writer; returns when `runtime.draining` is set.
         answers: bus subject -> answer; every replica answers, from followed state.
+        restates: type that says what an object is -> type that says it is gone; what is live outlasts its partition.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Service(NamedTuple):
     new_state: Callable[[], State]
     lead: Lead
     answers: Mapping[str, AnswerWith] = {}
+    restates: Mapping[type[Event], type[Event]] = {}
 
 
 class Environment(Settings, frozen=True, kw_only=True):
@@ -101,6 +104,7 @@ class Runtime:
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
         self.phase = "starting"
         self.rebuilt = ""
+        self.base: datetime | None = None  # the snapshot at which the next rebuild begins
         self._rate = (time.monotonic(), 0, 0.0)
 
     @property
@@ -173,7 +177,7 @@ class Runtime:
             return
         positions = dict(self.follower.positions)
         digest, packed = await pack_in_child(self.state)
-        await self.registry.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest)
+        await self.registry.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest, self.base)
 
 
 def _with_log_events(service: Service) -> dict[str, tuple[type[Event], ...]]:
@@ -251,6 +255,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         follower.take_over()
         await _stand_at(runtime, head)
         await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
+        runtime.base = await runtime.registry.oldest_snapshot(runtime.state.SCHEMA)
         runtime.phase = "leading"
         log.info("leading", extra={"context": service.writes, "epoch": writer.epoch, "head": head.seq})
         background.append(asyncio.create_task(_snapshots(runtime), name="snapshots"))

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 
 from shared.errors import KoordError
 from shared.events import UPCASTERS, Cause, Event, Recorded
+from shared.events.log import Restated
 from shared.log.database import Database, driver
 from shared.log.models import contexts, events, table_of
 from shared.log.positions import UNKNOWN, LogRewound, Position
@@ -92,7 +93,7 @@ class Codec:
     def __init__(self, kinds: Sequence[type[Event]]) -> None:
         declared = {kind.type_name(): kind for kind in kinds}
         old = {name: upcaster.read for name, upcaster in UPCASTERS.items() if upcaster.to in kinds}
-        self.names = sorted({*declared, *old})
+        self.names = sorted({*declared, *old, Restated.type_name()})
         self._decoders = {name: msgspec.json.Decoder(kind) for name, kind in declared.items()}
         self._upcasters = old
         union: Any = Event
@@ -103,24 +104,26 @@ class Codec:
         self._page = msgspec.json.Decoder(list[union])
 
     def one(self, name: str, data: bytes) -> Event | None:
-        """The event, or None when its type is not declared."""
+        """The event, or None when its type is not declared. What is restated is the event itself."""
         decoder = self._decoders.get(name)
         if decoder is not None:
             return decoder.decode(data)
+        if name == Restated.type_name():
+            said = bytes(msgspec.json.decode(data, type=Restated).event)
+            return self.one(msgspec.json.decode(said, type=_Tagged).type, said)
         upcaster = self._upcasters.get(name)
         return upcaster(msgspec.json.decode(data)) if upcaster else None
 
-    def page(self, data: bytes) -> list[Event]:
-        """The events of a page, from their JSON texts joined by commas."""
+    def page(self, data: bytes) -> Sequence[Event | None]:
+        """The events of a page, from their JSON texts joined by commas; None for a restated one that is not declared.
+
+        One call decodes a page of current versions; old versions and restated events are decoded one by one.
+        """
         try:
             decoded: list[Event] = self._page.decode(b"[" + data + b"]")
         except msgspec.ValidationError:
-            decoded = []
-            for raw in msgspec.json.decode(b"[" + data + b"]", type=list[msgspec.Raw]):
-                event = self.one(msgspec.json.decode(raw, type=_Tagged).type, bytes(raw))
-                if event is None:
-                    raise
-                decoded.append(event)
+            raws = msgspec.json.decode(b"[" + data + b"]", type=list[msgspec.Raw])
+            return [self.one(msgspec.json.decode(raw, type=_Tagged).type, bytes(raw)) for raw in raws]
         return decoded
 
 
@@ -217,6 +220,7 @@ class LogReader:
         records = [
             Recorded(context, seq, event, at * 1000, parse(cause) if cause else None)
             for seq, event, at, cause in zip(seqs, decoded, ats, causes, strict=True)
+            if event is not None
         ]
         return Page(records, Position(upto, digest))
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -19,14 +19,15 @@ from shared.log.reader import LogReader
 log = logging.getLogger(__name__)
 
 KEPT_SNAPSHOTS = 3
-"""Rebuild-and-compare starts at the one before the newest."""
+"""Besides the one that the next rebuild begins at."""
 
 FORGOTTEN_AFTER = timedelta(days=7)
 
 
 class Snapshot(NamedTuple):
-    """A State at its positions; `data` is what `State.encode` gave."""
+    """A State at its positions; `data` is what `State.encode` gave, `at` is its name."""
 
+    at: datetime
     positions: dict[str, Position]
     data: bytes
     digest: bytes
@@ -100,9 +101,15 @@ class Registry:
             await connection.execute(upsert(parked).values(values).on_conflict_do_nothing())
 
     async def write_snapshot(
-        self, positions: Mapping[str, Position], schema: int, code: str, packed: bytes, digest: bytes
+        self,
+        positions: Mapping[str, Position],
+        schema: int,
+        code: str,
+        packed: bytes,
+        digest: bytes,
+        keep: datetime | None = None,
     ) -> None:
-        """Store a snapshot (`packed`: zstd) and drop those that nothing needs any more."""
+        """Store a snapshot (`packed`: zstd) and drop those that nothing needs any more; `keep` names one that is needed."""
         where = {name: [position.seq, position.digest.hex()] for name, position in sorted(positions.items())}
         async with self._database.engine.begin() as connection:
             values = {
@@ -116,14 +123,22 @@ class Registry:
             await connection.execute(insert(snapshots).values(values))
             mine = snapshots.c.service == self._service
             kept = select(snapshots.c.at).where(mine).order_by(snapshots.c.at.desc()).limit(KEPT_SNAPSHOTS)
-            await connection.execute(delete(snapshots).where(mine, snapshots.c.at.not_in(kept)))
+            old = [mine, snapshots.c.at.not_in(kept)] + ([] if keep is None else [snapshots.c.at != keep])
+            await connection.execute(delete(snapshots).where(*old))
 
-    async def snapshots(self, schema: int, newest: int = KEPT_SNAPSHOTS) -> list[Snapshot]:
+    async def snapshots(self, schema: int) -> list[Snapshot]:
         """The stored snapshots of this schema, newest first, unpacked; a damaged one is left out."""
         async with self._database.reading() as connection:
             query = select(snapshots).where(snapshots.c.service == self._service, snapshots.c.schema == schema)
-            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()).limit(newest))).all()
+            rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
         return [snapshot for row in rows if (snapshot := _unpacked(row)) is not None]
+
+    async def oldest_snapshot(self, schema: int) -> datetime | None:
+        """Name of the oldest snapshot that is kept."""
+        async with self._database.reading() as connection:
+            mine = (snapshots.c.service == self._service, snapshots.c.schema == schema)
+            found: datetime | None = await connection.scalar(select(func.min(snapshots.c.at)).where(*mine))
+        return found
 
     async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:
         """The newest snapshot whose positions the log agrees with.
@@ -209,4 +224,4 @@ def _unpacked(row: Any) -> Snapshot | None:
     if sha256(data).digest() != row.digest:
         log.warning("a snapshot is damaged and is left out", extra={"service": row.service, "at": row.at})
         return None
-    return Snapshot(_positions(row.positions), data, row.digest)
+    return Snapshot(row.at, _positions(row.positions), data, row.digest)

@@ -1,0 +1,184 @@
+"""Copier processes that are killed, stopped, cut off and doubled: whoever goes on copies every event once."""
+
+import asyncio
+import contextlib
+import json
+import time
+import urllib.request
+
+import asyncpg
+import pytest
+
+from cli.ports import free_port
+from cli.process import Process
+from shared import failpoints
+from tests.integration.log.copier import Seen
+from tests.integration.log.system import Copiers, Load, Writer, assert_each_once, copies, leaders, until
+
+HOLDER = """
+    select l.pid from pg_locks l where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+    and l.database = (select oid from pg_database where datname = current_database())
+    and ((l.classid::bigint << 32) | l.objid::bigint) = koord_lock_key('copy')
+"""
+
+
+@pytest.fixture(autouse=True)
+def _say_what_they_logged(copiers: Copiers, request: pytest.FixtureRequest) -> object:
+    yield
+    print(copiers.said())  # shown when the test has failed
+
+
+async def wait_for_leader(url: str, replica: str) -> None:
+    async def leads() -> bool:
+        return (await leaders(url))[-1:] == [replica]
+
+    await until(leads)
+
+
+async def wait_for_copies(url: str, seqs: list[int]) -> None:
+    async def copied() -> bool:
+        return len([row for row in await copies(url) if row.of]) >= len(seqs)
+
+    await until(copied)
+
+
+async def ended(process: Process) -> int | None:
+    async with asyncio.timeout(60):
+        await process.ended()
+    return process.exit_code
+
+
+async def test_a_writer_killed_between_commit_and_announcement_loses_and_doubles_nothing(
+    url: str, writer: Writer, copiers: Copiers
+) -> None:
+    first = copiers.start("a", KOORD_FAILPOINT="log.after-commit-before-announce:4")
+    await wait_for_leader(url, "a")
+    copiers.start("b")
+    load = Load(writer)
+    assert await ended(first) == failpoints.CODE
+    held = await copies(url)
+    assert held[-1].actor == "copier@a", "what was committed last was never announced"
+    await wait_for_leader(url, "b")
+    await asyncio.sleep(1)
+    seqs = await load.stop()
+    await wait_for_copies(url, seqs)
+    assert_each_once(await copies(url), seqs)
+    assert await leaders(url) == ["a", "b"]
+
+
+async def test_a_writer_killed_before_its_commit_loses_and_doubles_nothing(
+    url: str, writer: Writer, copiers: Copiers
+) -> None:
+    seqs = await writer.see(100, size=10)
+    first = copiers.start("a", KOORD_FAILPOINT="log.before-commit:3")
+    assert await ended(first) == failpoints.CODE
+    copiers.start("b")
+    await wait_for_copies(url, seqs)
+    assert_each_once(await copies(url), seqs)
+
+
+async def test_a_stopped_writer_is_replaced_within_seconds_and_writes_nothing_when_it_wakes(
+    url: str, writer: Writer, copiers: Copiers
+) -> None:
+    first = copiers.start("a")
+    await wait_for_leader(url, "a")
+    copiers.start("b")
+    load = Load(writer)
+    await wait_for_copies(url, [0] * 30)
+    first.pause()
+    began = time.monotonic()
+    await wait_for_leader(url, "b")
+    print(f"taken over after {time.monotonic() - began:.1f} s")
+    assert time.monotonic() - began < 30
+    first.resume()
+    assert await ended(first) == 1, "it ends itself"
+    seqs = await load.stop()
+    await wait_for_copies(url, seqs)
+    found = await copies(url)
+    assert_each_once(found, seqs)
+    taken_over = max(row.seq for row in found if "WriterStarted" in row.type)
+    assert {row.actor for row in found if row.seq >= taken_over} == {"copier@b"}
+
+
+async def test_a_writer_whose_lock_connection_alone_is_cut_ends_and_its_standby_goes_on(
+    url: str, writer: Writer, copiers: Copiers
+) -> None:
+    first = copiers.start("a")
+    await wait_for_leader(url, "a")
+    copiers.start("b")
+    load = Load(writer)
+    await wait_for_copies(url, [0] * 30)
+    admin = await asyncpg.connect(url)
+    assert await admin.fetchval(f"select count(pg_terminate_backend(pid)) from ({HOLDER}) holder") == 1
+    await admin.close()
+    assert await ended(first) == 1
+    await wait_for_leader(url, "b")
+    seqs = await load.stop()
+    await wait_for_copies(url, seqs)
+    assert_each_once(await copies(url), seqs)
+
+
+async def test_of_two_writers_at_once_exactly_one_goes_on(url: str, writer: Writer, copiers: Copiers) -> None:
+    load = Load(writer)
+    copiers.start("a")
+    copiers.start("b")
+
+    async def one_leads() -> bool:
+        return len(await leaders(url)) > 0
+
+    await until(one_leads)
+    await wait_for_copies(url, [0] * 100)
+    assert len(await leaders(url)) == 1
+    (leader,) = await leaders(url)
+    copiers.processes[leader].kill()
+    await wait_for_leader(url, "b" if leader == "a" else "a")
+    seqs = await load.stop()
+    await wait_for_copies(url, seqs)
+    assert_each_once(await copies(url), seqs)
+    assert len(await leaders(url)) == 2
+
+
+async def test_a_drained_writer_hands_over_with_a_snapshot(url: str, writer: Writer, copiers: Copiers) -> None:
+    first = copiers.start("a")
+    await wait_for_leader(url, "a")
+    seqs = await writer.see(50, size=5)
+    await wait_for_copies(url, seqs)
+    first.ask_to_end()
+    assert await ended(first) == 0
+    admin = await asyncpg.connect(url)
+    assert await admin.fetchval("select positions->'source'->>0 from snapshots where service = 'copier'") == "51"
+    assert await admin.fetchval("select positions->>'source' from followers where service = 'copier'") is not None
+    await admin.close()
+    copiers.start("b")
+    seqs += await writer.see(10)
+    await wait_for_copies(url, seqs)
+    assert_each_once(await copies(url), seqs)
+
+
+async def test_rebuilds_run_beside_the_service_and_report_what_was_spoilt(
+    url: str, writer: Writer, copiers: Copiers
+) -> None:
+    often = {"KOORD_SNAPSHOT_EVERY_S": "0.3", "KOORD_REBUILD_EVERY_S": "1"}
+    process = copiers.start("a", KOORD_COPIER_FORGET="pod-7", KOORD_HTTP=f"127.0.0.1:{(port := free_port())}", **often)
+    await wait_for_leader(url, "a")
+    load = Load(writer, every_s=0.05)
+    await wait_for_rebuild(port, "equal")
+    await writer.append(Seen(name="pod-7"))
+    found = await wait_for_rebuild(port, "differs at copied/pod-7/0, see copy/")
+    assert found.endswith("koord.copy.Copied.v1 pod-7")
+    assert '"path":"copied/pod-7/0"' in process.tail(200)
+    seqs = await load.stop()
+    await wait_for_copies(url, [*seqs, 0])
+    assert process.running, "an alarm, never a repair"
+
+
+async def wait_for_rebuild(port: int, begins: str) -> str:
+    def rebuilt() -> str:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/statusz") as answer:
+            return str(json.load(answer)["rebuilt"])
+        return ""
+
+    async with asyncio.timeout(150):  # the child gives way to everything else on the machine
+        while not (found := await asyncio.to_thread(rebuilt)).startswith(begins):
+            await asyncio.sleep(0.25)
+    return found
