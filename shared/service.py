@@ -30,6 +30,7 @@ from shared.log.registry import Registry
 from shared.log.snapshot import SnapshotFailed, pack_in_child
 from shared.log.writer import LogWriter
 from shared.rebuild import watch_rebuilds
+from shared.retain import watch_retention
 from shared.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class Environment(Settings, frozen=True, kw_only=True):
     otlp: str = ""
     snapshot_every_s: float = 60.0
     rebuild_every_s: float = 600.0
+    retention_days: float = 30.0
 
 
 def release() -> str:
@@ -260,6 +262,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         log.info("leading", extra={"context": service.writes, "epoch": writer.epoch, "head": head.seq})
         background.append(asyncio.create_task(_snapshots(runtime), name="snapshots"))
         background.append(asyncio.create_task(watch_rebuilds(runtime), name="rebuilds"))
+        background.append(asyncio.create_task(watch_retention(runtime), name="retention"))
         background.append(asyncio.create_task(_led(service, runtime), name="lead"))
         done, _ = await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:

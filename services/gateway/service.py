@@ -19,7 +19,7 @@ from services.gateway.watch import Watcher
 from shared import failpoints
 from shared.errors import KoordError
 from shared.events import Cause, Draft
-from shared.events.cluster import WatchResumed
+from shared.events.cluster import ENDED_BY, WatchResumed
 from shared.events.log import WriterStarted
 from shared.service import Runtime, Service
 
@@ -183,5 +183,6 @@ SERVICE = Service(
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,
+    restates=ENDED_BY,
 )
 """The gateway. A context that comes to append intents is added to `follows` with `ANY_INTENTS`."""

@@ -15,6 +15,7 @@ from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import INTENTS, OBSERVATIONS, OUTCOMES, SimulatorState
 from services.simulator.timers import Timers
+from shared.events.cluster import ENDED_BY
 from shared.events.log import WriterStarted
 from shared.service import Runtime, Service
 
@@ -126,6 +127,7 @@ def simulator() -> Service:
         lead=partial(lead, desk),
         answers={f"{SUBJECT}.{verb}": partial(change, desk, verb) for verb in requests.VERBS}
         | {f"{SUBJECT}.get": get, f"{SUBJECT}.list": list_},
+        restates=ENDED_BY,
     )
 
 

@@ -3,6 +3,7 @@
 An outcome's `cause` in the envelope is the intent it answers.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from shared.events.base import Event
@@ -227,3 +228,12 @@ class MissingPermission(Event, frozen=True, tag="koord.cluster.MissingPermission
     name: str
     rule: str
     pod_uid: str = ""
+
+
+ENDED_BY: Mapping[type[Event], type[Event]] = {
+    NodeObserved: NodeDeleted,
+    PodObserved: PodDeleted,
+    NodeMetricObserved: NodeMetricDeleted,
+    ObjectObserved: ObjectDeleted,
+}
+"""The type that says what an object is -> the type that says it is gone. What is live is restated before its event is dropped."""

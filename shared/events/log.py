@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from shared.events.base import Event
 
 
@@ -52,3 +54,19 @@ class ConfigRefused(Event, frozen=True, tag="koord.log.ConfigRefused.v1"):
     digest: str
     path: str
     reason: str
+
+
+class Restated(Event, frozen=True, tag="koord.log.Restated.v1"):
+    """A live object's last event, said again because the partition that held it is dropped. Folds see the event itself.
+
+    Attributes:
+        name: key of the event.
+        of: `context/seq` it had; no longer in the log.
+        event: the event as it was, with its type.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    name: str
+    of: str
+    event: msgspec.Raw

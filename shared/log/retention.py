@@ -1,0 +1,121 @@
+"""Dropping old partitions without losing what is still true.
+
+A partition goes when its newest event is older than the context keeps. Before that the writer says again, as `Restated`,
+each live object whose last event lies in it, so that a fold may begin at the oldest kept seq. What a decision rested on stays
+explainable for as long as its own events are kept.
+
+The partition is detached CONCURRENTLY, which waits for no reader, and then dropped; both on a connection of their own.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import func, select, text
+
+from shared.events import EVENT_TYPES, Draft, Event
+from shared.events.log import ConfigTaken, Restated
+from shared.log.database import Database
+from shared.log.models import events, table_of
+from shared.log.reader import LogReader, Row
+
+_BOUNDS = re.compile(r"FROM \('?(\d+)'?\) TO \('?(\d+)'?\)")
+
+
+class Partition(NamedTuple):
+    """A range of a context's seqs: `low <= seq < high`."""
+
+    table: str
+    low: int
+    high: int
+
+
+class _Named(msgspec.Struct):
+    """Of an object's event: which resource it is about, where keys of several share a name."""
+
+    resource: str = ""
+
+
+async def expired(database: Database, context: str, before: datetime) -> list[Partition]:
+    """The full partitions whose newest event is older than `before`, oldest first; never the one that is being written."""
+    query = text(
+        "select c.relname, pg_get_expr(c.relpartbound, c.oid) as bounds from pg_inherits i join pg_class c on c.oid = i.inhrelid "
+        "where i.inhparent = to_regclass(:parent)"
+    )
+    found = []
+    async with database.reading() as connection:
+        rows = (await connection.execute(query, {"parent": table_of(context)})).all()
+        head = await connection.scalar(select(func.max(events.c.seq)).where(events.c.context == context)) or 0
+        partitions = sorted(
+            (
+                Partition(name, int(match[1]), int(match[2]))
+                for name, bounds in rows
+                if (match := _BOUNDS.search(bounds))
+            ),
+            key=lambda partition: partition.low,
+        )
+        for partition in partitions:
+            inside = (events.c.context == context, events.c.seq >= partition.low, events.c.seq < partition.high)
+            newest = await connection.scalar(select(func.max(events.c.at)).where(*inside))
+            if partition.high > head or newest is None or newest >= before:
+                break
+            found.append(partition)
+    return found
+
+
+async def restatements(
+    reader: LogReader, context: str, partition: Partition, ended_by: Mapping[type[Event], type[Event]]
+) -> list[Draft]:
+    """What must be said again before a partition goes: the last events of live objects, and the configuration in force."""
+    kept: tuple[type[Event], ...] = (*ended_by, ConfigTaken)
+    lives = {kind.type_name(): kind.type_name() for kind in kept}
+    lives |= {end.type_name(): kind.type_name() for kind, end in ended_by.items()}
+    last: dict[tuple[str, str, str], Row] = {}
+    async for row in reader.rows(context=context, after=partition.low - 1, upto=partition.high - 1):
+        original = _original(row)
+        if original is not None and (family := lives.get(original.type)) is not None:
+            last[_identity(family, original)] = original
+    drafts = []
+    for identity, row in last.items():
+        if row.type == identity[0] and not await _said_later(reader, context, partition, identity, lives):
+            event = Restated(name=row.key, of=f"{context}/{row.seq}", event=msgspec.Raw(row.data))
+            drafts.append(Draft(event, correlation=row.correlation))
+    return drafts
+
+
+async def drop(database: Database, context: str, partition: Partition) -> None:
+    """Take a partition out of the log; readers of other partitions notice nothing."""
+    connection = await database.dedicated()
+    try:
+        await connection.execute(
+            text(f'alter table {table_of(context)} detach partition "{partition.table}" concurrently')
+        )
+        await connection.execute(text(f'drop table "{partition.table}"'))
+    finally:
+        await connection.close()
+
+
+def _original(row: Row) -> Row | None:
+    """The row itself, or what it restates; None for a type that this release does not know."""
+    if row.type != Restated.type_name():
+        return row if row.type in EVENT_TYPES else None
+    restated = msgspec.json.decode(row.data, type=Restated)
+    kind = msgspec.json.decode(restated.event, type=dict[str, msgspec.Raw])["type"]
+    return row._replace(type=msgspec.json.decode(kind, type=str), data=bytes(restated.event))
+
+
+def _identity(family: str, row: Row) -> tuple[str, str, str]:
+    return family, row.key, msgspec.json.decode(row.data, type=_Named).resource
+
+
+async def _said_later(
+    reader: LogReader, context: str, partition: Partition, identity: tuple[str, str, str], lives: Mapping[str, str]
+) -> bool:
+    """Whether a later partition holds an event of the same object."""
+    async for row in reader.rows(context=context, after=partition.high - 1, key=identity[1]):
+        original = _original(row)
+        if original is not None and original.type in lives and _identity(lives[original.type], original) == identity:
+            return True
+    return False

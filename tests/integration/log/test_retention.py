@@ -1,0 +1,138 @@
+"""Old partitions go; what is still true is said again first, so a fold that begins later knows the same objects."""
+
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from shared.events import Draft, Recorded
+from shared.events.cluster import ENDED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
+from shared.events.log import ConfigTaken
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.node import Node
+from shared.log.database import Database
+from shared.log.follower import Follower
+from shared.log.reader import LogReader
+from shared.log.retention import Partition, drop, expired, restatements
+from shared.log.verify import verify
+from shared.log.writer import LogWriter
+
+DAY_NS = 86_400 * SECOND
+CUTOFF = timedelta(days=30)
+
+
+class Known:
+    """The objects and the configuration, by what the log says."""
+
+    SCHEMA = 1
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.objects: dict[str, str] = {}
+
+    def apply(self, record: Recorded) -> None:
+        match record.event:
+            case NodeObserved(node=name, object=node):
+                self.objects[f"node/{name}"] = node.metadata.uid
+            case NodeDeleted(node=name):
+                self.objects.pop(f"node/{name}", None)
+            case ObjectObserved(resource=resource, name=name, uid=uid):
+                self.objects[f"{resource}/{name}"] = uid
+            case ObjectDeleted(resource=resource, name=name):
+                self.objects.pop(f"{resource}/{name}", None)
+            case ConfigTaken(digest=digest):
+                self.objects["config"] = digest
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(self.objects, order="sorted")
+
+    def restore(self, data: bytes) -> None:
+        self.objects = msgspec.msgpack.decode(data)
+
+
+READS = {"cluster": (NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, ConfigTaken)}
+
+
+@pytest.fixture
+async def opened(database: str) -> AsyncIterator[Database]:
+    one = Database(database)
+    async with one.engine.begin() as connection:
+        await connection.execute(text("update contexts set partition_rows = 50 where context = 'cluster'"))
+        await connection.execute(text("drop table events_cluster_p0, events_cluster_p1, events_cluster_p2"))
+        await connection.execute(text("select koord_extend('cluster', 0)"))
+    yield one
+    await one.close()
+
+
+def node(name: str, uid: str) -> Draft:
+    return Draft(NodeObserved(node=name, object=Node(metadata=Metadata(name=name, uid=uid))))
+
+
+def thing(resource: str, name: str, uid: str) -> Draft:
+    return Draft(ObjectObserved(resource=resource, name=name, uid=uid, object={"metadata": {"name": name}}))
+
+
+async def fold(database: Database) -> Known:
+    follower = Follower("retention", LogReader(database), None, READS, Known)
+    await follower.start()
+    await follower.stop()
+    assert isinstance(follower.state, Known)
+    return follower.state
+
+
+async def test_what_is_live_outlasts_its_partition_and_what_is_gone_does_not(opened: Database) -> None:
+    now = time.time_ns()
+    writer = LogWriter(opened, None, "cluster", "test")
+    await writer.acquire()
+    await writer.begin("1", (), now_ns=now - 90 * DAY_NS, seen={})
+    old = [
+        node("stays", "1"), node("goes-at-once", "2"), node("goes-later", "3"), node("changes-later", "4"),
+        thing("namespaces", "shared-name", "5"), thing("priorityclasses", "shared-name", "6"),
+        Draft(NodeDeleted(node="goes-at-once", node_uid="2")), Draft(ConfigTaken(source="file", digest="d", text="t")),
+    ]  # fmt: skip
+    await writer.append(old, now_ns=now - 80 * DAY_NS)
+    await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 60 * DAY_NS)
+    young = [
+        Draft(NodeDeleted(node="goes-later", node_uid="3")), node("changes-later", "7"),
+        Draft(ObjectDeleted(resource="namespaces", name="shared-name", uid="5")),
+    ]  # fmt: skip
+    await writer.append([*young, *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - DAY_NS)
+    before = await fold(opened)
+
+    reader = LogReader(opened)
+    cutoff = datetime.fromtimestamp(now / SECOND, UTC) - CUTOFF
+    found = await expired(opened, "cluster", cutoff)
+    assert found == [Partition("events_cluster_p0", 0, 50)], "the second holds young events too, the third the head"
+    drafts = await restatements(reader, "cluster", found[0], ENDED_BY)
+    assert [draft.event.key for draft in drafts] == ["stays", "shared-name", "file"]
+    await writer.append(drafts, now_ns=now)
+    await drop(opened, "cluster", found[0])
+
+    after = await fold(opened)
+    assert after.objects == before.objects == {
+        "node/stays": "1", "node/changes-later": "7", "priorityclasses/shared-name": "6", "config": "d",
+    }  # fmt: skip
+    verified = await verify(reader, "cluster")
+    assert verified.ok, verified
+    assert verified.first == 50
+    await writer.close()
+
+
+async def test_what_was_restated_is_restated_again(opened: Database) -> None:
+    now = time.time_ns()
+    writer = LogWriter(opened, None, "cluster", "test")
+    await writer.acquire()
+    await writer.begin("1", (), now_ns=now - 90 * DAY_NS, seen={})
+    reader = LogReader(opened)
+    await writer.append([node("stays", "1"), *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - 90 * DAY_NS)
+    for _ in range(3):
+        [oldest, *_] = await expired(opened, "cluster", datetime.fromtimestamp(now / SECOND, UTC))
+        await writer.append(await restatements(reader, "cluster", oldest, ENDED_BY), now_ns=now - 80 * DAY_NS)
+        await drop(opened, "cluster", oldest)
+        await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 80 * DAY_NS)
+    assert (await fold(opened)).objects == {"node/stays": "1"}
+    await writer.close()
