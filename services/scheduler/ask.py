@@ -101,9 +101,18 @@ def common_part(pod: Pod) -> Pod:
     )
 
 
-def ask_key(common: Pod) -> bytes:
-    """Canonical bytes of a common part."""
-    return _encoder.encode(common)
+def ask_key(pod: Pod) -> bytes:
+    """Canonical bytes of the common part, without making it: equal for equal pods, whatever their names and nodes."""
+    metadata, spec, status = _parts(pod)
+    return _encoder.encode(
+        (
+            replace(spec, node_name="") if spec.node_name else spec,
+            _chosen(metadata.labels, LABELS),
+            _chosen(metadata.annotations, ANNOTATIONS),
+            _of_daemon_set(metadata),
+            status.qos_class,
+        )
+    )
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -119,7 +128,8 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def _of_daemon_set(metadata: Metadata) -> bool:
-    return any(owner.kind == "DaemonSet" for owner in metadata.owner_references)
+    owners = metadata.owner_references
+    return bool(owners) and any(owner.kind == "DaemonSet" for owner in owners)
 
 
 def _chosen(values: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:

@@ -121,12 +121,21 @@ class PodFacts:
 _PLAIN = tuple(name for name in PodFacts.__slots__ if name not in ("ask", "observed", "reasons"))
 
 
-def true_since_ns(pod: Pod, type_: str) -> int:
-    """Since when a condition of the pod is True; 0 when it is not, or its time cannot be read."""
-    condition = pod.condition(type_)
-    if condition is None or condition.status != "True" or not condition.last_transition_time:
-        return 0
+def true_since_ns(pod: Pod) -> tuple[int, int]:
+    """Since when the pod's conditions PodScheduled and Initialized are True; 0 for one that is not, or whose time is unreadable."""
+    scheduled = initialized = 0
+    for condition in pod.status.conditions:
+        if condition.status != "True" or not condition.last_transition_time:
+            continue
+        if condition.type == "PodScheduled":
+            scheduled = _readable_ns(condition.last_transition_time)
+        elif condition.type == "Initialized":
+            initialized = _readable_ns(condition.last_transition_time)
+    return scheduled, initialized
+
+
+def _readable_ns(text: str) -> int:
     try:
-        return instant_ns(condition.last_transition_time)
+        return instant_ns(text)
     except BadTime:
         return 0

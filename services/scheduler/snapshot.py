@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from services.scheduler.ask import PodAsk
+from services.scheduler.ask import PodAsk, ask_key
 from services.scheduler.facts import MetricFacts, NodeFacts
 from services.scheduler.pods import PodFacts
 from shared.kube.node import Node, NodeMetric
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class _Kept(msgspec.Struct):
     positions: dict[str, int]
     scalars: list[int | str | None]
-    asks: list[bytes]
+    asks: list[Pod]
     pods: list[list[Any]]
     nodes: list[tuple[str, Node, list[int]]]
     metrics: list[tuple[str, NodeMetric, str]]
@@ -29,7 +29,6 @@ _SCALARS = (
 )  # fmt: skip
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Kept)
-_ask_decoder = msgspec.msgpack.Decoder(Pod)
 
 
 def encode(view: "ClusterView") -> bytes:
@@ -40,7 +39,7 @@ def encode(view: "ClusterView") -> bytes:
     kept = _Kept(
         positions=dict(sorted(view.positions.items())),
         scalars=[getattr(view, name) for name in _SCALARS],
-        asks=keys,
+        asks=[view.asks[key].pod for key in keys],
         pods=[view.pods[uid].encode(numbers) for uid in sorted(view.pods)],
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
         metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
@@ -54,7 +53,7 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.positions = dict(kept.positions)
     for name, value in zip(_SCALARS, kept.scalars, strict=True):
         setattr(view, name, value)
-    asks = [PodAsk(key, _ask_decoder.decode(key)) for key in kept.asks]
+    asks = [PodAsk(ask_key(pod), pod) for pod in kept.asks]
     view.asks = {ask.key: ask for ask in asks}
     for plain in kept.pods:
         facts = PodFacts.decode(plain, asks)

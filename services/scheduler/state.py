@@ -298,7 +298,7 @@ class ClusterView:
         return before.containers != pod.spec.containers or before.resources != pod.spec.resources
 
     def _asks_otherwise(self, facts: PodFacts, pod: Pod) -> bool:
-        return common_part(_last_seen(facts)) != common_part(pod)
+        return ask_key(_last_seen(facts)) != ask_key(pod)
 
     def read(self) -> None:
         """Read the newest object of every pod into its facts: its class, and since when it counts on its node."""
@@ -307,13 +307,11 @@ class ClusterView:
             if pod is None:
                 continue  # deleted meanwhile
             facts.observed = None
-            facts.scheduled_ns = true_since_ns(pod, "PodScheduled")
-            facts.initialized_ns = true_since_ns(pod, "Initialized")
-            common = common_part(pod)
-            key = ask_key(common)
+            facts.scheduled_ns, facts.initialized_ns = true_since_ns(pod)
+            key = ask_key(pod)
             ask, before = self.asks.get(key), facts.ask
             if ask is None:
-                ask = self.asks[key] = PodAsk(key, common)
+                ask = self.asks[key] = PodAsk(key, common_part(pod))
             if ask is not before:
                 ask.pods += 1
                 facts.ask = ask
