@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -28,7 +29,7 @@ CUTOFF = timedelta(days=30)
 class Known:
     """The objects and the configuration, by what the log says."""
 
-    SCHEMA = 1
+    SCHEMA: ClassVar[int] = 1
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
