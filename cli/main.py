@@ -19,6 +19,9 @@ COMMANDS: Mapping[str, Entry] = {
     "demo": Entry("cli.demo.command", "demo", "Place 1,000 pods on 100 simulated nodes and show what came of it."),
     "dev": Entry("cli.dev.command", "dev", "Tools for developing Koordstream."),
     "events": Entry("cli.commands.events", "events", "Show events of the log, oldest first."),
+    "followers": Entry(
+        "cli.commands.followers", "followers", "Show who follows the logs, and forget who no longer does."
+    ),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),

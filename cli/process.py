@@ -165,6 +165,21 @@ class Process:
                 )
             time.sleep(0.02)
 
+    def wait(self, timeout_s: float) -> int:
+        """Wait for a program that ends by itself; its exit code.
+
+        Raises:
+            ProgramFailed: it has not ended after `timeout_s`; it is killed.
+        """
+        assert self._child, "started before it is waited for"
+        try:
+            return self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ProgramFailed(
+                f"{self.name} has not ended after {timeout_s} s; {self.log} ends with:\n{self.tail()}"
+            ) from None
+
     def tail(self, lines: int = 15) -> str:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""

@@ -1,7 +1,8 @@
 """`koord events`: the log as it is stored."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from cli.commands.parking import parked, skip
 from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show_one_of_many, show_table
@@ -17,6 +19,7 @@ from shared.log.reader import LogReader, Row
 from shared.log.session import reading
 
 POLL_EVERY_S = 0.5
+TABLE_ROWS = 500
 _COLUMNS = ("at", "event", "type", "key", "cause", "data")
 _DATA_WIDTH = 100
 
@@ -30,7 +33,7 @@ class Wanted(NamedTuple):
     since: datetime | None
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--context", help="Only this context's log, such as cluster or scheduling.")
 @click.option("--type", "kind", help="Only this type; the end of its name is enough: PodPlaced, PodPlaced.v1.")
 @click.option("--key", help="Only events about this object: NAMESPACE/NAME, or a NAME.")
@@ -44,7 +47,9 @@ class Wanted(NamedTuple):
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events until Ctrl-C.")
 @output_option
 @folder_option
+@click.pass_context
 def events(
+    ctx: click.Context,
     *,
     context: str | None,
     kind: str | None,
@@ -59,25 +64,48 @@ def events(
 
     With -o json each event is a line of its own, with its whole data, its digest and the event that caused it.
     """
+    if ctx.invoked_subcommand:
+        return
     newest = (0 if since else 50) if last is None else last
     wanted = Wanted(context, kind, key, since)
     asyncio.run(_events(find_endpoints(folder).postgres, wanted, newest, output, follow=follow))
+
+
+events.add_command(parked)
+events.add_command(skip)
 
 
 async def _events(postgres: str, wanted: Wanted, newest: int, output: Format, *, follow: bool) -> None:
     async with reading(postgres) as log:
         contexts = [wanted.context] if wanted.context else await log.contexts()
         heads = {name: (await log.head(name)).seq for name in contexts}
-        found = [row for name in contexts async for row in _rows(log, wanted, name, 0, heads[name], newest)]
-        found.sort(key=lambda row: (row.at, row.context, row.seq))
-        _show(found[-newest:] if newest else found, output)
+        sources = [_rows(log, wanted, name, 0, heads[name], newest) for name in contexts]
+        found = _merged(sources)
+        if newest:
+            found = _all_of(deque([row async for row in found], newest))
+        await _show(found, output)
         while follow:
             await asyncio.sleep(POLL_EVERY_S)
             for name in contexts:
                 head = (await log.head(name)).seq
                 if head > heads[name]:
-                    _show([row async for row in _rows(log, wanted, name, heads[name], head, 0)], output, header=False)
+                    await _show(_rows(log, wanted, name, heads[name], head, 0), output, header=False)
                     heads[name] = head
+
+
+async def _merged(sources: Sequence[AsyncIterator[Row]]) -> AsyncIterator[Row]:
+    """The rows of several contexts, each in its order, by the time of their append."""
+    heads = {number: row for number, source in enumerate(sources) if (row := await anext(source, None)) is not None}
+    while heads:
+        number = min(heads, key=lambda number: (heads[number].at, heads[number].context))
+        yield heads.pop(number)
+        if (row := await anext(sources[number], None)) is not None:
+            heads[number] = row
+
+
+async def _all_of(rows: Iterable[Row]) -> AsyncIterator[Row]:
+    for row in rows:
+        yield row
 
 
 def _rows(log: LogReader, wanted: Wanted, context: str, after: int, upto: int, newest: int) -> AsyncIterator[Row]:
@@ -92,12 +120,19 @@ def _rows(log: LogReader, wanted: Wanted, context: str, after: int, upto: int, n
     )
 
 
-def _show(rows: list[Row], output: Format, *, header: bool = True) -> None:
-    if output != "table":
-        for row in rows:
+async def _show(rows: AsyncIterator[Row], output: Format, *, header: bool = True) -> None:
+    """Print rows as they come; a table in pieces, for its columns are as wide as what is in them."""
+    piece: list[tuple[str, ...]] = []
+    async for row in rows:
+        if output != "table":
             show_one_of_many(as_object(row), output)
-    elif rows or header:
-        show_table(_COLUMNS, [_cells(row) for row in rows], header=header)
+            continue
+        piece.append(_cells(row))
+        if len(piece) == TABLE_ROWS:
+            show_table(_COLUMNS, piece, header=header)
+            piece, header = [], False
+    if output == "table" and (piece or header):
+        show_table(_COLUMNS, piece, header=header)
 
 
 def as_object(row: Row) -> dict[str, Any]:

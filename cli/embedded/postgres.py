@@ -172,11 +172,14 @@ class EmbeddedPostgres:
 
     def _create_data(self, programs: Path, user: int) -> None:
         options = ["--encoding=UTF8", "--locale=C", "--auth=trust", f"--username={USER}", "--no-instructions"]
-        creation = Process("initdb", [programs / "initdb", "-D", self.data, *options], self.log, user=user)
+        # Under another name until it is whole: a creation that was killed half-way is begun anew.
+        unfinished = self.directory / "data.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        creation = Process("initdb", [programs / "initdb", "-D", unfinished, *options], self.log, user=user)
         creation.start()
-        creation.wait_until(lambda: creation.exit_code is not None, 120)
-        if creation.exit_code:
+        if creation.wait(120):
             raise ProgramFailed(f"initdb failed; {self.log} ends with:\n{creation.tail()}")
+        unfinished.rename(self.data)
 
     def _run_sql(self, statement: str) -> str:
         psql = [str(_programs() / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]

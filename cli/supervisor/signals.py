@@ -4,9 +4,11 @@ import asyncio
 import signal
 from typing import Self
 
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Interrupts:
-    """While entered, SIGINT and SIGTERM set `first`, and any further one sets `second`."""
+    """While entered, Ctrl-C, SIGTERM and a terminal that goes away set `first`, and any further one sets `second`."""
 
     def __init__(self) -> None:
         self.first = asyncio.Event()
@@ -14,13 +16,13 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _NUMBERS:
             loop.add_signal_handler(number, self._heard)
         return self
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _NUMBERS:
             loop.remove_signal_handler(number)
 
     def _heard(self) -> None:

@@ -102,3 +102,11 @@ async def test_each_test_gets_a_migrated_database_of_its_own(database: str) -> N
     connection = await asyncpg.connect(database)
     assert await connection.fetchval("SELECT count(*) FROM contexts") == 2
     await connection.close()
+
+
+async def test_a_creation_that_was_cut_short_is_begun_anew(tmp_path: Path) -> None:
+    half = tmp_path / "data.new"
+    half.mkdir()
+    (half / "PG_VERSION").write_text("18\n")
+    async with EmbeddedPostgres(tmp_path) as postgres:
+        assert await ask(postgres, "SELECT 1") == 1

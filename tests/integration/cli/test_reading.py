@@ -19,6 +19,7 @@ from shared.events import Cause, Draft
 from shared.events.cluster import BindRejected
 from shared.events.scheduling import Candidate, ClassJudged, PodOutcome, PodPlaced, RoundDecided
 from shared.log.database import Database
+from shared.log.registry import Registry
 from shared.log.writer import LogWriter
 
 NOW_NS = 1_800_000_000_000_000_000
@@ -156,3 +157,38 @@ async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log)
 async def test_why_says_that_the_log_knows_no_such_pod(log: Log) -> None:
     unknown = await run(log, "why", "pod", "default/nobody")
     assert (unknown.exit_code, "default/nobody" in unknown.stderr) == (1, True)
+
+
+async def test_a_long_log_comes_in_the_order_of_its_appends_and_as_one_table(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.commands.events.TABLE_ROWS", 2)
+    lines = (await run(log, "events", "-n", "0")).stdout.splitlines()
+    events = [line.split()[1] for line in lines]
+    assert events == ["EVENT", "scheduling/1", "scheduling/2", "scheduling/3", "cluster/1", "cluster/2"]
+
+
+async def test_a_parked_event_is_shown_and_passed_over_with_a_reason(log: Log) -> None:
+    database = Database(log.url)
+    await Registry(database, "scheduler").park("cluster", 2, "ValueError: no such node")
+    await database.close()
+    assert "cluster/2  ValueError: no such node" in (await run(log, "events", "parked")).stdout
+    assert (await run(log, "events", "skip", "scheduler", "cluster/99", "--reason", "x")).exit_code == 1
+    assert (await run(log, "events", "skip", "scheduler", "cluster", "--reason", "x")).exit_code == 2
+    skipped = await run(log, "events", "skip", "scheduler", "cluster/2", "--reason", "the node is gone", "--by", "ada")
+    assert skipped.exit_code == 0, skipped.stderr
+    found = json.loads((await run(log, "events", "parked", "-o", "json")).stdout)
+    assert found["parked"] == []
+    assert [(one["service"], one["seq"], one["reason"], one["by"]) for one in found["skipped"]] == [
+        ("scheduler", 2, "the node is gone", "ada")
+    ]
+
+
+async def test_a_follower_that_is_gone_is_forgotten(log: Log) -> None:
+    database = Database(log.url)
+    await Registry(database, "scheduler").register({"cluster": 2, "scheduling": 3}, {})
+    await database.close()
+    assert "scheduler  cluster/2 scheduling/3" in (await run(log, "followers", "list")).stdout
+    assert (await run(log, "followers", "forget", "scheduler")).exit_code == 0
+    again = await run(log, "followers", "forget", "scheduler")
+    assert (again.exit_code, "koord followers list" in again.stderr) == (1, True)

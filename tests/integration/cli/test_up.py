@@ -107,6 +107,13 @@ def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
     assert (gone.returncode, "koord up" in gone.stderr) == (1, True)
 
 
+def test_a_terminal_that_goes_away_stops_all_in_order(folder: Path) -> None:
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        terminal.process.send_signal(signal.SIGHUP)
+        assert terminal.wait_for_end() == 0
+
+
 def test_killed_with_9_it_takes_everything_with_it(folder: Path) -> None:
     with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
         terminal.wait_for(r"simulator +leading")

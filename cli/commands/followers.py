@@ -1,0 +1,59 @@
+"""`koord followers`: who follows the logs, and how far they are."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from cli.options import folder_option, output_option
+from cli.output import Format, show, show_table
+from cli.supervisor.folder import find_endpoints
+from shared.errors import KoordError
+from shared.log.overview import FollowerSeen, list_followers
+from shared.log.registry import Registry
+from shared.log.session import opened
+
+
+@click.group()
+def followers() -> None:
+    """Show who follows the logs, and forget who no longer does."""
+
+
+@followers.command(name="list")
+@output_option
+@folder_option
+def list_command(*, output: Format, folder: Path) -> None:
+    """Show each follower: how far it was when it was last seen."""
+    found = asyncio.run(_list(find_endpoints(folder).postgres))
+    if output != "table":
+        show([one._asdict() for one in found], output)
+        return
+    rows = [(one.service, _positions(one), f"{one.seen_at:%Y-%m-%d %H:%M:%S}") for one in found]
+    show_table(("service", "folded to", "seen at (UTC)"), rows)
+
+
+@followers.command()
+@click.argument("service")
+@folder_option
+def forget(*, service: str, folder: Path) -> None:
+    """Drop a follower that is gone for good.
+
+    A writer refuses to start while a registered follower could not read what it writes. One that is not seen for 7 days is
+    forgotten by itself; one that still runs registers again.
+    """
+    if not asyncio.run(_forget(find_endpoints(folder).postgres, service)):
+        raise KoordError(f"no follower {service!r} is registered; `koord followers list` shows those that are")
+
+
+async def _list(postgres: str) -> list[FollowerSeen]:
+    async with opened(postgres) as database:
+        return await list_followers(database)
+
+
+async def _forget(postgres: str, service: str) -> bool:
+    async with opened(postgres) as database:
+        return await Registry(database, service).forget()
+
+
+def _positions(one: FollowerSeen) -> str:
+    return " ".join(f"{context}/{seq}" for context, seq in sorted(one.positions.items()))
