@@ -44,6 +44,7 @@ class Carrier:
         now_ns: Callable[[], int],
         check_held: Callable[[], Awaitable[None]],
         ended: Callable[[Draft], None],
+        counted: Callable[[Intent, Event], None],
         group: asyncio.TaskGroup,
     ) -> None:
         """Remember what to work with.
@@ -55,6 +56,7 @@ class Carrier:
             now_ns: the wall clock.
             check_held: ends the process when another replica has taken over; runs before each try.
             ended: takes each outcome, to be appended.
+            counted: hears of each outcome, for metrics.
             group: where effects run: an error that none of them expects ends all, and with it the process.
         """
         self.taken: dict[Cause, None] = {}
@@ -64,6 +66,7 @@ class Carrier:
         self._now_ns = now_ns
         self._check_held = check_held
         self._ended = ended
+        self._counted = counted
         self._group = group
         self._pace = Pace(settings.writes_per_s, burst_s=0.1)
         self._busy: dict[Place, None] = {}
@@ -79,6 +82,7 @@ class Carrier:
         batch = list(self._choose(state))
         if not batch:
             return False
+        self.taken.update(dict.fromkeys(cause for cause, _ in batch))
         await self._check_held()
         for cause, intent in batch:
             outcome = None if cause in state.held else decide.verdict(state, intent)
@@ -152,7 +156,6 @@ class Carrier:
 
     def _begin(self, cause: Cause, intent: Intent, state: GatewayState) -> None:
         place, act = place_of(intent), isinstance(intent, Act)
-        self.taken[cause] = None
         self._busy[place] = None
         if act:
             self._acts += 1
@@ -170,7 +173,7 @@ class Carrier:
             self._levels -= 1
 
     def _finish(self, cause: Cause, intent: Intent, outcome: Event) -> None:
-        self.taken[cause] = None
+        self._counted(intent, outcome)
         self._ended(decide.answer(cause, intent, outcome))
 
     async def _carry(self, cause: Cause, intent: Intent, state: GatewayState) -> None:

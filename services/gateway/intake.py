@@ -28,7 +28,12 @@ class Intake:
     """
 
     def __init__(
-        self, awaited: Iterable[str], state: Callable[[], GatewayState], echoes: Echoes, wake: Callable[[], None]
+        self,
+        awaited: Iterable[str],
+        state: Callable[[], GatewayState],
+        echoes: Echoes,
+        wake: Callable[[], None],
+        counted: Callable[[str], None],
     ) -> None:
         """Remember whom to tell.
 
@@ -37,11 +42,13 @@ class Intake:
             state: the State as it is.
             echoes: hears of every sighting.
             wake: called when there is something to append or to write again.
+            counted: hears of each complete list, for metrics.
         """
         self.awaited = set(awaited)
         self._state = state
         self._echoes = echoes
         self._wake = wake
+        self._counted = counted
         self._news: dict[Place, Seen | None] = {}
         self._resumed: list[Draft] = []
 
@@ -71,6 +78,7 @@ class Intake:
         for place in [place for place in self._news if place.resource == resource and place.key not in keys]:
             self.gone(resource, place.key)
         self.awaited.discard(resource)
+        self._counted(resource)
         self._wake()
 
     def resumed(self, resource: str, reason: str) -> None:

@@ -3,9 +3,12 @@
 A resource is named by its plural and group, as in `kubectl api-resources`: `pods`, `elasticquotas.scheduling.sigs.k8s.io`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)?").fullmatch
 
 
 class Resource(NamedTuple):
@@ -45,7 +48,9 @@ class Resource(NamedTuple):
     def path(self, key: str) -> str:
         """The path of one object; `key` is `namespace/name`, or the name of a cluster-scoped object."""
         namespace, _, name = key.rpartition("/")
-        return f"{self.collection(quote(namespace, safe=''))}/{quote(name, safe=':')}"
+        if not _PLAIN(key):  # the API would refuse it; it must not become another path
+            namespace, name = (quote(part, safe="").replace(".", "%2E") for part in (namespace, name))
+        return f"{self.collection(namespace)}/{name}"
 
 
 PODS = Resource("pods", "v1", "Pod", namespaced=True)

@@ -11,6 +11,7 @@ from services.gateway.carrier import Carrier
 from services.gateway.echoes import Echoes
 from services.gateway.intake import Intake
 from services.gateway.intents import ANY_INTENTS, OBSERVATIONS, OUTCOMES, SCHEDULING_INTENTS
+from services.gateway.metrics import GatewayMetrics
 from services.gateway.pace import Pace
 from services.gateway.resources import followed
 from services.gateway.settings import GatewaySettings
@@ -51,9 +52,10 @@ class Gateway:
         self._settled = False
         self._outcomes: list[Draft] = []
         self._echoes = Echoes()
+        self._metrics = GatewayMetrics(runtime.metrics.registry)
         self._resources = followed(self._settings.config_namespace)
         names = [resource.name for resource in self._resources]
-        self._intake = Intake(names, lambda: self._state, self._echoes, self._to_append.set)
+        self._intake = Intake(names, lambda: self._state, self._echoes, self._to_append.set, self._metrics.listed)
 
     @property
     def _state(self) -> GatewayState:
@@ -70,6 +72,7 @@ class Gateway:
                 now_ns=self._runtime.now_ns,
                 check_held=self._runtime.check_held,
                 ended=self._ended,
+                counted=self._metrics.outcome,
                 group=group,
             )
             watchers = [Watcher(self._api, resource, self._settings, self._intake) for resource in self._resources]

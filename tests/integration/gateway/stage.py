@@ -58,6 +58,7 @@ class Stage:
                 now_ns=time.time_ns,
                 check_held=self._check_held,
                 ended=self._ended,
+                counted=lambda _intent, _outcome: None,
                 group=group,
             )
             while True:

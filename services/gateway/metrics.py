@@ -1,0 +1,29 @@
+"""What the gateway counts for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter
+
+from services.gateway.intents import Intent
+from shared.events import Event
+
+
+class GatewayMetrics:
+    """Counters in a service's registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._outcomes = Counter(
+            "koord_gateway_outcomes", "Intents that have ended", ("intent", "outcome"), registry=registry
+        )
+        self._lists = Counter(
+            "koord_gateway_lists",
+            "Complete lists; more than one a resource means a watch was too old",
+            ("resource",),
+            registry=registry,
+        )
+
+    def outcome(self, intent: Intent, outcome: Event) -> None:
+        """An intent has ended."""
+        self._outcomes.labels(type(intent).__name__, type(outcome).__name__).inc()
+
+    def listed(self, resource: str) -> None:
+        """A resource was listed."""
+        self._lists.labels(resource).inc()
