@@ -1,6 +1,8 @@
 """`koord up`: the whole system on this machine."""
 
 import asyncio
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -11,6 +13,8 @@ from cli.supervisor.servers import Servers
 from cli.supervisor.signals import Interrupts
 from cli.supervisor.supervisor import Spec, Supervisor
 from cli.supervisor.view import View
+
+NODES = "KOORD_SIMULATOR_NODES"
 
 
 @click.command()
@@ -36,6 +40,9 @@ def up(*, kubeconfig: Path | None, folder: Path, chosen: tuple[str, ...], log_le
 
     Starts Postgres and NATS (or uses those of KOORD_POSTGRES and KOORD_NATS), migrates, and keeps each service running
     as a process of its own. Ctrl-C drains and stops all of it; a second one does not wait.
+
+    A new simulated cluster has 10 nodes; KOORD_SIMULATOR_NODES, KOORD_SIMULATOR_PODS and the other settings that
+    `koord run simulator --help` prints make it another one.
     """
     specs = specs_for(kubeconfig, chosen)
     with taken(folder):
@@ -45,8 +52,10 @@ def up(*, kubeconfig: Path | None, folder: Path, chosen: tuple[str, ...], log_le
 def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spec]:
     """The processes of a system: with a cluster the gateway, else the simulator, and what follows them."""
     names = chosen or ("gateway" if kubeconfig else "simulator", "scheduler")
-    gateway = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig.absolute())} if kubeconfig else {}
-    return [Spec(name, name, gateway if name == "gateway" else {}) for name in names]
+    own: dict[str, Mapping[str, str]] = {"simulator": {NODES: os.environ.get(NODES, "10")}}
+    if kubeconfig:
+        own["gateway"] = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig.absolute())}
+    return [Spec(name, name, own.get(name, {})) for name in names]
 
 
 async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
