@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True, gc=False):
     """Base of all events. The tag is the type's name with its version: `koord.scheduling.PodPlaced.v1`.
 
     Attributes:

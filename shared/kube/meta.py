@@ -3,7 +3,7 @@
 import msgspec
 
 
-class KubeStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class KubeStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of the kept objects: JSON names as in Kubernetes, unknown fields dropped, absent fields at their defaults."""
 
 
