@@ -37,6 +37,11 @@ class EmbeddedNats:
         """Where clients connect."""
         return f"nats://127.0.0.1:{self.port}"
 
+    @property
+    def running(self) -> bool:
+        """Whether the server's process exists."""
+        return self.process.running
+
     async def start(self) -> None:
         """Start it and wait until it greets a client.
 

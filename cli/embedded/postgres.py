@@ -82,6 +82,11 @@ class EmbeddedPostgres:
         return self._process.pid if self._process else None
 
     @property
+    def running(self) -> bool:
+        """Whether the server's process exists."""
+        return self.pid is not None
+
+    @property
     def log(self) -> Path:
         """The server's log."""
         return self.directory / "postgres.log"

@@ -70,6 +70,8 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                 while not interrupts.first.is_set():
                     view.update()
                     await supervisor.changed(timeout_s=1)
+                    for name in await servers.mend():
+                        view.note(f"{name} ended and was started again; its log is in {folder / name}")
                 stopping = asyncio.create_task(supervisor.stop())
                 hurry = asyncio.create_task(interrupts.second.wait())
                 while not stopping.done():

@@ -3,11 +3,14 @@
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from cli.services import CONTEXTS
+
+if TYPE_CHECKING:
+    from cli.embedded import EmbeddedNats, EmbeddedPostgres
 
 
 class Endpoints(msgspec.Struct, frozen=True):
@@ -23,12 +26,28 @@ class Endpoints(msgspec.Struct, frozen=True):
 
 
 class Servers:
-    """Starts what the environment (KOORD_POSTGRES, KOORD_NATS) does not name, below `directory`, and migrates the database."""
+    """Starts what the environment (KOORD_POSTGRES, KOORD_NATS) does not name, below `directory`, and migrates the database.
+
+    Attributes:
+        own: name -> the servers that were started here.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.endpoints = Endpoints("", "")
+        self.own: dict[str, EmbeddedNats | EmbeddedPostgres] = {}
         self._open = AsyncExitStack()
+
+    async def mend(self) -> list[str]:
+        """Start those of our own that have ended again, on their ports and with their data; their names.
+
+        Raises:
+            ProgramFailed: one does not start.
+        """
+        ended = [name for name, server in self.own.items() if not server.running]
+        for name in ended:
+            await self.own[name].start()
+        return ended
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opening:
@@ -36,11 +55,13 @@ class Servers:
             if not nats:
                 from cli.embedded.nats import EmbeddedNats
 
-                nats = (await opening.enter_async_context(EmbeddedNats(self.directory / "nats"))).url
+                self.own["nats"] = await opening.enter_async_context(EmbeddedNats(self.directory / "nats"))
+                nats = self.own["nats"].url
             if not postgres:
                 from cli.embedded.postgres import EmbeddedPostgres
 
-                postgres = (await opening.enter_async_context(EmbeddedPostgres(self.directory / "postgres"))).url
+                self.own["postgres"] = await opening.enter_async_context(EmbeddedPostgres(self.directory / "postgres"))
+                postgres = self.own["postgres"].url
             await migrate_to_this_release(postgres)
             self.endpoints = Endpoints(postgres, nats, os.getpid())
             self._open = opening.pop_all()

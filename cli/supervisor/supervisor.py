@@ -53,6 +53,7 @@ class Unit:
         restarts: how often it was started again.
         why: why it ended last; empty until it did.
         status: what it said of itself last; None while it does not answer.
+        answered: whether this process has said anything of itself yet.
         stopped: it has ended because it was asked to.
     """
 
@@ -63,14 +64,17 @@ class Unit:
         self.restarts = 0
         self.why = ""
         self.status: Status | None = None
+        self.answered = False
         self.stopped = False
 
     @property
     def state(self) -> str:
-        """What it said, else `starting` while it runs, and `down` or `stopped` while it does not."""
+        """What it said; `starting` before it says anything, `silent` when it no longer does; `down` or `stopped` without a process."""
         if not self.process.running:
             return "stopped" if self.stopped else "down"
-        return self.status.state if self.status else "starting"
+        if self.status:
+            return self.status.state
+        return "silent" if self.answered else "starting"
 
 
 class Supervisor:
@@ -197,7 +201,7 @@ class Supervisor:
             wrote = unit.process.log.stat().st_size
             await unit.process.ended()
             lived_s = time.monotonic() - started
-            unit.status = None
+            unit.status, unit.answered = None, False
             unit.why = why_it_ended(unit.process.exit_code, _written_since(unit.process.log, wrote))
             self._changed.set()
             delay_s = next_delay(delay_s, lived_s)
@@ -217,6 +221,7 @@ class Supervisor:
         try:
             async with session.get(f"http://{unit.http}/statusz") as answer:
                 unit.status = msgspec.json.decode(await answer.read(), type=Status)
+                unit.answered = True
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
             unit.status = None
 

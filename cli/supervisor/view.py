@@ -21,6 +21,7 @@ _STYLES = {
     "following": "yellow",
     "starting": "yellow",
     "draining": "magenta",
+    "silent": "bold red",
     "down": "bold red",
 }
 

@@ -93,6 +93,29 @@ def test_without_a_terminal_each_change_is_a_line(folder: Path) -> None:
     assert (second.returncode, f"process {running.pid}" in second.stderr) == (1, True)
 
 
+def test_a_server_that_ends_is_started_again_and_work_goes_on(folder: Path) -> None:
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        (postmaster,) = [one for one in processes_of(folder) if one.name() == "postgres" and "-D" in one.cmdline()]
+        postmaster.kill()
+        terminal.wait_for(r"postgres ended and was started again")
+        terminal.wait_for(r"simulator +leading +\d+ +\d+ +\d+ +[1-9]", 60)
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
+
+
+def test_a_service_that_hangs_is_silent(folder: Path) -> None:
+    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        hanging = service(folder, "simulator")
+        hanging.suspend()
+        terminal.wait_for(r"simulator +silent")
+        hanging.resume()
+        terminal.wait_for(r"simulator +(leading|down|starting)")
+        terminal.press(CTRL_C)
+        terminal.wait_for_end()
+
+
 def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
     koord = [sys.executable, "-m", "cli"]
     with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
