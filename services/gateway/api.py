@@ -1,8 +1,9 @@
 """Requests to the Kubernetes API: bytes out, decoded objects in, every refusal as one of problems.py.
 
-Kubernetes_asyncio gives credentials, TLS and the connection pool; no generated model is built.
+Kubernetes_asyncio reads the credentials; no generated model is built. Short requests go by channel.py, watches by aiohttp.
 """
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any, Self
@@ -11,6 +12,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from services.gateway.channel import NeverSent
 from services.gateway.credentials import Credentials, NoCluster
 from services.gateway.problems import Ambiguous, Busy, Conflict, NotFound, problem
 from services.gateway.resources import EVENTS, PODS, Resource
@@ -25,6 +27,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 JSON = "application/json"
 
+_BAD_TLS = (ssl.SSLError, aiohttp.ClientSSLError)
+_NEVER_SENT = (NeverSent, *_BAD_TLS, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
 
 class KubeApi:
     """The API server as the gateway uses it. Use as an async context manager."""
@@ -37,7 +42,7 @@ class KubeApi:
             timeout_s: after how long without the whole answer a request counts as unanswered.
         """
         self._credentials = Credentials(kubeconfig)
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._timeout_s = timeout_s
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -62,21 +67,14 @@ class KubeApi:
         """
         data = None if body is None else msgspec.json.encode(body)
         for last in (False, True):
-            session, headers, generation = await self._credentials.session()
+            generation = self._credentials.generation
+            headers = await self._credentials.headers()
             if data is not None:
                 headers["Content-Type"] = content_type
             try:
-                async with session.request(
-                    method,
-                    URL(self._credentials.host + path, encoded=True),
-                    data=data,
-                    headers=headers,
-                    timeout=self._timeout,
-                    server_hostname=self._credentials.server_hostname,
-                ) as response:
-                    status, answer = response.status, await response.read()
+                status, answer = await self._exchange(method, path, headers, data)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                if last or not isinstance(error, aiohttp.ClientSSLError):
+                if last or not isinstance(error, _BAD_TLS):
                     raise _unanswered(method, path, error) from error
             else:
                 if status < 400:
@@ -85,6 +83,21 @@ class KubeApi:
                     raise problem(status, answer, f"{method} {path}", rule)
             await self._renew(generation)
         raise AssertionError("the second try returns or raises")
+
+    async def _exchange(self, method: str, path: str, headers: dict[str, str], data: bytes | None) -> tuple[int, bytes]:
+        """One request and its answer, whatever it says."""
+        credentials = self._credentials
+        if credentials.channels:
+            return await credentials.channels.request(method, path, headers, data, self._timeout_s)
+        async with credentials.session.request(
+            method,
+            URL(credentials.host + path, encoded=True),
+            data=data,
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            server_hostname=credentials.server_hostname,
+        ) as response:
+            return response.status, await response.read()
 
     async def _renew(self, generation: int) -> None:
         try:
@@ -103,7 +116,11 @@ class KubeApi:
         """
         more = f"&continue={token}" if token else ""
         path = f"{resource.followed}?limit={limit}{more}"
-        return decoder.page(await self.call("GET", path, f"list {resource.name}"))
+        data = await self.call("GET", path, f"list {resource.name}")
+        try:
+            return decoder.page(data)
+        except msgspec.DecodeError as error:
+            raise Busy(f"GET {path}: the answer is no list: {error}") from error
 
     async def watch(
         self, resource: Resource, version: str, *, last_s: int, quiet_s: float
@@ -121,12 +138,12 @@ class KubeApi:
         """
         query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={last_s}"
         path = f"{resource.followed}?{query}"
-        session, headers, generation = await self._credentials.session()
+        generation = self._credentials.generation
         timeout = aiohttp.ClientTimeout(total=last_s + quiet_s, sock_connect=quiet_s, sock_read=quiet_s)
         try:
-            async with session.get(
+            async with self._credentials.session.get(
                 URL(self._credentials.host + path, encoded=True),
-                headers=headers,
+                headers=await self._credentials.headers(),
                 timeout=timeout,
                 server_hostname=self._credentials.server_hostname,
             ) as response:
@@ -144,7 +161,7 @@ class KubeApi:
                     yield b"".join(parts).split(b"\n")
                     parts = [rest] if rest else []
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if isinstance(error, aiohttp.ClientSSLError):
+            if isinstance(error, _BAD_TLS):
                 await self._renew(generation)
             raise _unanswered("GET", path, error) from error
 
@@ -158,10 +175,7 @@ class KubeApi:
             data = await self.call("GET", resource.path(key), f"get {resource.name}")
         except NotFound:
             return None
-        wire = decoder_of(resource.name).object(data)
-        if isinstance(wire, Unreadable):
-            raise Busy(f"{resource.name} {key}: {wire.error}")
-        return see(resource, wire)
+        return _object(resource, key, data)
 
     # -- writing
 
@@ -198,10 +212,7 @@ class KubeApi:
         query = f"?fieldManager={MANAGER}" + ("&force=true" if how == APPLY else "")
         path = f"{resource.path(key)}{part}{query}"
         data = await self.call("PATCH", path, f"patch {resource.name}{part}", body, how)
-        wire = decoder_of(resource.name).object(data)
-        if isinstance(wire, Unreadable):
-            raise Ambiguous(f"{resource.name} {key}: {wire.error}")
-        return see(resource, wire)
+        return _object(resource, key, data)
 
     async def delete(self, resource: Resource, key: str, *, uid: str = "") -> None:
         """Delete an object, if it is the one with that uid."""
@@ -223,5 +234,15 @@ class KubeApi:
 def _unanswered(method: str, path: str, error: Exception) -> Busy | Ambiguous:
     """What it means that there was no answer: a request that was never sent, or only reads, was not done."""
     message = f"{method} {path}: {type(error).__name__} {error}"
-    never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    never_sent = isinstance(error, _NEVER_SENT)
     return Busy(message) if never_sent or method == "GET" else Ambiguous(message)
+
+
+def _object(resource: Resource, key: str, data: bytes) -> Seen:
+    try:
+        wire = decoder_of(resource.name).object(data)
+    except msgspec.DecodeError as error:
+        raise Busy(f"{resource.name} {key}: the answer is no object: {error}") from error
+    if isinstance(wire, Unreadable):
+        raise Busy(f"{resource.name} {key} cannot be read: {wire.error}")
+    return see(resource, wire)

@@ -5,6 +5,7 @@ no restart.
 """
 
 import asyncio
+import ssl
 from typing import Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -12,8 +13,8 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.client.rest import RESTClientObject
 
+from services.gateway.channel import Channels
 from shared.errors import KoordError
 
 READ_BUFFER_BYTES = 2**18
@@ -38,6 +39,7 @@ class Credentials:
     generation: int = 0
     _configuration: Configuration
     _session: aiohttp.ClientSession
+    _channels: Channels | None = None
 
     def __init__(self, kubeconfig: str, linger_s: float = 60) -> None:
         """Remember where to read from.
@@ -61,11 +63,23 @@ class Credentials:
             task.cancel()
         for session in sessions:
             await session.close()
+        if self._channels:
+            self._channels.close()
 
-    async def session(self) -> tuple[aiohttp.ClientSession, dict[str, str], int]:
-        """The session to use now, the headers that say who we are, and the generation of both."""
+    async def headers(self) -> dict[str, str]:
+        """What says who we are."""
         token = await self._configuration.get_api_key_with_prefix("BearerToken")
-        return self._session, {"Authorization": token.strip()} if token else {}, self.generation
+        return {"Authorization": token.strip()} if token else {}
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """For long requests, and all that go through a proxy."""
+        return self._session
+
+    @property
+    def channels(self) -> Channels | None:
+        """For short requests; None when there is a proxy."""
+        return self._channels
 
     async def renew(self, generation: int) -> None:
         """Read the credentials again, unless that was done since `generation` was handed out.
@@ -89,7 +103,6 @@ class Credentials:
 
     async def _load(self) -> None:
         configuration = Configuration()
-        configuration.connection_pool_maxsize = 0  # effects are bounded by their own slots, watches by their number
         try:
             if self._kubeconfig:
                 await config.load_kube_config(
@@ -97,23 +110,36 @@ class Credentials:
                 )
             else:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            tls = _tls(configuration) if str(configuration.host).startswith("https:") else None
         except Exception as error:
             place = f"kubeconfig {self._kubeconfig}" if self._kubeconfig else "the pod's service account"
             raise NoCluster(f"{place}: {error}; set KOORD_GATEWAY_KUBECONFIG to a file that kubectl accepts") from error
         self._configuration = configuration
         self.host = str(configuration.host).rstrip("/")
         self.server_hostname = configuration.tls_server_name
-        # The library's connector, with its TLS; its session would look for a proxy and a netrc file at each request.
-        library = RESTClientObject(configuration)
+        proxy = configuration.proxy or _environment_proxy(self.host)
+        if self._channels:
+            self._channels.close()
+        self._channels = None if proxy else Channels(self.host, tls, self.server_hostname)
         self._session = aiohttp.ClientSession(
-            connector=library.pool_manager.connector,
-            proxy=configuration.proxy or _environment_proxy(self.host),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls or True),
+            proxy=proxy,
             auto_decompress=False,
             read_bufsize=READ_BUFFER_BYTES,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "koordstream-gateway"},
         )
-        library.pool_manager.detach()
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    """What the kubeconfig says of certificates."""
+    tls = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        tls.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    return tls
 
 
 def _environment_proxy(host: str) -> str | None:

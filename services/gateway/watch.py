@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
 
+import msgspec
 import stamina
 
 from services.gateway.api import KubeApi
@@ -169,16 +170,20 @@ class Watcher:
                 raise
 
     def _read(self, lines: list[bytes]) -> None:
-        self._heard, self._cut = True, False
         changed: list[Seen] = []
         for data in lines:
-            line = self._decoder.line(data)
-            if isinstance(line, str):
-                self._version = line
-                continue
+            try:
+                line = self._decoder.line(data)
+            except msgspec.DecodeError as error:
+                self._flush(changed)
+                raise Busy(f"watch {self.name}: a line is no JSON: {error}") from error
             if isinstance(line, Status):
                 self._flush(changed)
                 raise _ended(line)
+            self._heard, self._cut = True, False
+            if isinstance(line, str):
+                self._version = line
+                continue
             if isinstance(line.object, Unreadable):
                 self._unreadable(line.object)
                 self._version = line.object.version

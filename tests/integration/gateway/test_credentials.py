@@ -104,3 +104,18 @@ async def test_without_any_credentials_the_error_says_what_to_set(tmp_path: Path
         with pytest.raises(NoCluster, match="KOORD_GATEWAY_KUBECONFIG"):
             async with KubeApi(kubeconfig):
                 pass
+
+
+async def test_a_proxy_named_in_the_kubeconfig_is_gone_through(
+    cluster: Cluster, proxy: FaultProxy, tmp_path: Path, make_pod: MakePod, namespace: str
+) -> None:
+    """The server's name means nothing here: only the proxy knows the way."""
+    path = tmp_path / "kubeconfig"
+    write(path, cluster, "http://kubernetes.invalid", cluster.service_account_token(*ACCOUNT))
+    path.write_text(path.read_text().replace("server: ", f"proxy-url: {proxy.url}\n    server: "))
+    async with KubeApi(str(path)) as api, watching(api, PODS._replace(namespace=namespace)) as eyes:
+        await until(lambda: eyes.lists)
+        pod = make_pod("web")
+        await until(lambda: f"{namespace}/web" in eyes.objects)
+        await api.create_binding(f"{namespace}/web", uid=pod["metadata"]["uid"], node="anywhere")
+        assert proxy.count("POST", "/binding") == 1
