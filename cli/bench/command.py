@@ -6,7 +6,7 @@ from cli.lazy import Entry, LazyGroup
 
 ENTRIES = {
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
-    "log": Entry("cli.bench.log", "log", "Measure append, fold and lag of the log."),
+    "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
 }
 
 
