@@ -120,6 +120,7 @@ async def test_pods_are_placed_and_none_twice_although_the_scheduler_is_killed(
             first = 50 + 100 * round_
             await on.see(*pods(first, first + 100))
             await asyncio.sleep(0.05 * round_)
+            await on.supervisor.wait_leading()  # it may still be coming back from the last kill
             pid = on.supervisor.units["scheduler"].process.pid
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
