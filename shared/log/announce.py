@@ -11,7 +11,7 @@ LARGEST = 512 * 1024
 """Bytes of one message; a larger event is announced by its seq alone and read from Postgres."""
 
 _BESIDE_DATA = 128
-"""Bytes of an entry beside its data, at most: digest, type, cause."""
+"""Bytes of an entry beside its data, and of a batch beside its entries, at most: digest, type, cause; names and numbers."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -66,13 +66,13 @@ def beacon_subject(context: str) -> str:
 
 def split(batch: Batch) -> Iterator[Batch]:
     """Cut an append into messages of at most `LARGEST` bytes."""
-    start, size, previous = 0, 0, batch.previous
+    start, size, previous = 0, _BESIDE_DATA, batch.previous
     for index, entry in enumerate(batch.entries):
         more = len(entry.data) + _BESIDE_DATA
         if size + more > LARGEST and index > start:
             part = batch.entries[start:index]
             yield msgspec.structs.replace(batch, first=batch.first + start, previous=previous, entries=part)
-            start, size, previous = index, 0, part[-1].digest
+            start, size, previous = index, _BESIDE_DATA, part[-1].digest
         size += more
     if start == 0:
         yield batch
@@ -82,7 +82,7 @@ def split(batch: Batch) -> Iterator[Batch]:
 
 def shorten(entries: Sequence[Entry]) -> list[Entry]:
     """Leave out the data of events that no message can hold."""
-    most = LARGEST - _BESIDE_DATA
+    most = LARGEST - 2 * _BESIDE_DATA
     return [msgspec.structs.replace(entry, data=b"") if len(entry.data) > most else entry for entry in entries]
 
 

@@ -78,6 +78,8 @@ class Folding:
                     page = await (ahead or self._page(name, position, upto))
                 except MissingEvents:
                     ahead = None
+                    if (await self._reader.head(name)).seq < upto:
+                        raise LogRewound(name, position, None) from None  # put back since the head was read
                     begin = await self._reader.oldest(name) if position.seq == 0 else None
                     if begin is None or begin.seq == 0:
                         raise

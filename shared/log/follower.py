@@ -334,10 +334,12 @@ class Follower:
 
     # what is read from Postgres
 
-    def _repair(self, name: str, *, check: bool = False, grace_s: float = GRACE_S) -> None:
+    def _repair(self, name: str, *, check: bool = False, grace_s: float | None = None) -> None:
         context = self._contexts[name]
         if context.repair is None or context.repair.done():
-            context.repair = self._spawn(self._mend(name, grace_s, check=check), f"repair {name}")
+            context.repair = self._spawn(
+                self._mend(name, GRACE_S if grace_s is None else grace_s, check=check), f"repair {name}"
+            )
 
     async def _mend(self, name: str, grace_s: float, *, check: bool) -> None:
         """Read what is missing, comparing our own row with the log's on the way."""
@@ -348,6 +350,7 @@ class Follower:
                 await folding.agree(name)
             if check or context.head > folding.positions[name].seq:
                 self.repairs += 1
+                context.drop()  # all of it was committed before: it is read now, or is of a log that was put back
                 await folding.read_to(name, (await self._reader.head(name)).seq)
                 self._changed.set()
         except LogRewound as rewound:
@@ -407,20 +410,23 @@ class Follower:
             self._apply_waiting(name)
 
     async def _poll(self) -> None:
-        """Ask Postgres for the heads whose beacons stay away."""
         while True:
             await asyncio.sleep(POLL_EVERY_S * (0.75 + random.random() / 2))  # noqa: S311  jitter: followers must not ask in step
-            for name, context in self._contexts.items():
-                if not self._started or time.monotonic() - context.heard_at <= BEACON_LATE_S:
-                    continue
-                try:
-                    head = await self._reader.head(name)
-                except FAILURES as error:
-                    log.warning("cannot read the head", extra={"context": name, "error": repr(error)})
-                    continue
-                if head != self._folding.positions[name]:
-                    context.head = max(context.head, head.seq)
-                    self._repair(name, check=True, grace_s=0)
+            await self._ask_heads()
+
+    async def _ask_heads(self) -> None:
+        """Ask Postgres for the heads whose beacons stay away."""
+        for name, context in self._contexts.items():
+            if not self._started or time.monotonic() - context.heard_at <= BEACON_LATE_S:
+                continue
+            try:
+                head = await self._reader.head(name)
+            except FAILURES as error:
+                log.warning("cannot read the head", extra={"context": name, "error": repr(error)})
+                continue
+            if head != self._folding.positions[name]:
+                context.head = max(context.head, head.seq)
+                self._repair(name, check=True, grace_s=0)
 
     # how it ends
 

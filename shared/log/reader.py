@@ -122,9 +122,14 @@ class Codec:
         try:
             decoded: list[Event] = self._page.decode(b"[" + data + b"]")
         except msgspec.ValidationError:
-            raws = msgspec.json.decode(b"[" + data + b"]", type=list[msgspec.Raw])
-            return [self.one(msgspec.json.decode(raw, type=_Tagged).type, bytes(raw)) for raw in raws]
+            return [self._known(bytes(raw)) for raw in msgspec.json.decode(b"[" + data + b"]", type=list[msgspec.Raw])]
         return decoded
+
+    def _known(self, data: bytes) -> Event | None:
+        name = msgspec.json.decode(data, type=_Tagged).type
+        if name not in self.names:  # the row's type is declared, what it holds is not
+            raise msgspec.ValidationError(f"{name} in a row of another type")
+        return self.one(name, data)
 
 
 class Page(NamedTuple):
