@@ -50,10 +50,12 @@ async def lead(runtime: Runtime) -> None:
             index = Index(view, configuration.profiles)
         while not index.settle(SETTLED_AT_ONCE):
             await asyncio.sleep(0)
-        seen = dict(view.positions)
+        seen, now_ns = dict(view.positions), runtime.now_ns()
         drafts = decide(index, now_ns, settings.batch_size)
         if drafts:
             await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
+            taken_s = (runtime.now_ns() - now_ns) / SECOND
+            await asyncio.sleep(min(max(settings.round_every_s - taken_s, 0.0), settings.round_every_s))
             continue
         await runtime.changed(_wait_s(index, runtime.now_ns()))
 

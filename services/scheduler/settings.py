@@ -17,6 +17,9 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = ""
     batch_size: Annotated[int, Meta(ge=1, le=4096, description="pods a round takes at most")] = 256
+    round_every_s: Annotated[
+        float, Meta(ge=0, description="seconds from one round's start to the next; pods that come meanwhile share it")
+    ] = 0.02
     config_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at the configuration file")] = (
         5.0
     )
