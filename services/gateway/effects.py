@@ -2,7 +2,7 @@
 
 | answer | bind | evict | level |
 |---|---|---|---|
-| 404 | rejected | gone: success | rejected; to be deleted: success |
+| 404 | rejected | gone: success | rejected; to be deleted: success; a pod's condition: superseded |
 | 403, namespace terminating | rejected | rejected | rejected |
 | 403, any other | MissingPermission | MissingPermission | MissingPermission |
 | 409 | read back: same node is success | another uid: gone, success | read again, write again |
@@ -118,13 +118,14 @@ async def report_unschedulable(api: KubeApi, intent: PodUnschedulable, pod: PodS
     body = {"metadata": {"uid": intent.pod_uid}, "status": {"conditions": [condition]}}
     try:
         await api.patch(PODS, intent.pod, body, subresource="status", how=STRATEGIC)
-    except Conflict:  # the uid is another pod's
-        return decide.superseded(intent)
-    except REFUSALS as error:
+    except (*REFUSALS, Conflict) as error:  # the server calls another uid invalid
+        there = await api.find(PODS, intent.pod)
+        if there is None or there.uid != intent.pod_uid:  # there is nobody to tell
+            return decide.superseded(intent)
         return decide.rejected(intent, str(error))
     except Ambiguous as error:
-        there = _pod(await api.find(PODS, intent.pod))
-        said = there.condition("PodScheduled") if there else None
+        pod_now = _pod(await api.find(PODS, intent.pod))
+        said = pod_now.condition("PodScheduled") if pod_now else None
         if said is None or said.message != intent.message:
             raise Busy(str(error)) from error
     return decide.written(intent)
@@ -183,6 +184,8 @@ async def write_fields(api: KubeApi, intent: FieldsDecided, version: str) -> tup
                 raise Busy(str(error)) from error
             return decide.written(intent), there
         except REFUSALS as error:
+            if intent.uid and (there := await api.find(resource, intent.name)) and there.uid != intent.uid:
+                return decide.superseded(intent), None  # the server calls another uid invalid
             return decide.rejected(intent, str(error)), None
         return decide.written(intent), seen
     raise Busy(f"{intent.resource} {intent.name} is being written by others")

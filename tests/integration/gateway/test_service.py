@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.dev.cluster import Cluster
+from shared.events.intents import FieldsDecided
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
@@ -134,6 +135,35 @@ async def test_a_placement_replaces_a_report_and_the_pod_says_so(
         rows = await system.until(lambda rows: len(pods_of(namespace, rows, "LevelSuperseded")) == 2)
         await system.until(lambda rows: pods_of(namespace, rows, "PodBound"))
         assert not pods_of(namespace, rows, "LevelWritten")
+
+
+async def test_a_level_is_held_against_another_hand_until_its_object_is_gone(
+    kubeconfig: Path, database: str, tmp_path: Path, kube_nodes: MakeNodes, cluster: Cluster
+) -> None:
+    def labels() -> dict[str, str]:
+        found: dict[str, str] = cluster.api.call("GET", "/api/v1/nodes/gw-level")["metadata"]["labels"]
+        return found
+
+    def level_rows(rows: list[Row], kind: str) -> list[Row]:
+        return [row for row in rows if row.type.endswith(f".{kind}.v1") and row.key == "gw-level"]
+
+    kube_nodes("gw-level")
+    patch = {"metadata": {"labels": {"node.koordinator.sh/level": "ours"}}}
+    async with running(kubeconfig, database, tmp_path, {"KOORD_GATEWAY_SWEEP_S": "0.3"}) as system:
+        await system.decide(FieldsDecided(resource="nodes", name="gw-level", fields="labels", patch=patch))
+        await system.until(lambda rows: len(level_rows(rows, "LevelWritten")) == 1)
+        theirs = {"metadata": {"labels": {"node.koordinator.sh/level": "theirs", "other": "theirs"}}}
+        cluster.api.call("PATCH", "/api/v1/nodes/gw-level", theirs)
+        await system.until(lambda rows: len(level_rows(rows, "LevelWritten")) == 2)
+        assert labels()["node.koordinator.sh/level"] == "ours"
+        assert labels()["other"] == "theirs"
+        await asyncio.to_thread(system.gateway.kill)
+        cluster.api.call("PATCH", "/api/v1/nodes/gw-level", theirs)
+        await asyncio.to_thread(system.gateway.start)
+        await system.until(lambda rows: len(level_rows(rows, "LevelWritten")) == 3)  # seen by the list
+        assert labels()["node.koordinator.sh/level"] == "ours"
+        cluster.api.call("DELETE", "/api/v1/nodes/gw-level")
+        await system.until(lambda rows: level_rows(rows, "LevelSuperseded"))
 
 
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
