@@ -4,28 +4,6 @@ from typing import NamedTuple
 
 from services.gateway.resources import PODS
 from shared.events import Event
-from shared.events.cluster import (
-    BindFailed,
-    BindRejected,
-    BindWithheld,
-    EvictionFailed,
-    EvictionRefused,
-    LevelFailed,
-    LevelRejected,
-    LevelSuperseded,
-    LevelWritten,
-    MissingPermission,
-    NodeDeleted,
-    NodeMetricDeleted,
-    NodeMetricObserved,
-    NodeObserved,
-    ObjectDeleted,
-    ObjectObserved,
-    PodBound,
-    PodDeleted,
-    PodEvicted,
-    PodObserved,
-)
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 
@@ -41,30 +19,6 @@ Intent = Act | Level
 POD_SCHEDULED = "PodScheduled"
 """The field group of PodUnschedulable: the pod's condition of that type."""
 
-OBSERVATIONS: tuple[type[Event], ...] = (
-    NodeObserved,
-    NodeDeleted,
-    PodObserved,
-    PodDeleted,
-    NodeMetricObserved,
-    NodeMetricDeleted,
-    ObjectObserved,
-    ObjectDeleted,
-)
-OUTCOMES: tuple[type[Event], ...] = (
-    PodBound,
-    BindRejected,
-    BindFailed,
-    BindWithheld,
-    PodEvicted,
-    EvictionRefused,
-    EvictionFailed,
-    LevelWritten,
-    LevelSuperseded,
-    LevelRejected,
-    LevelFailed,
-    MissingPermission,
-)
 SCHEDULING_INTENTS: tuple[type[Event], ...] = (PodPlaced, PodUnschedulable)
 ANY_INTENTS: tuple[type[Event], ...] = (EvictionAsked, FieldsDecided, ObjectDecided)
 """Intents that every context may append."""

@@ -10,7 +10,7 @@ from services.gateway.api import KubeApi
 from services.gateway.carrier import Carrier
 from services.gateway.echoes import Echoes
 from services.gateway.intake import Intake
-from services.gateway.intents import ANY_INTENTS, OBSERVATIONS, OUTCOMES, SCHEDULING_INTENTS
+from services.gateway.intents import ANY_INTENTS, SCHEDULING_INTENTS
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.pace import Pace
 from services.gateway.resources import followed
@@ -20,7 +20,7 @@ from services.gateway.watch import Watcher
 from shared import failpoints
 from shared.errors import KoordError
 from shared.events import Cause, Draft
-from shared.events.cluster import ENDED_BY, WatchResumed
+from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, WatchResumed
 from shared.events.log import WriterStarted
 from shared.service import Runtime, Service
 

@@ -12,11 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from services.gateway.intents import OUTCOMES, POD_SCHEDULED, Act, Intent, Level, Place, Slot, place_of, slot_of
+from services.gateway.intents import POD_SCHEDULED, Act, Intent, Level, Place, Slot, place_of, slot_of
 from services.gateway.resources import NODE_METRICS, NODES, PODS
 from services.gateway.wire import Kept
 from shared.events import Cause, Recorded
 from shared.events.cluster import (
+    OUTCOMES,
     LevelWritten,
     NodeDeleted,
     NodeMetricDeleted,

@@ -8,37 +8,16 @@ made from one template have equal specs, apart from `nodeName`.
 Types do most of it: a field that a kept type does not name is not decoded.
 """
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from services.gateway.resources import Resource
 from services.gateway.wire import Kept, Wire, WireMetadata, WireNode, WireNodeMetric, WirePod
+from shared.kube.annotations import keeps
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Container, Pod, PodSpec
-
-KEPT_DOMAINS = (
-    "koordinator.sh",
-    "scheduling.sigs.k8s.io",
-    "scheduler.alpha.kubernetes.io",
-    "descheduler.alpha.kubernetes.io",
-    "cluster-autoscaler.kubernetes.io",
-    "controller.kubernetes.io",
-    "huawei.com",
-    "hami.io",
-    "cambricon.com",
-    "metax-tech.com",
-)
-"""Domains, with their subdomains, whose annotations are kept.
-
-Source: spec/api.md 0 (this system's own), spec/scheduler-workloads.md 5 (device vendors), and what stock schedulers and
-deschedulers read.
-"""
-
-KEPT_ANNOTATIONS = frozenset({"kubernetes.io/config.source", "kubernetes.io/config.mirror"})
-"""Single annotations that are kept: they mark static pods and their mirrors."""
 
 _DROPPED_METADATA = ("managedFields", "resourceVersion", "generation", "selfLink")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -70,13 +49,6 @@ def see(resource: Resource, wire: Wire) -> Seen:
         metric = NodeMetric(metadata=_metadata(wire.metadata), spec=wire.spec, status=wire.status)
         return Seen(metric.metadata.name, metric.metadata.uid, wire.metadata.resource_version, metric)
     return _plain(resource, wire)
-
-
-@lru_cache(maxsize=4096)
-def keeps(annotation: str) -> bool:
-    """Whether an annotation is kept."""
-    domain, _, _ = annotation.rpartition("/")
-    return annotation in KEPT_ANNOTATIONS or any(domain == kept or domain.endswith("." + kept) for kept in KEPT_DOMAINS)
 
 
 def _metadata(wire: WireMetadata) -> Metadata:

@@ -13,9 +13,9 @@ from services.simulator.desk import Desk
 from services.simulator.refusal import Refused
 from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
-from services.simulator.state import INTENTS, OBSERVATIONS, OUTCOMES, SimulatorState
+from services.simulator.state import INTENTS, SimulatorState
 from services.simulator.timers import Timers
-from shared.events.cluster import ENDED_BY
+from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES
 from shared.events.log import WriterStarted
 from shared.service import Runtime, Service
 

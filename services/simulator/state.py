@@ -13,25 +13,15 @@ import msgspec
 from services.simulator.catalogue import NODE_METRICS, NODES, PODS
 from shared.events import Cause, Event, Recorded
 from shared.events.cluster import (
-    BindFailed,
-    BindRejected,
-    BindWithheld,
-    EvictionFailed,
-    EvictionRefused,
-    LevelFailed,
-    LevelRejected,
-    LevelSuperseded,
+    OUTCOMES,
     LevelWritten,
-    MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
     NodeMetricObserved,
     NodeObserved,
     ObjectDeleted,
     ObjectObserved,
-    PodBound,
     PodDeleted,
-    PodEvicted,
     PodObserved,
 )
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
@@ -63,30 +53,6 @@ class _Stored(msgspec.Struct):
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 _DECODER = msgspec.msgpack.Decoder(_Stored)
 
-OBSERVATIONS = (
-    NodeObserved,
-    NodeDeleted,
-    PodObserved,
-    PodDeleted,
-    NodeMetricObserved,
-    NodeMetricDeleted,
-    ObjectObserved,
-    ObjectDeleted,
-)
-OUTCOMES = (
-    PodBound,
-    BindRejected,
-    BindFailed,
-    BindWithheld,
-    PodEvicted,
-    EvictionRefused,
-    EvictionFailed,
-    LevelWritten,
-    LevelSuperseded,
-    LevelRejected,
-    LevelFailed,
-    MissingPermission,
-)
 INTENTS = (PodPlaced, PodUnschedulable, EvictionAsked, FieldsDecided, ObjectDecided)
 
 ARRIVAL = "simulator.koordinator.sh/arrival"

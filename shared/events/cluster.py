@@ -237,3 +237,22 @@ ENDED_BY: Mapping[type[Event], type[Event]] = {
     ObjectObserved: ObjectDeleted,
 }
 """The type that says what an object is -> the type that says it is gone. What is live is restated before its event is dropped."""
+
+OBSERVATIONS: tuple[type[Event], ...] = (*ENDED_BY, *ENDED_BY.values())
+"""What was seen of objects."""
+
+OUTCOMES: tuple[type[Event], ...] = (
+    PodBound,
+    BindRejected,
+    BindFailed,
+    BindWithheld,
+    PodEvicted,
+    EvictionRefused,
+    EvictionFailed,
+    LevelWritten,
+    LevelSuperseded,
+    LevelRejected,
+    LevelFailed,
+    MissingPermission,
+)
+"""How intents ended."""

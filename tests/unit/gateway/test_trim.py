@@ -8,8 +8,9 @@ import pytest
 
 from services.gateway.resources import RESOURCES
 from services.gateway.state import digest_of
-from services.gateway.trim import keeps, see
+from services.gateway.trim import see
 from services.gateway.wire import Decoder
+from shared.kube.annotations import keeps
 from tests.unit.gateway import given
 
 
