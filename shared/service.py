@@ -14,7 +14,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 from shared import health, logs, tracing
 from shared.bus import Bus
@@ -67,15 +69,19 @@ class Service(NamedTuple):
 class Environment(Settings, frozen=True, kw_only=True):
     """What every service reads: `KOORD_<FIELD>`."""
 
-    postgres: str
-    nats: str = "nats://127.0.0.1:4222"
-    http: str = ""
-    log_level: str = "info"
-    replica: str = ""
-    otlp: str = ""
-    snapshot_every_s: float = 60.0
-    rebuild_every_s: float = 600.0
-    retention_days: float = 30.0
+    postgres: Annotated[str, Meta(description="the log's database: postgresql://user@host:port/name")]
+    nats: Annotated[str, Meta(description="the bus; without it the service polls the database")] = (
+        "nats://127.0.0.1:4222"
+    )
+    http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
+    log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
+    replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
+    otlp: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
+    snapshot_every_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
+    rebuild_every_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = 600.0
+    retention_days: Annotated[float, Meta(gt=0, description="days that events are kept; what is live is restated")] = (
+        30.0
+    )
 
 
 def release() -> str:

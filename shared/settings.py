@@ -65,5 +65,6 @@ def table(service: str, settings: type[Settings]) -> list[SettingRow]:
         if hasattr(kind, "__metadata__"):
             kind = get_args(kind)[0]
         name = str(kind) if get_origin(kind) else getattr(kind, "__name__", str(kind))
-        rows.append(SettingRow(variable_of(service, field.name), name, repr(field.default), description))
+        default = "required" if field.required else f"default {field.default!r}"
+        rows.append(SettingRow(variable_of(service, field.name), name, default, description))
     return rows

@@ -47,7 +47,7 @@ def _settings_table(name: str) -> str:
     ]
     for row in rows:
         variable = row.variable.replace("KOORD__", "KOORD_", 1)
-        lines.append(f"  {variable} ({row.type}, default {row.default})")
+        lines.append(f"  {variable} ({row.type}, {row.default})")
         if row.description:
             lines.append(f"      {row.description}")
     return "\n".join(lines)
