@@ -57,10 +57,10 @@ async def create_and_wait(cluster: Cluster, namespace: str, *tasks: "asyncio.Tas
     return set(names)
 
 
-async def clear(cluster: Cluster, namespace: str) -> None:
+async def clear(cluster: Cluster, namespace: str, names: set[str]) -> None:
     """Delete the pods, so that the next ones find room."""
     async with KubeSide(cluster.url, cluster.api.tls, namespace, "koord-scheduler") as side:
-        await side.clear([namespace])
+        await side.clear(sorted(names))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_a_killed_service_loses_no_pod_and_binds_none_twice(
             expected = await create_and_wait(kube_cluster, namespace, asyncio.create_task(kill()))
             await system.supervisor.wait_leading(60)
             await check(kube_cluster, namespace, system.endpoints.postgres, expected)
-            await clear(kube_cluster, namespace)
+            await clear(kube_cluster, namespace, expected)
         assert sum(unit.restarts for unit in system.supervisor.units.values()) >= len(seeds)
 
 
