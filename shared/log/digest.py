@@ -12,25 +12,25 @@ from struct import Struct
 GENESIS = bytes(32)
 """The digest before the first row of every context."""
 
-_U16, _U32, _U64, _I64 = Struct(">H"), Struct(">I"), Struct(">Q"), Struct(">q")
-_NULL = _U32.pack(2**32 - 1)
+U16, U32, U64, I64 = Struct(">H"), Struct(">I"), Struct(">Q"), Struct(">q")
+NULL = U32.pack(2**32 - 1)
 
 
 def text(value: str | None) -> bytes:
     """A text as the digest sees it: u32 length and UTF-8, or the null length."""
     if value is None:
-        return _NULL
+        return NULL
     encoded = value.encode()
-    return _U32.pack(len(encoded)) + encoded
+    return U32.pack(len(encoded)) + encoded
 
 
 class Chain:
-    """Digests of consecutive rows of one context that share instant and actor, as the rows of one append do."""
+    """Digests of consecutive rows of one context that share instant and actor, for who checks them (`rows` writes them)."""
 
     def __init__(self, context: str, previous: bytes, *, at_us: int, actor: str) -> None:
         self.digest = previous
         self._context = text(context)
-        self._at_actor = _I64.pack(at_us) + text(actor)
+        self._at_actor = I64.pack(at_us) + text(actor)
         self._types: dict[tuple[str, int], bytes] = {}
 
     def add(
@@ -39,13 +39,13 @@ class Chain:
         """Digest of the next row."""
         kind_schema = self._types.get((kind, schema))
         if kind_schema is None:
-            kind_schema = self._types[kind, schema] = text(kind) + _U16.pack(schema)
+            kind_schema = self._types[kind, schema] = text(kind) + U16.pack(schema)
         named = key.encode()
-        why = _NULL if cause is None else text(cause)
-        story = _NULL if correlation is None else text(correlation)
+        why = NULL if cause is None else text(cause)
+        story = NULL if correlation is None else text(correlation)
         row = (
-            self.digest, self._context, _U64.pack(seq), kind_schema, _U32.pack(len(named)), named, self._at_actor, why, story,
-            _U32.pack(len(data)), data,
+            self.digest, self._context, U64.pack(seq), kind_schema, U32.pack(len(named)), named, self._at_actor, why, story,
+            U32.pack(len(data)), data,
         )  # fmt: skip
         self.digest = sha256(b"".join(row)).digest()
         return self.digest

@@ -8,7 +8,6 @@ connection the head is unknown: `LostHead` ends the process, and it starts over 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -21,22 +20,18 @@ from shared.errors import KoordError
 from shared.events import Draft, Event, Recorded
 from shared.events.log import WriterStarted
 from shared.log import announce
-from shared.log.announce import Batch, Beacon, Entry
+from shared.log.announce import Batch, Beacon
 from shared.log.database import FAILURES, UNREACHABLE, Database, driver
-from shared.log.digest import Chain
 from shared.log.models import table_of
 from shared.log.positions import Position
+from shared.log.rows import COLUMNS, RowWriter
 
 log = logging.getLogger(__name__)
 
-COLUMNS = ("context", "seq", "type", "schema", "key", "at", "actor", "cause", "correlation", "data", "digest")
 HOLD_EVERY_S = 1.0
 HOLD_DEADLINE_S = 2.0
 SILENT_HOLDER_S = 3
 ASK_AGAIN_S = 0.5
-
-_ENCODE = msgspec.json.Encoder().encode
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LostHead(KoordError):
@@ -64,16 +59,16 @@ class LogWriter:
         self._committed = committed
         self.epoch = 0
         self.head = Position()
+        self._planned = Position()  # the head once every append under way is committed
         self._database = database
         self._bus = bus
-        self._actor = actor
+        self._rows = RowWriter(context, actor)
         self._table = table_of(context)
         self._connection: AsyncConnection | None = None
         self._driver: Any = None
         self._serial = asyncio.Lock()  # one statement at a time on the one connection
         self._room = 0  # the first seq without a partition
         self._half = 0  # the seq from which more are made ahead
-        self._kinds: dict[type[Event], tuple[str, int, str]] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -89,7 +84,7 @@ class LogWriter:
         waited = False
         while True:
             try:
-                self.head = await self._take_lock()
+                self.head = self._planned = await self._take_lock()
             except UNREACHABLE as error:
                 if not waited:  # said once an outage
                     log.warning("cannot wait for the lock", extra={"context": self.context, "error": repr(error)})
@@ -127,6 +122,8 @@ class LogWriter:
     ) -> list[Recorded]:
         """Commit the events in one transaction, then announce them.
 
+        Appends that are begun while one is under way follow it; their rows are made meanwhile.
+
         Args:
             now_ns: the instant of the decision; becomes `at`, in whole microseconds.
             seen: positions the decision rests on; with `now_ns` and `config` it goes onto the first event.
@@ -136,25 +133,29 @@ class LogWriter:
         """
         if not drafts:
             return []
-        async with self._serial:
-            if self.lost.done():
-                self.lost.result()  # raises: what was lost stays lost
-            rows, batch, records = self._rows(drafts, now_ns, seen, config)
-            if batch.last >= self._room:
-                await self._extend(batch.last)
-            failpoints.hit("log.before-commit")
-            try:
-                await self._driver.copy_records_to_table(self._table, records=rows, columns=COLUMNS)
-            except FAILURES as error:
-                raise self._lose(error) from error
-            except asyncio.CancelledError as cancelled:
-                self._lose(cancelled)  # the rows may be committed or not
-                raise
-            failpoints.hit("log.after-commit-before-announce")
-            self.head = Position(batch.last, batch.entries[-1].digest)
-            self._committed(records, self.head, self.epoch)
-            await self._announce(batch)
-        return records
+        self._check_not_lost()
+        rows = self._rows.rows(self._planned, self.epoch, drafts, now_ns, seen, config)
+        batch = rows.batch
+        head = self._planned = Position(batch.last, batch.entries[-1].digest)
+        try:
+            async with self._serial:  # in the order of the calls, as the seqs were given
+                self._check_not_lost()
+                if batch.last >= self._room:
+                    await self._extend(batch.last)
+                failpoints.hit("log.before-commit")
+                await self._driver.copy_to_table(
+                    self._table, source=memoryview(rows.copy), columns=COLUMNS, format="binary"
+                )
+                failpoints.hit("log.after-commit-before-announce")
+                self.head = head
+                self._committed(rows.records, head, self.epoch)
+                await self._announce(batch)
+        except FAILURES as error:
+            raise self._lose(error) from error
+        except BaseException as error:
+            self._lose(error)  # the rows may be committed or not, and what was planned after them cannot follow
+            raise
+        return rows.records
 
     async def check_held(self) -> None:
         """A round trip on the lock's connection: after it, everything said before still rests on a held lock.
@@ -199,32 +200,6 @@ class LogWriter:
         except FAILURES:  # a server that hangs need not be told: the lock goes with the socket
             self._driver.terminate()
 
-    def _rows(
-        self, drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int] | None, config: str
-    ) -> tuple[list[tuple[Any, ...]], Batch, list[Recorded]]:
-        at_us = now_ns // 1000
-        at = _EPOCH + timedelta(microseconds=at_us)
-        chain = Chain(self.context, self.head.digest, at_us=at_us, actor=self._actor)
-        rows: list[tuple[Any, ...]] = []
-        entries: list[Entry] = []
-        records: list[Recorded] = []
-        seq = self.head.seq
-        context, actor, kinds = self.context, self._actor, self._kinds
-        for event, cause, correlation in drafts:
-            seq += 1
-            if not rows:  # the first event of an append carries what the decision rests on
-                basis = dict(sorted(seen.items())) if seen is not None else event.seen
-                event = msgspec.structs.replace(event, seen=basis, now_ns=now_ns, config=config or None)  # noqa: PLW2901
-            kind, schema, key_field = kinds.get(type(event)) or kinds.setdefault(type(event), _kind_of(type(event)))
-            key = str(getattr(event, key_field))
-            data, why = _ENCODE(event), None if cause is None else f"{cause.context}/{cause.seq}"
-            digest = chain.add(seq, kind, schema, key, why, correlation, data)
-            rows.append((context, seq, kind, schema, key, at, actor, why, correlation, data, digest))
-            entries.append(Entry(kind, why, data, digest))
-            records.append(Recorded(context, seq, event, at_us * 1000, cause))
-        batch = Batch(context, self.epoch, self.head.seq + 1, self.head.digest, at_us, entries)
-        return rows, batch, records
-
     async def _announce(self, batch: Batch) -> None:
         if self._bus is not None:
             for part in announce.split(msgspec.structs.replace(batch, entries=announce.shorten(batch.entries))):
@@ -232,10 +207,7 @@ class LogWriter:
 
     async def _extend(self, upto: int) -> None:
         """Make the partitions that an append needs and two more; it comes to that when `_partitions` was too slow."""
-        try:
-            self._made(upto, await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto))
-        except FAILURES as error:
-            raise self._lose(error) from error
+        self._made(upto, await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto))
 
     def _made(self, upto: int, room: int) -> None:
         self._room = max(self._room, room)
@@ -287,13 +259,14 @@ class LogWriter:
             except FAILURES as error:
                 log.warning("cannot watch the lock's holder", extra={"context": self.context, "error": str(error)})
 
+    def _check_not_lost(self) -> None:
+        """What was lost stays lost: rows that were planned after a failed append must not leave a gap before them."""
+        if self.lost.done():
+            self.lost.result()
+
     def _lose(self, reason: BaseException) -> LostHead:
         error = LostHead(self.context, repr(reason))
         if not self.lost.done():
             self.lost.set_exception(error)
             self.lost.exception()  # seen: the runner awaits it, and an error raised directly needs no second report
         return error
-
-
-def _kind_of(kind: type[Event]) -> tuple[str, int, str]:
-    return kind.type_name(), kind.SCHEMA, kind.KEY
