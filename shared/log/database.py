@@ -48,7 +48,10 @@ SERVER_SETTINGS = {
     "tcp_user_timeout": "3000",
     "client_connection_check_interval": "1000",
     "jit": "off",
-    "max_parallel_workers_per_gather": "0",  # a page is read in order, and small
+    # A page is a range of an index in its order. Without statistics, as on a fresh partition, the planner would fetch it as a
+    # bitmap and sort the rows with all their data.
+    "enable_bitmapscan": "off",
+    "max_parallel_workers_per_gather": "0",
 }
 _KEEPALIVE = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 3000}
 

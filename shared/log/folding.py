@@ -3,14 +3,14 @@
 Nothing here knows the bus; a rebuild and a replay need no more than this.
 """
 
-import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 
 from shared.events import Event, Recorded
 from shared.fold import State
 from shared.log.positions import LogRewound, Position
-from shared.log.reader import PAGE, Codec, LogReader, MissingEvents, Page, Unreadable
+from shared.log.reader import Codec, LogReader, MissingEvents, Page, Unreadable
 from shared.log.registry import Registry, Snapshot
 
 log = logging.getLogger(__name__)
@@ -67,39 +67,32 @@ class Folding:
             await self.read_to(name, (await self._reader.head(name)).seq)
 
     async def read_to(self, name: str, upto: int) -> None:
-        """Fold a context to a committed seq, fetching the next page while one is folded.
+        """Fold a context to a committed seq.
 
         What the bus brings meanwhile may be taken in between: what is read of it then is dropped. Raises as `load` does.
         """
-        ahead: asyncio.Task[Page] | None = None
-        try:
-            while (position := self.positions[name]).seq < upto:
-                try:
-                    page = await (ahead or self._page(name, position, upto))
-                except MissingEvents:
-                    ahead = None
-                    if (await self._reader.head(name)).seq < upto:
-                        raise LogRewound(name, position, None) from None  # put back since the head was read
-                    begin = await self._reader.oldest(name) if position.seq == 0 else None
-                    if begin is None or begin.seq == 0:
-                        raise
-                    log.warning(
-                        "the fold begins at the oldest kept event", extra={"context": name, "seq": begin.seq + 1}
-                    )
-                    self.positions[name] = begin
-                    continue
-                ahead = asyncio.create_task(self._page(name, page.end, upto)) if page.end.seq < upto else None
-                stands = self.positions[name].seq
-                if stands < page.end.seq:
-                    left = page.records
-                    if left and left[0].seq <= stands:
-                        left = [record for record in left if record.seq > stands]
-                    self.take(name, left, page.end)
-                    await asyncio.sleep(0)
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-                await asyncio.gather(ahead, return_exceptions=True)
+        while (position := self.positions[name]).seq < upto:
+            pages = self._reader.pages(name, position, upto, self._codecs[name], self._skipped[name])
+            try:
+                async with aclosing(pages):
+                    async for page in pages:
+                        self._take_page(name, page)
+            except MissingEvents:
+                if (await self._reader.head(name)).seq < upto:
+                    raise LogRewound(name, position, None) from None  # put back since the head was read
+                begin = await self._reader.oldest(name) if position.seq == 0 else None
+                if begin is None or begin.seq == 0:
+                    raise
+                log.warning("the fold begins at the oldest kept event", extra={"context": name, "seq": begin.seq + 1})
+                self.positions[name] = begin
+
+    def _take_page(self, name: str, page: Page) -> None:
+        stands = self.positions[name].seq
+        if stands < page.end.seq:
+            records = page.records
+            if records and records[0].seq <= stands:
+                records = [record for record in records if record.seq > stands]
+            self.take(name, records, page.end)
 
     async def agree(self, name: str) -> None:
         """Compare the row at our position with the log's.
@@ -134,7 +127,3 @@ class Folding:
     def skips(self, name: str, seq: int) -> bool:
         """Whether an event is passed over."""
         return (name, seq) in self._skips
-
-    async def _page(self, name: str, after: Position, upto: int) -> Page:
-        upto = min(upto, after.seq + PAGE)
-        return await self._reader.page(name, after, upto, self._codecs[name], self._skipped[name])

@@ -15,10 +15,10 @@ from typing import Any
 
 from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events import Cause, Recorded
+from shared.events import Cause, Event, Recorded
 from shared.fold import State
 from shared.log import announce
-from shared.log.announce import Batch
+from shared.log.announce import Batch, Entry
 from shared.log.database import FAILURES
 from shared.log.folding import Folding, Reads
 from shared.log.positions import LogRewound, Position
@@ -57,6 +57,7 @@ class _Context:
         self.waiting: deque[Batch] = deque()
         self.waiting_bytes = 0
         self.repair: asyncio.Task[None] | None = None
+        self.reading = False  # the repair has begun to read: what is heard waits for its end
         self.resumes = False
 
     def buffer(self, batch: Batch, size: int) -> None:
@@ -65,6 +66,8 @@ class _Context:
             self.drop()
         self.waiting.append(batch)
         self.waiting_bytes += size
+        if len(self.waiting) > 1 and batch.first < self.waiting[-2].first:  # as when a writer was just replaced
+            self.waiting = deque(sorted(self.waiting, key=lambda waits: waits.first))
 
     def take(self) -> Batch:
         """The first batch, no longer kept."""
@@ -275,7 +278,7 @@ class Follower:
         """Apply the buffered batches that follow; start a read for what is missing before them."""
         context = self._contexts[name]
         context.resumes = False
-        if not self._started or (context.repair is not None and not context.repair.done()):
+        if not self._started or context.reading:
             return  # whoever ends that applies them
         ends = time.monotonic() + SLICE_S
         while context.waiting:
@@ -312,19 +315,31 @@ class Follower:
                 return
 
     def _decoded(self, name: str, batch: Batch, skip: int) -> list[Recorded]:
-        records = []
-        one, passed = self._contexts[name].codec.one, self._folding.skips
+        """The declared events of a batch, decoded at once; one by one where that fails, to name the event."""
+        codec, passed = self._contexts[name].codec, self._folding.skips
+        wanted = [
+            (seq, entry)
+            for seq, entry in enumerate(batch.entries[skip:], batch.first + skip)
+            if entry.type in codec.declared and not passed(name, seq)
+        ]
+        if not wanted:
+            return []
         at_ns = batch.at_us * 1000
-        for seq, entry in enumerate(batch.entries[skip:], batch.first + skip):
-            if passed(name, seq):
-                continue
-            try:
-                event = one(entry.type, entry.data)
-            except Exception as error:  # whatever a decoder or upcaster raises, the event cannot be read
-                raise Unreadable(name, seq, error) from error
-            if event is not None:
-                records.append(Recorded(name, seq, event, at_ns, Cause.parse(entry.cause) if entry.cause else None))
-        return records
+        try:
+            events = codec.page(b",".join([entry.data for _, entry in wanted]))
+        except Exception:  # noqa: BLE001  whatever a decoder or upcaster raises, an event cannot be read
+            events = [self._one(name, seq, entry) for seq, entry in wanted]
+        return [
+            Recorded(name, seq, event, at_ns, Cause.parse(entry.cause) if entry.cause else None)
+            for (seq, entry), event in zip(wanted, events, strict=True)
+            if event is not None
+        ]
+
+    def _one(self, name: str, seq: int, entry: Entry) -> Event | None:
+        try:
+            return self._contexts[name].codec.one(entry.type, entry.data)
+        except Exception as error:
+            raise Unreadable(name, seq, error) from error
 
     def _take(self, name: str, records: Iterable[Recorded], end: Position) -> None:
         self._folding.take(name, records, end)
@@ -345,7 +360,8 @@ class Follower:
         """Read what is missing, comparing our own row with the log's on the way."""
         context, folding = self._contexts[name], self._folding
         try:
-            await asyncio.sleep(grace_s)
+            await asyncio.sleep(grace_s)  # what is missing may be on its way; what follows is applied meanwhile
+            context.reading = True
             if check:
                 await folding.agree(name)
             if check or context.head > folding.positions[name].seq:
@@ -364,6 +380,8 @@ class Follower:
             log.warning("cannot read the log", extra={"context": name, "error": repr(error)})
             context.heard_at = 0.0  # the poll tries again
             return
+        finally:
+            context.reading = False
         if folding is self._folding:
             context.head = max(folding.positions[name].seq, context.waiting[-1].last if context.waiting else 0)
             context.repair = None
@@ -406,7 +424,7 @@ class Follower:
         self._started = True
         self._changed.set()
         for name, context in self._contexts.items():
-            context.repair = None
+            context.repair, context.reading = None, False
             self._apply_waiting(name)
 
     async def _poll(self) -> None:

@@ -4,7 +4,11 @@ A page is a range of seq and one statement, so a read never holds a snapshot for
 a page over as a few arrays and one JSON text of all its events: a row of its own would cost more than its fold.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
+import asyncio
+import sys
+from array import array
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,18 +25,21 @@ from shared.log.positions import UNKNOWN, LogRewound, Position
 PAGE = 5_000
 """How many seqs a page covers."""
 
+_UNTIL_SENT = 2  # turns of the event loop after which a query is on its way
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # The digest at both ends comes with the page: at the low end it is compared with the follower's own. One statement sees one
-# state of the log, so nothing can be put back between the comparison and the rows.
+# state of the log, so nothing can be put back between the comparison and the rows. Numbers come as their bytes, eight a row.
 _PAGE_SQL = """
-select count(*) filter (where seq > $1), array_agg(seq) filter (where wanted),
-       array_agg((date_part('epoch', at) * 1000000)::bigint) filter (where wanted),
-       array_agg(cause) filter (where wanted), string_agg(data, ','::bytea) filter (where wanted),
+select count(*) filter (where seq > $1), string_agg(int8send(seq), ''::bytea) filter (where wanted),
+       string_agg(timestamptz_send(at), ''::bytea) filter (where wanted), array_agg(cause) filter (where wanted),
+       string_agg(data, ','::bytea) filter (where wanted),
        (array_agg(digest) filter (where seq = $1))[1], (array_agg(digest) filter (where seq = $2))[1]
 from (select seq, at, cause, data, digest, seq > $1 and type = any($3) and seq <> all($4) as wanted from {table}
       where context = '{context}' and seq >= $1 and seq <= $2 order by context, seq) page
 """
+_POSTGRES_EPOCH_NS = 946_684_800_000_000_000  # 2000-01-01, where timestamptz_send counts microseconds from
 
 
 class Row(NamedTuple):
@@ -81,6 +88,14 @@ class MissingEvents(KoordError):
         )
 
 
+def _numbers(packed: bytes) -> Sequence[int]:
+    """Integers from their big-endian bytes, eight each."""
+    numbers = array("q", packed)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
 def at_us(at: datetime) -> int:
     """Microseconds since the epoch."""
     delta = at - _EPOCH
@@ -93,7 +108,8 @@ class Codec:
     def __init__(self, kinds: Sequence[type[Event]]) -> None:
         declared = {kind.type_name(): kind for kind in kinds}
         old = {name: upcaster.read for name, upcaster in UPCASTERS.items() if upcaster.to in kinds}
-        self.names = sorted({*declared, *old, Restated.type_name()})
+        self.declared = frozenset({*declared, *old, Restated.type_name()})
+        self.names = sorted(self.declared)
         self._decoders = {name: msgspec.json.Decoder(kind) for name, kind in declared.items()}
         self._upcasters = old
         union: Any = Event
@@ -127,7 +143,7 @@ class Codec:
 
     def _known(self, data: bytes) -> Event | None:
         name = msgspec.json.decode(data, type=_Tagged).type
-        if name not in self.names:  # the row's type is declared, what it holds is not
+        if name not in self.declared:  # the row's type is declared, what it holds is not
             raise msgspec.ValidationError(f"{name} in a row of another type")
         return self.one(name, data)
 
@@ -195,8 +211,17 @@ class LogReader:
                     return basis
         return {}
 
-    async def page(self, context: str, after: Position, upto: int, codec: Codec, skipped: Collection[int] = ()) -> Page:
-        """The declared events with `after.seq < seq <= upto`; `upto` must be committed, as a head or a batch says.
+    async def page(self, context: str, after: Position, upto: int, codec: Codec) -> Page:
+        """The declared events with `after.seq < seq <= upto`, at most `PAGE` of them; raises as `pages` does."""
+        async with aclosing(self.pages(context, after, min(upto, after.seq + PAGE), codec)) as pages:
+            return await anext(pages)
+
+    async def pages(
+        self, context: str, after: Position, upto: int, codec: Codec, skipped: Collection[int] = ()
+    ) -> AsyncGenerator[Page, None]:
+        """The declared events with `after.seq < seq <= upto`, in pages; `upto` must be committed, as a head or a batch says.
+
+        While a page is folded, Postgres works on the next.
 
         Args:
             skipped: seqs that are passed over, readable or not.
@@ -207,24 +232,50 @@ class LogReader:
             MissingEvents: the range has a hole.
         """
         sql = _PAGE_SQL.format(table=table_of(context), context=context)
-        inside = [seq for seq in skipped if after.seq < seq <= upto]
         async with self.database.reading() as connection:
-            found = await (await driver(connection)).fetchrow(sql, after.seq, upto, codec.names, inside)
-        count, seqs, ats, causes, data, before, digest = found
+            postgres = await driver(connection)
+
+            def ask(start: int) -> asyncio.Future[Any]:
+                end = min(upto, start + PAGE)
+                inside = [seq for seq in skipped if start < seq <= end]
+                query: asyncio.Future[Any] = asyncio.ensure_future(
+                    postgres.fetchrow(sql, start, end, codec.names, inside)
+                )
+                return query
+
+            ahead = ask(after.seq) if after.seq < upto else None
+            try:
+                while ahead is not None:
+                    found = await ahead
+                    end = min(upto, after.seq + PAGE)
+                    ahead = ask(end) if end < upto else None
+                    for _ in range(_UNTIL_SENT):
+                        await asyncio.sleep(0)
+                    page = await self._read(context, after, end, codec, found)
+                    yield page
+                    after = page.end
+            finally:
+                if ahead is not None:
+                    ahead.cancel()
+                    await asyncio.gather(ahead, return_exceptions=True)
+
+    async def _read(self, context: str, after: Position, upto: int, codec: Codec, found: Any) -> Page:
+        count, packed_seqs, packed_ats, causes, data, before, digest = found
         if after.seq and after.digest not in (UNKNOWN, before):
             raise LogRewound(context, after, before)
         if count != upto - after.seq:
             raise MissingEvents(context, after.seq, upto, count)
-        if seqs is None:
+        if packed_seqs is None:
             return Page([], Position(upto, digest))
+        seqs = _numbers(packed_seqs)
         try:
             decoded = codec.page(data)
         except Exception as error:  # whatever a decoder or an upcaster raises, an event cannot be read
             raise await self._unreadable(context, seqs, codec) from error
-        parse = Cause.parse
+        parse, epoch = Cause.parse, _POSTGRES_EPOCH_NS
         records = [
-            Recorded(context, seq, event, at * 1000, parse(cause) if cause else None)
-            for seq, event, at, cause in zip(seqs, decoded, ats, causes, strict=True)
+            Recorded(context, seq, event, at * 1000 + epoch, parse(cause) if cause else None)
+            for seq, event, at, cause in zip(seqs, decoded, _numbers(packed_ats), causes, strict=True)
             if event is not None
         ]
         return Page(records, Position(upto, digest))
