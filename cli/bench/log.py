@@ -188,8 +188,14 @@ async def _append(pipe: Connection, servers: Servers, events: int, batch: int) -
     pipe.send("ready")
     await asyncio.to_thread(pipe.recv)
     started = time.monotonic_ns()
-    for start in range(0, events, batch):
-        await writer.append(drafts[start : start + batch], now_ns=time.time_ns())
+    under_way: asyncio.Task[list[Recorded]] | None = None
+    for start in range(0, events, batch):  # two at a time: the rows of one are made while Postgres writes the other
+        following = asyncio.create_task(writer.append(drafts[start : start + batch], now_ns=time.time_ns()))
+        if under_way is not None:
+            await under_way
+        under_way = following
+    if under_way is not None:
+        await under_way
     pipe.send((started, event_bytes))
     await writer.close()
 
