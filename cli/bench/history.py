@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from shared.events import Draft
-from shared.events.cluster import NodeMetricObserved, NodeObserved, PodObserved
+from shared.events import Draft, Event
+from shared.events.cluster import NodeMetricObserved, NodeObserved, PodBound, PodDeleted, PodObserved
 from shared.kube.meta import Metadata
 from shared.kube.node import (
     AggregatedUsage,
@@ -24,13 +24,13 @@ WAVE = 100
 _REQUESTS = ResourceRequirements(requests={"cpu": "500m", "memory": "512Mi"})
 _CONTAINERS = (Container(name="server", image="registry.example/shop/server:1.42", resources=_REQUESTS),)
 _AT = "2026-11-21T10:00:00Z"
-_PHASES = ("Pending", "Pending", "Running")
 
 
 def history(first: int, events: int) -> Iterator[Draft]:
-    """Events number `first` to `first + events` of an endless history: in twenty, one report, one node, eighteen pods.
+    """Events number `first` to `first + events` of an endless history: in twenty, one report, one node, eighteen of pods.
 
-    Pods come in waves: each is seen waiting, bound and running within a few hundred events, as they are in a cluster.
+    Pods come in waves, as they do in a cluster: a wave is seen waiting, is bound, is seen bound and running within a few
+    hundred events, and a wave of old pods goes; ten thousand pods are there at a time.
     """
     for number in range(first, first + events):
         match number % 20:
@@ -39,17 +39,32 @@ def history(first: int, events: int) -> Iterator[Draft]:
             case 10:
                 yield Draft(_node(number // 20 % NODES, number))
             case _:
-                wave, place = divmod(number, 3 * WAVE)
-                yield Draft(_pod((wave * WAVE + place % WAVE) % PODS, place // WAVE))
+                wave, place = divmod(number, 5 * WAVE)
+                yield Draft(_pod(wave * WAVE + place % WAVE, place // WAVE))
 
 
-def _pod(pod: int, stage: int) -> PodObserved:
-    name, uid = f"server-{pod:05}", f"5f0e2a1c-77aa-4f10-9d3c-{pod:012}"
+def _pod(pod: int, stage: int) -> Event:
+    name, uid = f"server-{pod:07}", f"5f0e2a1c-77aa-4f10-9d3c-{pod:012}"
+    node = f"node-{pod % NODES:04}"
+    match stage:
+        case 0:
+            return _observed(name, uid, "", "Pending")
+        case 1:
+            return PodBound(pod=f"shop/{name}", pod_uid=uid, node=node)
+        case 2:
+            return _observed(name, uid, node, "Pending")
+        case 4 if pod >= PODS:
+            old = pod - PODS
+            return PodDeleted(pod=f"shop/server-{old:07}", pod_uid=f"5f0e2a1c-77aa-4f10-9d3c-{old:012}")
+        case _:
+            return _observed(name, uid, node, "Running")
+
+
+def _observed(name: str, uid: str, node: str, phase: str) -> PodObserved:
     metadata = Metadata(name=name, namespace="shop", uid=uid, labels={"app": "server"})
-    node = f"node-{pod % NODES:04}" if stage else ""
     spec = PodSpec(node_name=node, scheduler_name="koord-scheduler", containers=_CONTAINERS)
-    conditions = (PodCondition(type="PodScheduled", status="True", last_transition_time=_AT),) if stage else ()
-    status = PodStatus(phase=_PHASES[stage], qos_class="Burstable", conditions=conditions)
+    conditions = (PodCondition(type="PodScheduled", status="True", last_transition_time=_AT),) if node else ()
+    status = PodStatus(phase=phase, qos_class="Burstable", conditions=conditions)
     return PodObserved(pod=f"shop/{name}", pod_uid=uid, object=Pod(metadata=metadata, spec=spec, status=status))
 
 
