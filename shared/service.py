@@ -321,5 +321,5 @@ async def _snapshots(runtime: Runtime) -> None:
             log.warning("cannot write a snapshot", extra={"error": repr(error)})
             continue
         folded = runtime.follower.folded
-        gc.collect(0)
+        gc.collect()  # of what came since the last time: what is frozen with it would never be freed
         gc.freeze()
