@@ -93,7 +93,7 @@ async def test_subscriptions_come_back_by_themselves_under_load(
     await until(lambda: heard[-1] > fresh + 100)
     await stream.stop()
     assert heard == sorted(set(heard)), "nothing comes twice or out of order"
-    assert other.reconnects >= 1
+    assert other.reconnects >= (how == "restart"), "a server that wakes in time keeps its connection"
 
 
 async def test_what_is_subscribed_while_the_server_is_away_is_heard_when_it_comes_back(
