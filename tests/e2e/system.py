@@ -1,5 +1,9 @@
-"""The whole system against a real API server: embedded servers, the gateway and the scheduler as processes of their own."""
+"""The whole system against a real API server: embedded servers, the gateway and the scheduler as processes of their own.
 
+The gateway has the service account of k8s/rbac, and no other right.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +14,9 @@ from cli.supervisor.servers import Endpoints, Servers
 from cli.supervisor.supervisor import Spec, Supervisor
 from shared.log.database import Database
 from shared.log.reader import LogReader
+
+K8S = Path(__file__).parents[2] / "k8s"
+ACCOUNT = ("koordinator-system", "koordstream-gateway")
 
 
 class System(NamedTuple):
@@ -34,7 +41,9 @@ async def running(
         env: service -> variables for it alone.
     """
     env = env or {}
-    gateway = {"KOORD_GATEWAY_KUBECONFIG": str(cluster.kubeconfig()), **env.get("gateway", {})}
+    await asyncio.to_thread(cluster.apply, K8S / "base")
+    kubeconfig = await asyncio.to_thread(cluster.service_account_kubeconfig, *ACCOUNT)
+    gateway = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig), **env.get("gateway", {})}
     specs = [Spec("gateway", "gateway", gateway), Spec("scheduler", "scheduler", env.get("scheduler", {}))]
     async with Servers(directory) as servers, Supervisor(specs, servers.endpoints, directory) as supervisor:
         await supervisor.wait_leading(60)
