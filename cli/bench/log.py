@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine
 from hashlib import sha256
 from multiprocessing.connection import Connection
@@ -74,19 +75,6 @@ class Servers(msgspec.Struct, frozen=True):
     nats: str
 
 
-class TimedView(ClusterView):
-    """Notes when each event was applied."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.applied: dict[int, int] = {}
-
-    def apply(self, record: Recorded) -> None:
-        """Fold, and look at the clock: this State measures, it decides nothing."""
-        super().apply(record)
-        self.applied[record.seq] = time.monotonic_ns()
-
-
 @click.command()
 @click.option("--events", type=click.IntRange(min=1_000), default=300_000, show_default=True, help="Events to append.")
 @click.option("--batch", type=click.IntRange(min=1), default=500, show_default=True, help="Events of one append.")
@@ -133,7 +121,7 @@ async def _measure(folder: Path, events: int, batch: int, seconds: float, rate: 
         committed = await _heard(steady)
         late[1].send(max(committed))
         applied = await _heard(late)
-    lags = sorted((applied[seq] - at) / MILLION for seq, at in committed.items())
+    lags = sorted((applied[bisect_left(applied, (seq, 0))][1] - at) / MILLION for seq, at in committed.items())
     return LogFigures(
         append_per_s=round(events / ((ended_ns - started_ns) / 1e9)),
         fold_per_s=round(events / fold_s),
@@ -252,18 +240,19 @@ async def _follow_slowly(pipe: Connection, servers: Servers, seconds: float) -> 
     bus = Bus(servers.nats, name="bench follower")
     await bus.start()
     database = Database(servers.postgres)
-    follower = Follower("scheduler", LogReader(database), bus, FOLDED, TimedView)
+    follower = Follower("scheduler", LogReader(database), bus, FOLDED, ClusterView)
     await follower.start()
     gc.collect()
     gc.freeze()
     pipe.send("ready")
     snapshots = asyncio.create_task(_snapshots(follower, database, servers, seconds))
-    last = await asyncio.to_thread(pipe.recv)
-    while follower.positions["cluster"].seq < last:
-        await follower.changed()
+    last = asyncio.create_task(asyncio.to_thread(pipe.recv))
+    applied: list[tuple[int, int]] = []
+    while not last.done() or follower.positions["cluster"].seq < last.result():
+        await follower.changed(0.2)  # as a service's lead waits
+        applied.append((follower.positions["cluster"].seq, time.monotonic_ns()))
     await snapshots
-    assert isinstance(follower.state, TimedView)
-    pipe.send(follower.state.applied)
+    pipe.send(applied)
     await follower.stop()
     await bus.close()
 
