@@ -120,11 +120,14 @@ async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(
         body = {"metadata": {"name": "bookmark"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
         cluster.api.call("POST", "/api/v1/namespaces/default/pods", body)
         cluster.api.call("DELETE", "/api/v1/namespaces/default/pods/bookmark?gracePeriodSeconds=0")
-        await until(lambda: proxy.count("GET", "watch=1") >= 2)
-        versions = [
-            int(path.split("resourceVersion=")[1].split("&")[0]) for _, path in proxy.requests if "watch=1" in path
-        ]
-        assert versions[1] > versions[0]
+
+        def versions() -> list[int]:
+            watches = [path for _, path in proxy.requests if "watch=1" in path]
+            return [int(path.split("resourceVersion=")[1].split("&")[0]) for path in watches]
+
+        # A server under load may end a watch before its bookmark; one of the next ones brings it.
+        await until(lambda: len(set(versions())) > 1)
+        assert versions() == sorted(versions())
         assert len(eyes.lists) == 1
 
 
