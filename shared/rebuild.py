@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shared.errors import KoordError
+from shared.log.codec import Codec
 from shared.log.database import Database
 from shared.log.folding import Folding
 from shared.log.positions import LogRewound, Position
-from shared.log.reader import Codec, LogReader
+from shared.log.reader import LogReader
 from shared.log.registry import Registry
 
 if TYPE_CHECKING:

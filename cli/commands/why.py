@@ -12,7 +12,8 @@ from services.scheduler.why import Explanation, explain, render
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, Recorded
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.log.reader import Codec, LogReader, recorded
+from shared.log.codec import Codec
+from shared.log.reader import LogReader, recorded
 from shared.log.session import reading
 
 

@@ -7,7 +7,8 @@ from shared.events import Event, Recorded
 from shared.events.cluster import NodeMetricObserved, NodeObserved, PodBound, PodObserved
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.quantity import amounts
-from shared.log.reader import Codec, LogReader, recorded
+from shared.log.codec import Codec
+from shared.log.reader import LogReader, recorded
 
 FOLDED: Mapping[str, tuple[type[Event], ...]] = {
     "cluster": (NodeObserved, NodeMetricObserved, PodObserved, PodBound),

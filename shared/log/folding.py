@@ -9,8 +9,9 @@ from contextlib import aclosing
 
 from shared.events import Event, Recorded
 from shared.fold import State
+from shared.log.codec import Codec, Unreadable
 from shared.log.positions import LogRewound, Position
-from shared.log.reader import Codec, LogReader, MissingEvents, Page, Unreadable
+from shared.log.reader import LogReader, MissingEvents, Page
 from shared.log.registry import Registry, Snapshot
 
 log = logging.getLogger(__name__)

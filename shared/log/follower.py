@@ -9,20 +9,24 @@ import asyncio
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Cause, Event, Recorded
+from shared.events.log import Restated
 from shared.fold import State
 from shared.log import announce
 from shared.log.announce import Batch, Entry
+from shared.log.codec import Codec, Unreadable
 from shared.log.database import FAILURES
 from shared.log.folding import Folding, Reads
+from shared.log.heard import Heard
 from shared.log.positions import LogRewound, Position
-from shared.log.reader import Codec, LogReader, Unreadable
+from shared.log.reader import LogReader
 from shared.log.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -30,7 +34,6 @@ log = logging.getLogger(__name__)
 GRACE_S = 0.05
 BEACON_LATE_S = 3.0
 POLL_EVERY_S = 1.0
-BUFFERED_BYTES = 32 * 1024 * 1024
 SLICE_S = 0.05
 """How long buffered batches may hold the event loop at a time."""
 PARKING_DEADLINE_S = 5.0
@@ -44,42 +47,6 @@ class Parked(KoordError):
             f"{service} cannot fold {context}/{seq}: {error!r}. It is parked and the service stands still; fix the code, or "
             f"pass over the event with: koord events skip {service} {context}/{seq} --reason '...'"
         )
-
-
-class _Context:
-    """What was heard of one followed context."""
-
-    def __init__(self, codec: Codec) -> None:
-        self.codec = codec
-        self.epoch = 0
-        self.head = 0  # the highest seq heard of
-        self.heard_at = time.monotonic()
-        self.waiting: deque[Batch] = deque()
-        self.waiting_bytes = 0
-        self.repair: asyncio.Task[None] | None = None
-        self.reading = False  # the repair has begun to read: what is heard waits for its end
-        self.resumes = False
-
-    def buffer(self, batch: Batch, size: int) -> None:
-        """Keep a batch until its turn; too many are all dropped, for Postgres has them."""
-        if self.waiting_bytes + size > BUFFERED_BYTES:
-            self.drop()
-        self.waiting.append(batch)
-        self.waiting_bytes += size
-        if len(self.waiting) > 1 and batch.first < self.waiting[-2].first:  # as when a writer was just replaced
-            self.waiting = deque(sorted(self.waiting, key=lambda waits: waits.first))
-
-    def take(self) -> Batch:
-        """The first batch, no longer kept."""
-        batch = self.waiting.popleft()
-        if not self.waiting:
-            self.waiting_bytes = 0
-        return batch
-
-    def drop(self) -> None:
-        """Forget what waits."""
-        self.waiting.clear()
-        self.waiting_bytes = 0
 
 
 class Follower:
@@ -112,7 +79,7 @@ class Follower:
         self._own = own
         self._own_kinds = frozenset(reads[own]) if own else frozenset()
         self._codecs = {name: Codec(kinds) for name, kinds in reads.items()}
-        self._contexts = {name: _Context(codec) for name, codec in self._codecs.items()}
+        self._contexts = {name: Heard() for name in reads}
         self._folding = Folding(reader, self._codecs, new_state())
         self._folded_before = 0
         self._started = False
@@ -225,14 +192,11 @@ class Follower:
             Unreadable: our own State refuses what we wrote; the follower fails with the event parked.
         """
         assert self._own is not None
-        context = self._contexts[self._own]
-        context.epoch = max(context.epoch, epoch)
-        context.heard_at = time.monotonic()
+        self._contexts[self._own].own(epoch)
         stands = self._folding.positions[self._own].seq
         if position.seq <= stands:  # a poll has read the commit already
             return
-        kinds = self._own_kinds
-        left = [record for record in records if type(record.event) in kinds and record.seq > stands]
+        left = [said for record in records if record.seq > stands and (said := self._declared(record)) is not None]
         try:
             self._take(self._own, left, position)
         except Unreadable as error:
@@ -243,36 +207,25 @@ class Follower:
 
     def _hear_batch(self, data: bytes) -> None:
         batch = announce.decode_batch(data)
-        context = self._contexts[batch.context]
-        if batch.epoch < context.epoch:
-            return  # an older writer's last words
-        rewound = batch.epoch > context.epoch and batch.last < self._folding.positions[batch.context].seq
-        context.epoch = batch.epoch
-        context.heard_at = time.monotonic()
-        context.head = max(context.head, batch.last)
-        context.buffer(batch, len(data))
-        if not self._started:
+        name, context = batch.context, self._contexts[batch.context]
+        rewound = batch.epoch > context.epoch and batch.last < self._folding.positions[name].seq
+        if not context.batch(data, batch) or not self._started:
             return
         if rewound:  # a new writer's head is before ours
-            self._repair(batch.context, check=True)
-        self._apply_waiting(batch.context)
+            self._repair(name, check=True)
+        self._apply_waiting(name)
 
     def _hear_beacon(self, data: bytes) -> None:
         beacon = announce.decode_beacon(data)
-        context = self._contexts[beacon.context]
-        if beacon.epoch < context.epoch:
-            return
-        position = self._folding.positions[beacon.context]
+        name, context = beacon.context, self._contexts[beacon.context]
         renewed = beacon.epoch > context.epoch
-        context.epoch = beacon.epoch
-        context.heard_at = time.monotonic()
-        context.head = max(context.head, beacon.seq)
-        if not self._started:
+        if not context.beacon(beacon) or not self._started:
             return
+        position = self._folding.positions[name]
         if beacon.seq > position.seq:
-            self._repair(beacon.context)
+            self._repair(name)
         elif beacon.digest != position.digest and (beacon.seq == position.seq or renewed):
-            self._repair(beacon.context, check=True)  # a lower seq of the same writer is only late
+            self._repair(name, check=True)  # a lower seq of the same writer is only late
 
     def _apply_waiting(self, name: str) -> None:
         """Apply the buffered batches that follow; start a read for what is missing before them."""
@@ -281,8 +234,7 @@ class Follower:
         if not self._started or context.reading:
             return  # whoever ends that applies them
         ends = time.monotonic() + SLICE_S
-        while context.waiting:
-            batch = context.waiting[0]
+        while (batch := context.first) is not None:
             position = self._folding.positions[name]
             if batch.last <= position.seq:
                 if batch.last == position.seq and batch.entries[-1].digest != position.digest:
@@ -297,26 +249,31 @@ class Follower:
             if any(not entry.data for entry in batch.entries):
                 self._repair(name, grace_s=0)  # too large for the bus: nothing will come
                 return
-            previous = batch.previous if skip == 0 else batch.entries[skip - 1].digest
-            if previous != position.digest:
-                context.take()
+            context.take()
+            if (batch.previous if skip == 0 else batch.entries[skip - 1].digest) != position.digest:
                 self._repair(name, check=True)
                 return
-            context.take()
             try:
                 self._take(name, self._decoded(name, batch, skip), Position(batch.last, batch.entries[-1].digest))
             except Unreadable as error:
                 self._stop_at(error)
                 return
-            if time.monotonic() > ends and context.waiting:
+            if time.monotonic() > ends and context.first is not None:
                 if not context.resumes:
                     context.resumes = True
                     asyncio.get_running_loop().call_soon(self._apply_waiting, name)
                 return
 
+    def _declared(self, record: Recorded) -> Recorded | None:
+        """A record of our own as any follower reads it: None when its type is not declared, what is restated as itself."""
+        if isinstance(record.event, Restated):
+            event = self._codecs[record.context].restated(record.event)
+            return None if event is None else msgspec.structs.replace(record, event=event)
+        return record if type(record.event) in self._own_kinds else None
+
     def _decoded(self, name: str, batch: Batch, skip: int) -> list[Recorded]:
         """The declared events of a batch, decoded at once; one by one where that fails, to name the event."""
-        codec, passed = self._contexts[name].codec, self._folding.skips
+        codec, passed = self._codecs[name], self._folding.skips
         wanted = [
             (seq, entry)
             for seq, entry in enumerate(batch.entries[skip:], batch.first + skip)
@@ -337,7 +294,7 @@ class Follower:
 
     def _one(self, name: str, seq: int, entry: Entry) -> Event | None:
         try:
-            return self._contexts[name].codec.one(entry.type, entry.data)
+            return self._codecs[name].one(entry.type, entry.data)
         except Exception as error:
             raise Unreadable(name, seq, error) from error
 
@@ -378,12 +335,12 @@ class Follower:
             return
         except FAILURES as error:
             log.warning("cannot read the log", extra={"context": name, "error": repr(error)})
-            context.heard_at = 0.0  # the poll tries again
+            context.at = 0.0  # the poll tries again
             return
         finally:
             context.reading = False
         if folding is self._folding:
-            context.head = max(folding.positions[name].seq, context.waiting[-1].last if context.waiting else 0)
+            context.head = max(folding.positions[name].seq, context.last_seq)
             context.repair = None
             self._apply_waiting(name)
 
@@ -398,8 +355,7 @@ class Follower:
         self._started = False
         self.reloads += 1
         for context in self._contexts.values():
-            context.epoch = context.head = 0
-            context.drop()
+            context.forget()
         while True:
             try:
                 folding = await self._loaded()
@@ -435,7 +391,7 @@ class Follower:
     async def _ask_heads(self) -> None:
         """Ask Postgres for the heads whose beacons stay away."""
         for name, context in self._contexts.items():
-            if not self._started or time.monotonic() - context.heard_at <= BEACON_LATE_S:
+            if not self._started or time.monotonic() - context.at <= BEACON_LATE_S:
                 continue
             try:
                 head = await self._reader.head(name)

@@ -205,6 +205,18 @@ class Copiers:
         return "\n".join(f"{name}: {process.tail(8)}" for name, process in self.processes.items())
 
 
+async def a_standby_waits(url: str) -> None:
+    """Wait until somebody waits for a lock that another one holds."""
+    connection = await asyncpg.connect(url)
+    try:
+        while not await connection.fetchval(
+            "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        ):
+            await asyncio.sleep(0.05)
+    finally:
+        await connection.close()
+
+
 async def leaders(url: str) -> list[str]:
     """The replicas that have begun an epoch of `copy`, in order."""
     return [row.actor.partition("@")[2] for row in await copies(url) if "WriterStarted" in row.type]

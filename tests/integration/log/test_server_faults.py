@@ -17,6 +17,7 @@ from tests.integration.log.system import (
     Following,
     Load,
     Writer,
+    a_standby_waits,
     assert_each_once,
     copies,
     declare,
@@ -153,8 +154,11 @@ async def test_postgres_restarts_under_load(
     try:
         for replica in ("a", "b"):
             copiers.start(replica)
-            copiers.supervise(replica)
         await wait_for_copies(url, [0] * 60)
+        await a_standby_waits(url)
+        (leader,) = await leaders(url)
+        copiers.supervise(leader)
+        standby = copiers.processes["b" if leader == "a" else "a"]
         before = following.follower.positions["copy"].seq
         await restart(own_postgres)
         await until(lambda: source.lost >= 1)
@@ -166,6 +170,7 @@ async def test_postgres_restarts_under_load(
         await until(lambda: list(following.state.seen) == seqs)
         await until(lambda: len(following.state.copied) > 0 and following.follower.lag == 0)
         assert following.follower.reloads == 0, "the log went on where it was"
+        assert standby.running, "who waits for the lock, or has it since, outlives a restart of Postgres"
     finally:
         await source.stop()
         await following.close()

@@ -155,6 +155,22 @@ async def test_a_drained_writer_hands_over_with_a_snapshot(url: str, writer: Wri
     assert_each_once(await copies(url), seqs)
 
 
+async def test_a_writer_refuses_to_start_while_a_follower_cannot_read_what_it_emits(
+    url: str, writer: Writer, copiers: Copiers
+) -> None:
+    admin = await asyncpg.connect(url)
+    reads = json.dumps({"copy": ["koord.copy.Copied.v0"]})
+    await admin.execute("insert into followers values ('auditor', '{}', $1)", reads)
+    process = copiers.start("a")
+    assert await ended(process) == 1
+    assert "auditor follows copy and cannot read koord.copy.Copied.v1" in process.tail()
+    assert await copies(url) == []
+    await admin.execute("update followers set reads = $1", reads.replace("v0", "v1"))
+    await admin.close()
+    process.start()
+    await wait_for_leader(url, "a")
+
+
 async def test_rebuilds_run_beside_the_service_and_report_what_was_spoilt(
     url: str, writer: Writer, copiers: Copiers
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from shared.events import UPCASTERS, Event, Upcaster
 from shared.events.log import Restated
-from shared.log.reader import Codec
+from shared.log.codec import Codec
 
 RESTATED = Restated.type_name()
 

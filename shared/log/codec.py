@@ -1,0 +1,77 @@
+"""Decoding events: of the declared types, one by one or a page at a time; old versions through their upcasters.
+
+What retention has said again (`Restated`) is read as the event itself.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from shared.errors import KoordError
+from shared.events import UPCASTERS, Event
+from shared.events.log import Restated
+
+
+class Unreadable(KoordError):
+    """An event of a declared type that this code cannot decode or fold."""
+
+    def __init__(self, context: str, seq: int, error: Exception) -> None:
+        super().__init__(f"{context}/{seq}: {error!r}")
+        self.context, self.seq, self.error = context, seq, error
+
+
+class _Tagged(msgspec.Struct):
+    """The part of an event that says what it is."""
+
+    type: str
+
+
+class Codec:
+    """Decodes the declared types of one context, one by one or a page at a time; old versions through their upcasters."""
+
+    def __init__(self, kinds: Sequence[type[Event]]) -> None:
+        declared = {kind.type_name(): kind for kind in kinds}
+        old = {name: upcaster.read for name, upcaster in UPCASTERS.items() if upcaster.to in kinds}
+        self.declared = frozenset({*declared, *old, Restated.type_name()})
+        self.names = sorted(self.declared)
+        self._decoders = {name: msgspec.json.Decoder(kind) for name, kind in declared.items()}
+        self._upcasters = old
+        union: Any = Event
+        if kinds:
+            union = kinds[0]
+            for kind in kinds[1:]:
+                union = union | kind
+        self._page = msgspec.json.Decoder(list[union])
+
+    def one(self, name: str, data: bytes) -> Event | None:
+        """The event, or None when its type is not declared. What is restated is the event itself."""
+        decoder = self._decoders.get(name)
+        if decoder is not None:
+            return decoder.decode(data)
+        if name == Restated.type_name():
+            return self.restated(msgspec.json.decode(data, type=Restated))
+        upcaster = self._upcasters.get(name)
+        return upcaster(msgspec.json.decode(data)) if upcaster else None
+
+    def restated(self, event: Restated) -> Event | None:
+        """The event that is said again, or None when its type is not declared."""
+        said = bytes(event.event)
+        return self.one(msgspec.json.decode(said, type=_Tagged).type, said)
+
+    def page(self, data: bytes) -> Sequence[Event | None]:
+        """The events of a page, from their JSON texts joined by commas; None for a restated one that is not declared.
+
+        One call decodes a page of current versions; old versions and restated events are decoded one by one.
+        """
+        try:
+            decoded: list[Event] = self._page.decode(b"[" + data + b"]")
+        except msgspec.ValidationError:
+            return [self._known(bytes(raw)) for raw in msgspec.json.decode(b"[" + data + b"]", type=list[msgspec.Raw])]
+        return decoded
+
+    def _known(self, data: bytes) -> Event | None:
+        name = msgspec.json.decode(data, type=_Tagged).type
+        if name not in self.declared:  # the row's type is declared, what it holds is not
+            raise msgspec.ValidationError(f"{name} in a row of another type")
+        return self.one(name, data)
