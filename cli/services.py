@@ -1,6 +1,7 @@
 """The services there are: what `koord run` takes, and what a database must hold for them. Importing one is left to its user."""
 
 import importlib
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,21 @@ SERVICES = ("gateway", "scheduler", "simulator")
 
 PARTITION_ROWS = 1_000_000
 
-CONTEXTS: Mapping[str, int] = {"cluster": PARTITION_ROWS, "scheduling": PARTITION_ROWS}
-"""Context -> events that one partition of its log holds."""
+CONTEXTS: Mapping[str, int] = {
+    "cluster": PARTITION_ROWS,
+    "scheduling": PARTITION_ROWS,
+    "metrics-*": PARTITION_ROWS // 10,
+    "nodes-*": PARTITION_ROWS // 10,
+    "audit": PARTITION_ROWS // 10,
+}
+"""Context, or family of contexts, -> events that one partition of its log holds."""
+
+
+def contexts(shards: int = 0) -> dict[str, int]:
+    """The contexts of an installation; by default with the shards that KOORD_METRICS_SHARDS names, or one."""
+    from shared.families import expanded
+
+    return expanded(CONTEXTS, shards or int(os.environ.get("KOORD_METRICS_SHARDS", "1")))
 
 
 class NoSuchService(KoordError):

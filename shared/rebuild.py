@@ -127,7 +127,7 @@ async def _explaining(
 
 async def watch_rebuilds(runtime: "Runtime") -> None:
     """Rebuild every so often; a difference is an alarm, never a repair: the log is right and someone must look."""
-    target = _target(runtime.service)
+    target = _target(runtime.declared)
     while True:
         await asyncio.sleep(runtime.environment.rebuild_every_s)
         base = [runtime.base.isoformat()] if runtime.base else []
@@ -164,10 +164,14 @@ def _target(service: "Service") -> str:
 
 async def _main(target: str, base: datetime | None) -> Rebuilt:
     os.nice(10)
+    from shared.service import Environment  # which imports this module
+
+    environment = Environment.load("", os.environ)
     module, _, name = target.partition(":")
-    database = Database(os.environ["KOORD_POSTGRES"], pool_size=2, application="koord rebuild")
+    declared: Service = getattr(importlib.import_module(module), name)
+    database = Database(environment.postgres, pool_size=2, application="koord rebuild")
     try:
-        return await rebuild(getattr(importlib.import_module(module), name), database, base)
+        return await rebuild(declared.member(environment.shard, environment.metrics_shards), database, base)
     finally:
         await database.close()
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from shared import health, logs, tracing
+from shared import families, health, logs, tracing
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Event, Recorded
@@ -53,6 +53,13 @@ class Service(NamedTuple):
         lead: runs while this replica is the writer; returns when `runtime.draining` is set.
         answers: bus subject -> answer; every replica answers, from followed state.
         restates: type that says what an object is -> type that says it is gone; what is live outlasts its partition.
+        hears: bus subjects it subscribes to beside those of the logs it follows; with wildcards.
+        says: bus subjects it publishes on beside those of the log it writes; with wildcards.
+        asks: subjects of the questions it asks.
+        streams: JetStream streams it makes and fills.
+
+    `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/families.py); the runner puts their members in
+    their place. What a service may do on the bus and in the database is generated from this declaration.
     """
 
     name: str
@@ -64,6 +71,27 @@ class Service(NamedTuple):
     lead: Lead
     answers: Mapping[str, AnswerWith] = {}
     restates: Mapping[type[Event], type[Event]] = {}
+    hears: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+
+    def member(self, shard: int, shards: int) -> "Service":
+        """This service with families replaced by their members; a sharded one as the shard that it is.
+
+        Raises:
+            NoSuchShard: there are not so many.
+            KoordError: it does not follow what it writes, though a service folds what it said.
+        """
+        if self.writes not in self.follows:
+            raise KoordError(f"service {self.name} writes {self.writes} and does not follow it")
+        name, writes = self.name, self.writes
+        if families.is_family(writes):
+            if not 0 <= shard < shards:
+                raise families.NoSuchShard(name, shard, shards)
+            name, writes = f"{name}-{shard}", families.member(writes, shard)
+        follows = families.expanded({k: v for k, v in self.follows.items() if k != self.writes}, shards)
+        return self._replace(name=name, writes=writes, follows={**follows, writes: self.follows[self.writes]})
 
 
 class Environment(Settings, frozen=True, kw_only=True):
@@ -76,6 +104,10 @@ class Environment(Settings, frozen=True, kw_only=True):
     http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
     replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
+    metrics_shards: Annotated[
+        int, Meta(ge=1, le=256, description="shards of metrics-* and nodes-*; the same everywhere")
+    ] = 1
+    shard: Annotated[int, Meta(ge=0, description="which of them this process writes, if it writes one")] = 0
     otlp: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
     snapshot_every_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
     rebuild_every_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = 600.0
@@ -95,8 +127,9 @@ def release() -> str:
 class Runtime:
     """What a service's shell may do: look at the State, append, wait, know the time."""
 
-    def __init__(self, service: Service, settings: Any, environment: Environment) -> None:
-        self.service = service
+    def __init__(self, declared: Service, settings: Any, environment: Environment) -> None:
+        self.declared = declared
+        self.service = service = declared.member(environment.shard, environment.metrics_shards)
         self.settings = settings
         self.environment = environment
         self.draining = asyncio.Event()
@@ -106,7 +139,7 @@ class Runtime:
         self.registry = Registry(self.database, service.name)
         self.bus = Bus(environment.nats, name=f"koord {service.name}")
         self.follower = Follower(
-            service.name, self.log, self.bus, _with_log_events(service), service.new_state, own=service.writes
+            service.name, self.log, self.bus, service.follows, service.new_state, own=service.writes
         )
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
@@ -186,13 +219,6 @@ class Runtime:
         positions = dict(self.follower.positions)
         digest, packed = await pack_in_child(self.state)
         await self.registry.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest, self.base)
-
-
-def _with_log_events(service: Service) -> dict[str, tuple[type[Event], ...]]:
-    """The declared types; the own context must be among them, for a service folds what it said."""
-    if service.writes not in service.follows:
-        raise KoordError(f"service {service.name} writes {service.writes} and does not follow it")
-    return dict(service.follows)
 
 
 def run(service: Service) -> int:

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.services import CONTEXTS
+from cli.services import contexts
 from shared.log.database import Database, migrate
 
 _TEMPLATE = "migrated"
@@ -35,7 +35,7 @@ async def nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedd
 async def template(postgres: EmbeddedPostgres) -> str:
     """The name of a migrated database that nobody is connected to."""
     database = Database(await postgres.create_database(_TEMPLATE))
-    await migrate(database, dict(CONTEXTS))
+    await migrate(database, contexts())
     await database.close()
     return _TEMPLATE
 

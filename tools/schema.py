@@ -9,7 +9,7 @@ from alembic.config import Config
 from sqlalchemy import Connection
 
 from cli.embedded import EmbeddedPostgres
-from cli.services import CONTEXTS
+from cli.services import contexts
 from shared.log.database import Database, migrate
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +20,7 @@ async def check() -> None:
     with tempfile.TemporaryDirectory(prefix="koord-schema-") as folder:
         async with EmbeddedPostgres(Path(folder)) as postgres:
             database = Database(postgres.url)
-            await migrate(database, dict(CONTEXTS))
+            await migrate(database, contexts())
             async with database.engine.connect() as connection:
                 await connection.run_sync(_compare)
             await database.close()

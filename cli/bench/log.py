@@ -26,7 +26,7 @@ import uvloop
 from cli.bench.history import history
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
-from cli.services import CONTEXTS
+from cli.services import contexts
 from services.scheduler.state import FOLDED, ClusterView
 from shared.bus import Bus
 from shared.events import Recorded
@@ -101,7 +101,7 @@ async def _measure(folder: Path, events: int, batch: int, seconds: float, rate: 
     async with EmbeddedPostgres(folder / "postgres") as postgres, EmbeddedNats(folder / "nats") as nats:
         servers = Servers(postgres.url, nats.url)
         database = Database(servers.postgres)
-        await migrate(database, dict(CONTEXTS))
+        await migrate(database, contexts())
         await database.close()
 
         _note(f"appending {events:,} events in batches of {batch}")

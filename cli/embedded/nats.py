@@ -16,26 +16,35 @@ _CONFIGURATION = """\
 listen: "127.0.0.1:{port}"
 server_name: "koord-{port}"
 max_payload: 1048576
+jetstream {{ store_dir: "{store}" }}
+mqtt {{ listen: "127.0.0.1:{mqtt_port}" }}
 """
 
 
 class EmbeddedNats:
-    """One server without JetStream, monitoring or accounts. `start` after `kill` or `stop` uses the same port.
+    """One server with JetStream and an MQTT listener. `start` after `kill` or `stop` uses the same ports and store.
 
     Attributes:
-        directory: configuration and log; created when absent.
+        directory: configuration, streams and log; created when absent.
         port: on 127.0.0.1; a free one is chosen when it is given as 0.
+        mqtt_port: likewise, for MQTT.
     """
 
-    def __init__(self, directory: Path, port: int = 0) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, port: int = 0, mqtt_port: int = 0) -> None:
+        self.directory = directory.absolute()
         self.port = port or free_port()
+        self.mqtt_port = mqtt_port or free_port()
         self.process = Process("nats-server", [_program(), "-c", directory / "nats.conf"], directory / "nats.log")
 
     @property
     def url(self) -> str:
         """Where clients connect."""
         return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def mqtt_url(self) -> str:
+        """Where MQTT clients connect."""
+        return f"mqtt://127.0.0.1:{self.mqtt_port}"
 
     @property
     def running(self) -> bool:
@@ -49,7 +58,8 @@ class EmbeddedNats:
             ProgramFailed: it ended or did not answer within 10 s; with the end of its log.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "nats.conf").write_text(_CONFIGURATION.format(port=self.port))
+        text = _CONFIGURATION.format(port=self.port, mqtt_port=self.mqtt_port, store=self.directory / "streams")
+        (self.directory / "nats.conf").write_text(text)
         await asyncio.to_thread(self._start)
 
     async def stop(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from cli.services import CONTEXTS
+from cli.services import contexts
 
 if TYPE_CHECKING:
     from cli.embedded import EmbeddedNats, EmbeddedPostgres
@@ -18,15 +18,17 @@ class Endpoints(msgspec.Struct, frozen=True):
 
     Attributes:
         pid: the process that keeps them.
+        mqtt: empty when no broker is known.
     """
 
     postgres: str
     nats: str
     pid: int = 0
+    mqtt: str = ""
 
 
 class Servers:
-    """Starts what the environment (KOORD_POSTGRES, KOORD_NATS) does not name, below `directory`, and migrates the database.
+    """Starts what the environment (KOORD_POSTGRES, KOORD_NATS, KOORD_MQTT) does not name, below `directory`, and migrates the database.
 
     Attributes:
         own: name -> the servers that were started here.
@@ -52,18 +54,19 @@ class Servers:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opening:
             postgres, nats = os.environ.get("KOORD_POSTGRES", ""), os.environ.get("KOORD_NATS", "")
+            mqtt = os.environ.get("KOORD_MQTT", "")
             if not nats:
                 from cli.embedded.nats import EmbeddedNats
 
-                self.own["nats"] = await opening.enter_async_context(EmbeddedNats(self.directory / "nats"))
-                nats = self.own["nats"].url
+                self.own["nats"] = server = await opening.enter_async_context(EmbeddedNats(self.directory / "nats"))
+                nats, mqtt = server.url, mqtt or server.mqtt_url
             if not postgres:
                 from cli.embedded.postgres import EmbeddedPostgres
 
                 self.own["postgres"] = await opening.enter_async_context(EmbeddedPostgres(self.directory / "postgres"))
                 postgres = self.own["postgres"].url
             await migrate_to_this_release(postgres)
-            self.endpoints = Endpoints(postgres, nats, os.getpid())
+            self.endpoints = Endpoints(postgres, nats, os.getpid(), mqtt)
             self._open = opening.pop_all()
         return self
 
@@ -81,4 +84,4 @@ async def migrate_to_this_release(postgres: str) -> None:
     from shared.log.session import opened
 
     async with opened(postgres) as database:
-        await migrate(database, dict(CONTEXTS))
+        await migrate(database, contexts())

@@ -103,6 +103,7 @@ class Supervisor:
             ),
             "KOORD_POSTGRES": endpoints.postgres,
             "KOORD_NATS": endpoints.nats,
+            "KOORD_MQTT": endpoints.mqtt,
             "KOORD_LOG_LEVEL": log_level,
             **(env or {}),
         }

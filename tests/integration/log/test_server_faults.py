@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.services import CONTEXTS
+from cli.services import contexts
 from shared.bus import Bus
 from shared.log.database import Database, migrate
 from shared.log.writer import LostHead
@@ -85,7 +85,7 @@ async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
     """A server of the test's own, to be stopped and put back."""
     async with EmbeddedPostgres(tmp_path / "postgres") as postgres:
         database = Database(postgres.url)
-        await migrate(database, dict(CONTEXTS))
+        await migrate(database, contexts())
         await database.close()
         await declare(postgres.url)
         yield postgres
