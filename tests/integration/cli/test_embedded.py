@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
+from cli.services import contexts
 
 
 async def ask(postgres: EmbeddedPostgres, question: str) -> object:
@@ -100,7 +101,7 @@ async def test_servers_end_with_the_process_that_started_them(tmp_path: Path, nu
 
 async def test_each_test_gets_a_migrated_database_of_its_own(database: str) -> None:
     connection = await asyncpg.connect(database)
-    assert await connection.fetchval("SELECT count(*) FROM contexts") == 2
+    assert await connection.fetchval("SELECT count(*) FROM contexts") == len(contexts())
     await connection.close()
 
 
