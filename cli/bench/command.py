@@ -7,6 +7,9 @@ from cli.lazy import Entry, LazyGroup
 ENTRIES = {
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
+    "scheduler": Entry(
+        "cli.bench.scheduler", "scheduler", "Measure the scheduler's engine alone: no servers, every node considered."
+    ),
 }
 
 
