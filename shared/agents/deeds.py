@@ -1,0 +1,116 @@
+"""Deeds: what an agent did on its node by its own judgement, and what it asks for. Ingest appends them to `nodes-*`."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from shared.agents.report import Instant, Name, Uid
+from shared.agents.wire import BadMessage, decoded
+
+Text = Annotated[str, Meta(max_length=1024)]
+
+
+class Deed(msgspec.Struct, frozen=True, tag_field="deed"):
+    """Base of all deeds."""
+
+
+class Suppressed(Deed, frozen=True, tag="suppressed"):
+    """Best-effort pods may use another share of the cpu from now on.
+
+    Attributes:
+        policy: by the cpus they may run on, or by a quota.
+        cpu_milli: milli-cores that they may use; None: as many as there are.
+        cpus: the cpus in kernel syntax, such as `0-3,8`, for the policy `cpuset`.
+    """
+
+    policy: Literal["cpuset", "cfsQuota"]
+    cpu_milli: Annotated[int, Meta(ge=0)] | None = None
+    cpus: Text = ""
+
+
+class Burst(Deed, frozen=True, tag="burst"):
+    """A container's cpu limit was stretched, or brought back.
+
+    Attributes:
+        container: the runtime's id; empty for the pod as a whole.
+        cfs_quota_us: microseconds of cpu in each period of 100 ms from now on; None: unchanged.
+        cfs_burst_us: microseconds that may be saved up; None: unchanged.
+    """
+
+    pod_uid: Uid
+    container: Text = ""
+    cfs_quota_us: int | None = None
+    cfs_burst_us: Annotated[int, Meta(ge=0)] | None = None
+
+
+class Killed(Deed, frozen=True, tag="killed"):
+    """The processes of a container were ended at once, because the node could not wait for an eviction.
+
+    Attributes:
+        container: the runtime's id; empty for the pod as a whole.
+    """
+
+    pod_uid: Uid
+    reason: Text
+    container: Text = ""
+
+
+class EvictionAsked(Deed, frozen=True, tag="evictionAsked"):
+    """A pod must give way. Not done, but asked for: the gateway carries it out."""
+
+    pod_uid: Uid
+    reason: Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+AnyDeed = Suppressed | Burst | Killed | EvictionAsked
+
+
+class DeedTold(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """One deed of one node's agent. Its first place on the wire is the schema's version.
+
+    Attributes:
+        node, boot: as in a report.
+        seq: number of the deed in this run of the agent, from 1; a repeat has the same. Reports count apart.
+        at_ns: when, by the node's clock, nanoseconds since the epoch.
+    """
+
+    node: Name
+    boot: Annotated[str, Meta(min_length=1, max_length=64)]
+    seq: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    at_ns: Instant
+    deed: AnyDeed
+
+
+class BadDeed(BadMessage):
+    """A deed that cannot be taken; says which node's, where and why."""
+
+    def __init__(self, node: str, field: str, reason: str) -> None:
+        super().__init__("deed", node, field, reason)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(DeedTold)
+
+
+def encode(told: DeedTold) -> bytes:
+    """A deed as a message."""
+    return _encoder.encode(told)
+
+
+def decode(data: bytes, node: str) -> DeedTold:
+    """A message as a deed.
+
+    Args:
+        node: the node of the topic on which it came.
+
+    Raises:
+        BadDeed: names the node, the field and the reason.
+    """
+    try:
+        told = decoded(_decoder, DeedTold, "deed", data, node)
+    except BadMessage as error:
+        raise BadDeed(error.node, error.field, error.reason) from error
+    if told.node != node:
+        raise BadDeed(node, "node", f"names {told.node!r}, another node than its topic")
+    return told

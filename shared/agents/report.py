@@ -1,0 +1,160 @@
+"""A node's report: what its agent measured in one interval, as MessagePack arrays, for about 65 bytes a pod.
+
+Percentiles are of samples, so node, system and best-effort bring each of theirs; of a pod ingest keeps averages, so its sum, count and
+newest value do. Agents know no Kubernetes objects: a pod is the uid in the name of its cgroup, and ingest says whose it is.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from shared.agents.wire import BadMessage, decoded
+
+MAX_SAMPLES = 7_200
+"""Of one series in a report: two hours of seconds."""
+MAX_PODS = 4_096
+MAX_CPU = 10**11
+"""Micro-cores: 100,000 cores."""
+MAX_MEMORY = 2**50
+"""Bytes. Sums of MAX_SAMPLES of either fit 63 bits."""
+
+Cpu = Annotated[int, Meta(ge=0, le=MAX_CPU)]
+Memory = Annotated[int, Meta(ge=0, le=MAX_MEMORY)]
+Count = Annotated[int, Meta(ge=0, le=MAX_SAMPLES)]
+Sum = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Instant = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Name = Annotated[str, Meta(min_length=1, max_length=253)]
+Uid = Annotated[str, Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,127}$")]
+
+
+class Series(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Samples in the order of their time.
+
+    Attributes:
+        offset_ms: when each was taken, milliseconds after the interval's begin.
+        cpu: micro-cores, the mean since the sample before; empty when this node does not measure it.
+        memory: bytes in use without page cache; empty likewise.
+    """
+
+    offset_ms: Annotated[tuple[Sum, ...], Meta(max_length=MAX_SAMPLES)] = ()
+    cpu: Annotated[tuple[Cpu, ...], Meta(max_length=MAX_SAMPLES)] = ()
+    memory: Annotated[tuple[Memory, ...], Meta(max_length=MAX_SAMPLES)] = ()
+
+
+class PodSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One pod's samples of the interval, added up. A count of 0: not measured.
+
+    Attributes:
+        uid: the pod's, as its cgroup is named: `metadata.uid`, or of a static pod its annotation `kubernetes.io/config.hash`.
+        cpu_sum, cpu_last: micro-cores.
+        memory_sum, memory_last: bytes.
+    """
+
+    uid: Uid
+    cpu_sum: Sum = 0
+    cpu_count: Count = 0
+    cpu_last: Cpu = 0
+    memory_sum: Sum = 0
+    memory_count: Count = 0
+    memory_last: Memory = 0
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """What one node's agent measured in one interval. Its first place on the wire is the schema's version.
+
+    Attributes:
+        node: the Kubernetes node's name; must be the node of the login and of the topic.
+        boot: names this run of the agent: another run, another word.
+        seq: number of the report in this run, from 1; a repeat has the same.
+        at_ns: end of the interval by the node's clock, nanoseconds since the epoch.
+        interval_ns: its length by a clock that does not jump.
+        node_usage, system_usage, best_effort_usage: node = system + pods; best effort is a part of the pods.
+        pods: those with a sample in the interval, by uid.
+    """
+
+    node: Name
+    boot: Annotated[str, Meta(min_length=1, max_length=64)]
+    seq: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    at_ns: Instant
+    interval_ns: Annotated[int, Meta(ge=1, le=86_400 * 10**9)]
+    node_usage: Series = Series()
+    system_usage: Series = Series()
+    best_effort_usage: Series = Series()
+    pods: Annotated[tuple[PodSum, ...], Meta(max_length=MAX_PODS)] = ()
+
+    @property
+    def begins_ns(self) -> int:
+        """Begin of the interval."""
+        return self.at_ns - self.interval_ns
+
+
+class BadReport(BadMessage):
+    """A report that cannot be taken; says which node's, where and why."""
+
+    def __init__(self, node: str, field: str, reason: str) -> None:
+        super().__init__("report", node, field, reason)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Report)
+
+
+def encode(report: Report) -> bytes:
+    """A report as a message."""
+    return _encoder.encode(report)
+
+
+def decode(data: bytes, node: str) -> Report:
+    """A message as a report that holds what its docstrings say.
+
+    Args:
+        node: the node of the topic on which it came.
+
+    Raises:
+        BadReport: names the node, the field and the reason.
+    """
+    try:
+        report = decoded(_decoder, Report, "report", data, node)
+    except BadMessage as error:
+        raise BadReport(error.node, error.field, error.reason) from error
+    check(report, node)
+    return report
+
+
+def check(report: Report, node: str) -> None:
+    """What types cannot say.
+
+    Raises:
+        BadReport: names the node, the field and the reason.
+    """
+    if report.node != node:
+        raise BadReport(node, "node", f"names {report.node!r}, another node than its topic")
+    if report.begins_ns < 0:
+        raise BadReport(node, "interval_ns", "begins before 1970")
+    length_ms = report.interval_ns // 1_000_000
+    for name in ("node_usage", "system_usage", "best_effort_usage"):
+        _check_series(node, name, getattr(report, name), length_ms)
+    seen: set[str] = set()
+    for pod in report.pods:
+        if pod.uid in seen:
+            raise BadReport(node, "pods", f"holds {pod.uid} twice")
+        seen.add(pod.uid)
+        if pod.cpu_sum < pod.cpu_last or pod.cpu_sum > pod.cpu_count * MAX_CPU:
+            raise BadReport(node, f"pods[{pod.uid}].cpu_sum", f"{pod.cpu_sum} is no sum of {pod.cpu_count} samples")
+        if pod.memory_sum < pod.memory_last or pod.memory_sum > pod.memory_count * MAX_MEMORY:
+            raise BadReport(
+                node, f"pods[{pod.uid}].memory_sum", f"{pod.memory_sum} is no sum of {pod.memory_count} samples"
+            )
+
+
+def _check_series(node: str, name: str, series: Series, length_ms: int) -> None:
+    offsets = series.offset_ms
+    for values in ("cpu", "memory"):
+        found = len(getattr(series, values))
+        if found not in {0, len(offsets)}:
+            raise BadReport(node, f"{name}.{values}", f"has {found} values for {len(offsets)} samples")
+    if offsets and offsets[-1] > length_ms:
+        raise BadReport(node, f"{name}.offset_ms", f"{offsets[-1]} lies after the interval's {length_ms} ms")
+    if sorted(set(offsets)) != list(offsets):
+        raise BadReport(node, f"{name}.offset_ms", "is not in the order of time, each instant once")

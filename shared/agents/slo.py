@@ -1,0 +1,60 @@
+"""The newest NodeSLO of a node, on its way to the agent: the last message of its subject, retained by the broker."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from shared.agents.report import Name
+from shared.agents.wire import BadMessage
+
+
+class NodeSlo(msgspec.Struct, frozen=True):
+    """What `cluster` holds of a node's NodeSLO at a position.
+
+    Attributes:
+        node: must be the node of the topic.
+        epoch, seq: of `cluster`; of two messages the one with the higher pair is in force.
+        spec: the object's `spec`; None when there is no such object: the defaults are in force.
+    """
+
+    node: Name
+    epoch: Annotated[int, Meta(ge=0)]
+    seq: Annotated[int, Meta(ge=0)]
+    spec: dict[str, Any] | None = None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """What decides which of two is newer."""
+        return self.epoch, self.seq
+
+
+class BadNodeSlo(BadMessage):
+    """A NodeSLO message that cannot be taken; the last good one stays in force."""
+
+    def __init__(self, node: str, field: str, reason: str) -> None:
+        super().__init__("NodeSLO", node, field, reason)
+
+
+_decoder = msgspec.json.Decoder(NodeSlo)
+
+
+def encode(slo: NodeSlo) -> bytes:
+    """A NodeSLO as a message: JSON, as the object is."""
+    return msgspec.json.encode(slo)
+
+
+def decode(data: bytes, node: str) -> NodeSlo:
+    """A message as a NodeSLO.
+
+    Raises:
+        BadNodeSlo: names the node, the field and the reason.
+    """
+    try:
+        slo = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason, _, path = str(error).partition(" - at `$")
+        raise BadNodeSlo(node, path.rstrip("`").removeprefix("."), reason) from error
+    if slo.node != node:
+        raise BadNodeSlo(node, "node", f"names {slo.node!r}, another node than its topic")
+    return slo
