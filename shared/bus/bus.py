@@ -72,6 +72,11 @@ class Bus:
         """Whether the server was heard within the last seconds."""
         return self._connection() is not None and time.monotonic() - self._echo_at < SILENT_AFTER_S
 
+    @property
+    def connection(self) -> Client | None:
+        """The connection of this moment, for what else it can do (`streams`); None while there is none."""
+        return self._connection()
+
     async def start(self) -> None:
         """Connect in the background and keep connected; returns at once, or after the first connection if it is quick."""
         first = asyncio.Event()
