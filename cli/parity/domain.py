@@ -34,7 +34,7 @@ class Domain(NamedTuple):
     rules: tuple[Rule, ...] = ()
 
 
-DOMAINS = ("loadaware",)
+DOMAINS = ("loadaware", "cpuset")
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 
 

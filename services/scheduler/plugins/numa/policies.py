@@ -1,0 +1,25 @@
+"""The words of pods, nodes and arguments: how CPUs are bound, who tolerates whom, which NUMA nodes are taken first.
+
+Source: spec/scheduler-core.md 4.2; upstream apis/extension/numa_aware.go.
+"""
+
+FULL_CORES = "FullPCPUs"
+SPREAD = "SpreadByPCPUs"
+DEFAULT_BIND = "Default"
+
+CORE_EXCLUSIVE = "PCPULevel"
+NUMA_EXCLUSIVE = "NUMANodeLevel"
+
+MOST = "MostAllocated"
+LEAST = "LeastAllocated"
+
+NODE_FULL_CORES = "FullPCPUsOnly"
+NODE_SPREAD = "SpreadByPCPUs"
+NODE_NONE = "None"
+
+BEST_EFFORT = "BestEffort"
+RESTRICTED = "Restricted"
+SINGLE_NUMA = "SingleNUMANode"
+NUMA_POLICIES = ("", BEST_EFFORT, RESTRICTED, SINGLE_NUMA)
+
+REQUIRED = "Required"

@@ -1,0 +1,26 @@
+"""Lists of CPUs as the kernel writes them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
+
+
+@given(st.frozensets(st.integers(0, 4096)))
+def test_a_set_is_read_back_as_it_was_written(cpus: frozenset[int]) -> None:
+    assert parse_cpus(cpu_list(cpus)) == cpus
+
+
+@pytest.mark.parametrize(
+    "text", ["1,", ",1", "a", "1-", "-1", " 1", "1--2", "0-4097", "0x10", "٣", "99999999999999999999"]
+)
+def test_what_is_no_list_is_refused(text: str) -> None:
+    with pytest.raises(BadCpuList):
+        parse_cpus(text)
+
+
+def test_neighbours_are_joined_and_a_backward_range_is_empty() -> None:
+    assert cpu_list([8, 1, 0, 3, 2]) == "0-3,8"
+    assert parse_cpus("3-0") == frozenset()
+    assert parse_cpus("+3,07") == {3, 7}
