@@ -110,11 +110,18 @@ class NodeMetricStatus(KubeStruct, frozen=True):
     prod_peak_metric: Reclaimable | None = None
 
 
+class AggregatePolicy(KubeStruct, frozen=True):
+    """The windows of `aggregatedNodeUsages`, as Go durations."""
+
+    durations: tuple[str, ...] = ()
+
+
 class MetricCollectPolicy(KubeStruct, frozen=True):
     """How the node is asked to report."""
 
     aggregate_duration_seconds: int | None = None
     report_interval_seconds: int | None = None
+    node_aggregate_policy: AggregatePolicy | None = None
     node_memory_collect_policy: str | None = None
 
 

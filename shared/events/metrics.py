@@ -1,0 +1,94 @@
+"""Events of the `metrics-*` contexts: what nodes use, as their agents report it and metrics ingest adds it up.
+
+There are many of them, so they are small: amounts are integers in short arrays, and pods are listed by class. They are kept for
+hours, whether or not something newer has been said.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from shared.events.base import Event
+
+AGGREGATIONS = ("avg", "p50", "p90", "p95", "p99")
+"""What a window says of its samples, in the order in which WindowUsage lists it."""
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An amount that was used: milli-cores and bytes, cut off; None where it is not measured."""
+
+    cpu_milli: int | None = None
+    memory: int | None = None
+
+
+class WindowUsage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Usage over the last `duration_s` before the report.
+
+    Attributes:
+        node, system: by AGGREGATIONS; empty while the samples span less than half of the window.
+    """
+
+    duration_s: int
+    node: tuple[Usage, ...] = ()
+    system: tuple[Usage, ...] = ()
+
+
+class PodReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one pod uses: `namespace/name`, mean milli-cores and mean bytes."""
+
+    pod: str
+    cpu_milli: int | None = None
+    memory: int | None = None
+
+
+class ClassReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The pods of one class, by name.
+
+    Attributes:
+        priority: koord-prod, koord-mid, koord-batch, koord-free, or empty.
+        qos: LSE, LSR, LS, BE, SYSTEM, or empty.
+    """
+
+    priority: str
+    qos: str
+    pods: tuple[PodReported, ...] = ()
+
+
+class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
+    """What a node and its pods use, as of the node's own clock. Of two the one with the larger `at_ns` counts.
+
+    Attributes:
+        at_ns: the instant that the samples reach up to, by the node's clock.
+        interval_s: how often the node is meant to report.
+        aggregate_s: over how many seconds before `at_ns` the plain usages are means.
+        usage, system, best_effort: of the node, of what runs outside of pods, of the best-effort pods.
+        windows: usage over the configured windows.
+        pods: the pods that were on the node at `at_ns`, by class, in order of names.
+        unmatched: sum of what belongs to pods that `cluster` had not shown yet; None when there is none.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    at_ns: int
+    interval_s: int
+    aggregate_s: int
+    usage: Usage = Usage()
+    system: Usage = Usage()
+    best_effort: Usage = Usage()
+    windows: tuple[WindowUsage, ...] = ()
+    pods: tuple[ClassReported, ...] = ()
+    unmatched: Usage | None = None
+
+
+class NodeForgotten(Event, frozen=True, tag="koord.metrics.NodeForgotten.v1"):
+    """A node is gone and sends no reports any more: what it reported before counts no longer.
+
+    Attributes:
+        at_ns: `at_ns` of the last report that this ends; one with a larger `at_ns` counts again.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    at_ns: int

@@ -1,0 +1,90 @@
+"""Events of the `nodes-*` contexts: deeds that node agents did on their own judgement, and evictions that they ask for.
+
+Each names the agent's run (`boot`) and the deed's `number` in it, so that a deed that is told twice is one; `at_ns` is when it was
+done, by the node's clock.
+"""
+
+from typing import ClassVar
+
+from shared.events.base import Event
+
+
+class BestEffortSuppressed(Event, frozen=True, tag="koord.nodes.BestEffortSuppressed.v1"):
+    """Best-effort pods of a node may use another share of its cpu from now on.
+
+    Attributes:
+        policy: `cpuset`: by the cpus they may run on; `cfsQuota`: by a quota.
+        cpu_milli: milli-cores that they may use; None: as many as there are.
+        cpus: the cpus, such as `0-3,8`, for the policy `cpuset`.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    policy: str
+    cpu_milli: int | None = None
+    cpus: str = ""
+
+
+class PodBurst(Event, frozen=True, tag="koord.nodes.PodBurst.v1"):
+    """A container's cpu limit was stretched, or brought back.
+
+    Attributes:
+        pod: `namespace/name`; empty when `cluster` had not shown the pod yet, or no longer.
+        container: the runtime's id; empty for the pod as a whole.
+        cfs_quota_us: microseconds of cpu in each period of 100 ms from now on; None: unchanged.
+        cfs_burst_us: microseconds that may be saved up; None: unchanged.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    pod_uid: str
+    pod: str = ""
+    container: str = ""
+    cfs_quota_us: int | None = None
+    cfs_burst_us: int | None = None
+
+
+class PodKilled(Event, frozen=True, tag="koord.nodes.PodKilled.v1"):
+    """The processes of a container were ended at once, because the node could not wait for an eviction.
+
+    Attributes:
+        pod: `namespace/name`; empty when `cluster` had not shown the pod yet, or no longer.
+        container: the runtime's id; empty for the pod as a whole.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    pod_uid: str
+    reason: str
+    pod: str = ""
+    container: str = ""
+
+
+class EvictionWanted(Event, frozen=True, tag="koord.nodes.EvictionWanted.v1"):
+    """A node's agent wants a pod to give way. EvictionAsked follows it, which is the intent."""
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    pod_uid: str
+    pod: str
+    reason: str
+
+
+DEEDS: tuple[type[Event], ...] = (BestEffortSuppressed, PodBurst, PodKilled, EvictionWanted)
+"""What agents tell."""
