@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from services.scheduler.config import BadConfig, config_of, read_config
+from services.scheduler.config import config_of, read_config
 from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
@@ -22,6 +22,7 @@ class Engine:
     Attributes:
         view: what the scheduler knows.
         notes: what the configuration asks for and does not get.
+        schedulers: the scheduler names that it has profiles for.
     """
 
     def __init__(self, config: str = "", source: str = "given") -> None:
@@ -37,6 +38,7 @@ class Engine:
             self._append("scheduling", draft.event, 0)
         configuration = config_of(self.view)
         self.notes = configuration.notes
+        self.schedulers = tuple(configuration.profiles)
         self._index = Index(self.view, configuration.profiles)
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:
@@ -61,6 +63,3 @@ class Engine:
     def _append(self, context: str, event: Event, now_ns: int, draft: Draft | None = None) -> None:
         cause: Cause | None = draft.cause if draft else None
         self.view.apply(Recorded(context, self.view.positions.get(context, 0) + 1, event, now_ns, cause))
-
-
-__all__ = ["BadConfig", "Engine"]

@@ -1,0 +1,168 @@
+"""The `koord simulate` command."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import click
+import msgspec
+
+from cli.output import Format, show, show_table
+from cli.simulate import objects, trace
+from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
+from services.scheduler.engine import Engine
+from shared.domain.requests import pod_requests, whole
+from shared.errors import KoordError
+from shared.events import Event
+from shared.events.cluster import NodeObserved, PodObserved
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.instants import SECOND
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+from shared.kube.quantity import amounts
+
+START_NS = 1_780_000_000 * SECOND
+BATCH = 256
+SCHEDULER = "koord-scheduler"
+
+
+class Simulated(msgspec.Struct, frozen=True):
+    """What `--json` prints.
+
+    Attributes:
+        placed, rejected: pods.
+        gpu_allocated_percent: GPU thousandths of placed pods, of all the nodes'; None without GPUs.
+        cpu_allocated_percent, memory_allocated_percent: likewise.
+        reasons: code -> pods that were rejected for it.
+        seconds: of the engine.
+    """
+
+    placed: int
+    rejected: int
+    gpu_allocated_percent: float | None
+    cpu_allocated_percent: float
+    memory_allocated_percent: float
+    reasons: dict[str, int]
+    seconds: float
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """One pod's outcome, as `--placements` prints it, one a line."""
+
+    pod: str
+    node: str = ""
+    code: str = ""
+    message: str = ""
+
+
+@click.command()
+@click.option("--nodes", "nodes_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+              help="A trace's nodes (.csv), or Node objects (YAML or JSON).")  # fmt: skip
+@click.option("--pods", "pods_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+              help="A trace's pods (.csv), or Pod objects.")  # fmt: skip
+@click.option("--policy", default="default", show_default=True,
+              help=f"{', '.join(POLICIES)}, or a KubeSchedulerConfiguration file.")  # fmt: skip
+@click.option("--arrive-percent", type=click.IntRange(min=1),
+              help="Draw the trace's pods at random until their GPU requests reach this share of the nodes'.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="For the draw.")
+@click.option("--placements", is_flag=True, help="Print each pod's outcome, one JSON object a line, before the result.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True,
+              help="How to print it.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json, on one line.")
+def simulate(
+    *,
+    nodes_file: Path,
+    pods_file: Path,
+    policy: str,
+    arrive_percent: int | None,
+    seed: int,
+    placements: bool,
+    output: Format,
+    as_json: bool,
+) -> None:
+    """Place a list of pods on a list of nodes, in memory.
+
+    Pods that are bound in their file hold their nodes; the others are placed in the order of the file. No pod ever leaves.
+    """
+    config = policy_text(policy)
+    nodes = trace.read_nodes(nodes_file) if nodes_file.suffix == ".csv" else objects.read_nodes(nodes_file)
+    if pods_file.suffix == ".csv":
+        pods = trace.read_pods(pods_file, SCHEDULER)
+        if arrive_percent:
+            capacity = sum(int((node.status.allocatable or {}).get(GPU_MILLI, "0")) for node in nodes)
+            pods = list(trace.arriving(pods, capacity * arrive_percent // 100, seed))
+    elif arrive_percent:
+        raise KoordError("--arrive-percent draws from a trace; give --pods FILE.csv")
+    else:
+        pods = objects.read_pods(pods_file)
+    engine = Engine(config, policy)
+    began = time.perf_counter()
+    outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods])
+    seconds = time.perf_counter() - began
+    if placements:
+        for outcome in outcomes:
+            click.echo(msgspec.json.encode(outcome))
+    result = summary(nodes, pods, outcomes, seconds)
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    elif output != "table":
+        show(result, output)
+    else:
+        show_table(("figure", "value"), [(name, str(value)) for name, value in msgspec.structs.asdict(result).items()])
+
+
+def run(engine: Engine, nodes: Sequence[Node], pods: Sequence[Pod]) -> list[Placement]:
+    """Place the waiting pods in their order; the outcome of each."""
+    engine.observe((NodeObserved(node=node.metadata.name, object=node) for node in nodes), START_NS)
+    held = (pod for pod in pods if pod.spec.node_name)
+    waiting = [pod for pod in pods if not pod.spec.node_name]
+    seen = (PodObserved(pod=p.metadata.key, pod_uid=p.metadata.uid, object=p) for p in chain(held, waiting))
+    engine.observe(seen, START_NS)
+    outcomes: dict[str, Placement] = {}
+    while events := engine.decide(START_NS, BATCH):
+        outcomes |= {uid: outcome for event in events for uid, outcome in _outcome(event)}
+    return [outcomes.get(p.metadata.uid, Placement(pod=p.metadata.key, code="NotAttempted")) for p in waiting]
+
+
+def summary(nodes: Sequence[Node], pods: Sequence[Pod], outcomes: Sequence[Placement], seconds: float) -> Simulated:
+    """The result in figures."""
+    placed = {outcome.pod for outcome in outcomes if outcome.node}
+    total: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for node in nodes:
+        total.update(amounts(node.status.allocatable or {}))
+    for pod in pods:
+        if pod.spec.node_name or pod.metadata.key in placed:
+            used.update(whole(pod_requests(pod)))
+    return Simulated(
+        placed=len(placed),
+        rejected=len(outcomes) - len(placed),
+        gpu_allocated_percent=_percent(used, total, GPU_MILLI) if total[GPU_MILLI] else None,
+        cpu_allocated_percent=_percent(used, total, "cpu"),
+        memory_allocated_percent=_percent(used, total, "memory"),
+        reasons=dict(Counter(outcome.code for outcome in outcomes if not outcome.node).most_common()),
+        seconds=round(seconds, 3),
+    )
+
+
+def _percent(used: Mapping[str, int], total: Mapping[str, int], resource: str) -> float:
+    return round(100 * used.get(resource, 0) / total[resource], 2) if total.get(resource) else 0.0
+
+
+def _outcome(event: Event) -> list[tuple[str, Placement]]:
+    match event:
+        case PodPlaced():
+            return [(event.pod_uid, Placement(pod=event.pod, node=event.node))]
+        case PodUnschedulable():
+            return [(event.pod_uid, Placement(pod=event.pod, code=event.code, message=event.message))]
+        case _:
+            return []
+
+
+def _for_a_profile(pod: Pod, schedulers: Sequence[str]) -> Pod:
+    """The pod, asking for the first profile when it asks for a scheduler that the configuration does not have."""
+    if pod.spec.scheduler_name in schedulers:
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduler_name=schedulers[0]))

@@ -1,0 +1,55 @@
+"""The policies that `koord simulate --policy` knows by name; any other is a KubeSchedulerConfiguration file."""
+
+from pathlib import Path
+
+from services.scheduler.shipped import SHIPPED
+from shared.errors import KoordError
+
+GPU_MILLI = "alibabacloud.com/gpu-milli"
+"""GPUs as a plain resource: 1000 is one whole GPU. The name is that of the openb trace."""
+
+_SCORED = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: koord-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: {strategy}
+        resources:
+        - {{name: cpu, weight: 1}}
+        - {{name: memory, weight: 1}}
+        - {{name: {gpu}, weight: 2}}
+  plugins:
+    multiPoint:
+      disabled: [{{name: NodeResourcesBalancedAllocation}}]
+"""
+
+POLICIES = {
+    "default": SHIPPED,
+    "least-allocated": _SCORED.format(strategy="LeastAllocated", gpu=GPU_MILLI),
+    "most-allocated": _SCORED.format(strategy="MostAllocated", gpu=GPU_MILLI),
+}
+"""Name -> configuration: koord-scheduler's shipped profile; spread over the nodes; fill nodes up, GPUs counting double."""
+
+
+class NoSuchPolicy(KoordError):
+    """Neither the name of a policy nor a file."""
+
+
+def policy_text(policy: str) -> str:
+    """The configuration that a policy stands for.
+
+    Raises:
+        NoSuchPolicy: with the names there are.
+    """
+    if policy in POLICIES:
+        return POLICIES[policy]
+    try:
+        return Path(policy).read_text()
+    except OSError as error:
+        raise NoSuchPolicy(
+            f"there is no policy {policy!r}; give {', '.join(POLICIES)} or a KubeSchedulerConfiguration file ({error})"
+        ) from error

@@ -1,0 +1,124 @@
+"""Nodes and pods of a trace in the columns of openb (cluster-trace-gpu-v2023), as the cluster would have shown them.
+
+Nodes: `sn, cpu_milli, memory_mib, gpu, model`. Pods: `name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec ...`; `gpu_milli`
+is the share of one GPU and counts only when `num_gpu` is 1; `gpu_spec` lists allowed models by `|`, empty for any. Other columns are
+not read. GPUs are one plain resource of a node: which of its GPUs a share lies on is not modelled.
+"""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+from cli.simulate.policies import GPU_MILLI
+from shared.errors import KoordError
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Affinity, Container, NodeAffinity, Pod, PodSpec, PodStatus, RequiredNodeTerms
+from shared.kube.pod import ResourceRequirements as Resources
+from shared.kube.selectors import NodeSelectorTerm, Requirement
+
+MODEL_LABEL = "alibabacloud.com/gpu-card-model"
+WHOLE = 1000
+_PODS_OF_A_NODE = "1024"
+
+T = TypeVar("T")
+
+
+class BadTrace(KoordError):
+    """A file that is no trace: names the file, the line and the column."""
+
+
+def read_nodes(path: Path) -> list[Node]:
+    """The nodes of a trace.
+
+    Raises:
+        BadTrace: a column is missing or no number.
+    """
+    return _read(path, _node)
+
+
+def read_pods(path: Path, scheduler: str) -> list[Pod]:
+    """The pods of a trace, waiting for `scheduler`.
+
+    Raises:
+        BadTrace: a column is missing or no number.
+    """
+    return _read(path, lambda row: _pod(row, scheduler))
+
+
+def arriving(pods: Sequence[Pod], upto_milli: int, seed: int) -> Iterator[Pod]:
+    """Pods drawn in a shuffled order, list after list, until their GPU requests reach `upto_milli`; each with a uid of its own.
+
+    Raises:
+        BadTrace: no pod asks for a GPU, so that no number of them would be enough.
+    """
+    if not any(gpu_milli_of(pod) for pod in pods):
+        raise BadTrace("no pod of the trace asks for a GPU; leave --arrive-percent out")
+    random = Random(seed)  # noqa: S311  a trace, not a secret
+    arrived, drawn = 0, 0
+    while True:
+        for pod in random.sample(pods, len(pods)):
+            if arrived >= upto_milli:
+                return
+            drawn += 1
+            arrived += gpu_milli_of(pod)
+            name = f"{pod.metadata.name}-{drawn:06}"
+            yield Pod(metadata=Metadata(name=name, namespace="trace", uid=name), spec=pod.spec, status=pod.status)
+
+
+def gpu_milli_of(pod: Pod) -> int:
+    """What a pod of a trace asks of GPUs, in thousandths."""
+    resources = pod.spec.containers[0].resources if pod.spec.containers else None
+    return int(((resources and resources.requests) or {}).get(GPU_MILLI, "0"))
+
+
+def _node(row: dict[str, str]) -> Node:
+    name = row["sn"]
+    allocatable = {
+        "cpu": f"{int(row['cpu_milli'])}m",
+        "memory": f"{int(row['memory_mib'])}Mi",
+        GPU_MILLI: str(int(row["gpu"]) * WHOLE),
+        "pods": _PODS_OF_A_NODE,
+    }
+    labels = {"kubernetes.io/hostname": name} | ({MODEL_LABEL: row["model"]} if row["model"] else {})
+    status = NodeStatus(allocatable=allocatable, capacity=allocatable)
+    return Node(metadata=Metadata(name=name, uid=name, labels=labels), status=status)
+
+
+def _pod(row: dict[str, str], scheduler: str) -> Pod:
+    count = int(row["num_gpu"])
+    milli = int(row["gpu_milli"]) if count == 1 else count * WHOLE
+    requests = {"cpu": f"{int(row['cpu_milli'])}m", "memory": f"{int(row['memory_mib'])}Mi"}
+    if milli:
+        requests[GPU_MILLI] = str(milli)
+    models = tuple(filter(None, (row.get("gpu_spec") or "").split("|")))
+    affinity = None
+    if models:
+        term = NodeSelectorTerm(match_expressions=(Requirement(key=MODEL_LABEL, operator="In", values=models),))
+        affinity = Affinity(node_affinity=NodeAffinity(required=RequiredNodeTerms(node_selector_terms=(term,))))
+    return Pod(
+        metadata=Metadata(name=row["name"], namespace="trace", uid=row["name"]),
+        spec=PodSpec(
+            scheduler_name=scheduler,
+            affinity=affinity,
+            containers=(Container(name="main", resources=Resources(requests=requests)),),
+        ),
+        status=PodStatus(phase="Pending"),
+    )
+
+
+def _read(path: Path, make: Callable[[dict[str, str]], T]) -> list[T]:
+    made = []
+    with path.open(newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), 2):
+            try:
+                made.append(make(row))
+            except KeyError as error:
+                raise BadTrace(
+                    f"{path}: there is no column {error.args[0]}; a trace has the columns of openb"
+                ) from error
+            except (TypeError, ValueError) as error:
+                raise BadTrace(f"{path}, line {number}: {error}") from error
+    return made
