@@ -32,9 +32,9 @@ spec:
 TRACE_NODES = "sn,cpu_milli,memory_mib,gpu,model\ng0,32000,65536,2,T4\ng1,32000,65536,1,P100\n"
 TRACE_PODS = """\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
+share,1000,1024,1,500,P100|V100
 whole,1000,1024,1,1000,
 two,1000,1024,2,1000,
-share,1000,1024,1,500,P100|V100
 """
 
 
@@ -77,9 +77,9 @@ def test_a_trace_has_gpus_as_a_plain_resource_and_models_as_labels(tmp_path: Pat
     pods.write_text(TRACE_PODS)
     *lines, last = simulate("--nodes", str(nodes), "--pods", str(pods), "--placements", "--json").splitlines()
     outcomes = [json.loads(line) for line in lines]
-    assert outcomes[2]["node"] == "g1", "the only node with a model that the pod allows"
+    assert outcomes[0]["node"] == "g1", "the only node with a model that the pod allows"
     assert json.loads(last)["gpu_allocated_percent"] == pytest.approx(100 * sum(
-        milli for outcome, milli in zip(outcomes, (1000, 2000, 500), strict=True) if outcome.get("node")
+        milli for outcome, milli in zip(outcomes, (500, 1000, 2000), strict=True) if outcome.get("node")
     ) / 3000, abs=0.01)  # fmt: skip
 
 
