@@ -74,7 +74,7 @@ class MissingEvents(KoordError):
         )
 
 
-def _numbers(packed: bytes) -> Sequence[int]:
+def numbers(packed: bytes) -> Sequence[int]:
     """Integers from their big-endian bytes, eight each."""
     numbers = array("q", packed)
     if sys.byteorder == "little":
@@ -207,7 +207,7 @@ class LogReader:
             raise MissingEvents(context, after.seq, upto, count)
         if packed_seqs is None:
             return Page([], Position(upto, digest))
-        seqs = _numbers(packed_seqs)
+        seqs = numbers(packed_seqs)
         try:
             decoded = codec.page(data)
         except Exception as error:  # whatever a decoder or an upcaster raises, an event cannot be read
@@ -215,7 +215,7 @@ class LogReader:
         parse, epoch = Cause.parse, _POSTGRES_EPOCH_NS
         records = [
             Recorded(context, seq, event, at * 1000 + epoch, parse(cause) if cause else None)
-            for seq, event, at, cause in zip(seqs, decoded, _numbers(packed_ats), causes, strict=True)
+            for seq, event, at, cause in zip(seqs, decoded, numbers(packed_ats), causes, strict=True)
             if event is not None
         ]
         return Page(records, Position(upto, digest))
