@@ -76,3 +76,24 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
         BadQuantity: one of the texts is no quantity.
     """
     return {name: amount(name, nanos(text)) for name, text in quantities.items()}
+
+
+def milli_text(amount_milli: int) -> str:
+    """The text that the API gives an amount of thousandths: `1500` -> `"1500m"`, `2000` -> `"2"`, `2_000_000` -> `"2k"`."""
+    return _shortest(amount_milli, 1000, ("m", "", "k", "M", "G", "T", "P", "E"))
+
+
+def bytes_text(size: int) -> str:
+    """The text that the API gives an amount of bytes: `1500` -> `"1500"`, `4 << 30` -> `"4Gi"`."""
+    if abs(size) < 1024:
+        return _shortest(size, 1000, ("", "k"))
+    return _shortest(size, 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
+
+
+def _shortest(size: int, step: int, suffixes: tuple[str, ...]) -> str:
+    """Divided by `step` as often as it leaves no rest."""
+    times = 0
+    while size and times < len(suffixes) - 1 and size % step == 0:
+        size //= step
+        times += 1
+    return f"{size}{suffixes[times]}" if size else "0"

@@ -1,0 +1,1 @@
+"""Metrics ingest: reports of node agents in, windows and percentiles out; and agents' deeds."""

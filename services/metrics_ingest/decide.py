@@ -1,0 +1,134 @@
+"""What ingest makes of reports: which are refused, which are recorded, and what NodeMetric objects must say then.
+
+Pure: State, what the windows amount to, and `now` in, events out.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from services.metrics_ingest.policy import Policy
+from services.metrics_ingest.settings import IngestSettings
+from services.metrics_ingest.state import NODE_METRICS, IngestState
+from services.metrics_ingest.windows import Measured
+from shared.agents.report import BadReport, Report
+from shared.domain.node_reports import status_of
+from shared.events import Draft
+from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
+from shared.kube.instants import SECOND, instant_text
+
+STATUS = "status"
+"""The field group of a NodeMetric that ingest owns."""
+
+
+def check_time(report: Report, policy: Policy, settings: IngestSettings, now_ns: int) -> None:
+    """Refuse a report of another time: the node's clock is wrong, or nobody needs it any more.
+
+    Raises:
+        BadReport: names what was found and what to do.
+    """
+    late_ns = now_ns - report.at_ns
+    if -late_ns > settings.future_s * SECOND:
+        raise BadReport(
+            report.node,
+            "at_ns",
+            f"{instant_text(report.at_ns)} lies {-late_ns // SECOND} s ahead of our clock, and {settings.future_s:g} s are "
+            "allowed; set the node's clock",
+        )
+    if late_ns > policy.longest_s * SECOND:
+        raise BadReport(
+            report.node,
+            "at_ns",
+            f"{instant_text(report.at_ns)} lies {late_ns // SECOND} s back, before every window ({policy.longest_s} s)",
+        )
+
+
+def is_due(state: IngestState, report: Report, policy: Policy) -> bool:
+    """Whether a report is one to record: the first, or a report interval after the last that was.
+
+    Half of the agent's own interval is allowed for, so that an agent with the same interval never misses its turn.
+    """
+    if report.node not in state.nodes:
+        return False
+    last_ns = state.reported.get(report.node)
+    return last_ns is None or report.at_ns + report.interval_ns // 2 >= last_ns + policy.interval_s * SECOND
+
+
+def reported(state: IngestState, measured: Measured, policy: Policy) -> NodeReported:
+    """Join what was measured with whose it is, as of the report's own time."""
+    classes: dict[tuple[str, str], list[PodReported]] = {}
+    unmatched: Usage | None = None
+    seats, node, at_ns = state.seats, measured.node, measured.at_ns
+    for uid, usage in measured.pods.items():
+        seat = seats.get(uid)
+        if seat is None:
+            unmatched = _sum(unmatched, usage)
+        elif seat.node == node and not 0 < seat.gone_ns <= at_ns:
+            pods = classes.setdefault((seat.priority, seat.qos), [])
+            pods.append(PodReported(seat.pod, usage.cpu_milli, usage.memory))
+    return NodeReported(
+        node=node,
+        at_ns=at_ns,
+        interval_s=policy.interval_s,
+        aggregate_s=policy.aggregate_s,
+        usage=measured.usage,
+        system=measured.system,
+        best_effort=measured.best_effort,
+        windows=measured.windows,
+        pods=tuple(
+            ClassReported(*class_, tuple(sorted(classes[class_], key=lambda pod: pod.pod)))
+            for class_ in sorted(classes)
+        ),
+        unmatched=unmatched,
+    )
+
+
+def levels(state: IngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> list[Draft]:
+    """What the node's NodeMetric must say: that it exists, and its status. Nothing for a while after a refusal.
+
+    The object is made without a spec: defaults hold until someone states one, and whoever does keeps it.
+    """
+    node = report.node
+    if not settings.node_metrics or now_ns < state.refused.get(node, -(2**63)) + settings.refused_pause_s * SECOND:
+        return []
+    drafts = []
+    if node not in state.specs:
+        drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=node, body={})))
+    patch = {"status": _patch(report)}
+    drafts.append(
+        Draft(FieldsDecided(resource=NODE_METRICS, name=node, fields=STATUS, patch=patch, subresource="status"))
+    )
+    return drafts
+
+
+def forgotten(state: IngestState, silent: Iterable[str]) -> list[Draft]:
+    """End what silent nodes reported once they are gone from the cluster, and remove their NodeMetric."""
+    drafts = []
+    for node in silent:
+        at_ns = state.reported.get(node)
+        if node in state.nodes or at_ns is None:
+            continue
+        drafts.append(Draft(NodeForgotten(node=node, at_ns=at_ns)))
+        if node in state.specs:
+            drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=node, body=None)))
+    return drafts
+
+
+def _patch(report: NodeReported) -> dict[str, Any]:
+    """The status as a merge patch: lists replace lists, and what an earlier status may hold is taken away by null."""
+    status: dict[str, Any] = msgspec.to_builtins(status_of(report))
+    node = status.setdefault("nodeMetric", {})
+    for name in ("nodeUsage", "systemUsage"):
+        stated = node.setdefault(name, {}).get("resources") or {}
+        node[name]["resources"] = {resource: stated.get(resource) for resource in ("cpu", "memory")}
+    for name in ("aggregatedNodeUsages", "aggregatedSystemUsages"):
+        node.setdefault(name, [])
+    status.setdefault("podsMetric", [])
+    return status
+
+
+def _sum(total: Usage | None, usage: Usage) -> Usage:
+    total = total or Usage(0, 0)
+    return Usage((total.cpu_milli or 0) + (usage.cpu_milli or 0), (total.memory or 0) + (usage.memory or 0))

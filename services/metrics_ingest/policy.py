@@ -1,0 +1,58 @@
+"""How a node's reports are to be added up: what its NodeMetric's spec asks for, within the bounds that agents keep.
+
+Source: spec/slo-controller.md 1.1; spec/node-agent.md 7.1.
+"""
+
+from typing import NamedTuple
+
+from shared.kube.instants import SECOND, BadTime, duration_ns
+from shared.kube.node import NodeMetricSpec
+
+AGGREGATE_S = 300
+LEAST_AGGREGATE_S = 60
+INTERVAL_S = 60
+LEAST_INTERVAL_S = 30
+WINDOWS_S = (300, 600, 1800)
+
+LONGEST_S = 7_200
+"""Samples of more than two hours are not kept; a longer window stays empty."""
+
+
+class Policy(NamedTuple):
+    """Seconds throughout.
+
+    Attributes:
+        aggregate_s: window of the plain usages.
+        interval_s: between two reports that are recorded.
+        windows_s: windows of the percentiles, in the order in which the spec lists them.
+    """
+
+    aggregate_s: int = AGGREGATE_S
+    interval_s: int = INTERVAL_S
+    windows_s: tuple[int, ...] = WINDOWS_S
+
+    @property
+    def longest_s(self) -> int:
+        """How long a sample is of use."""
+        return min(max(self.aggregate_s, *self.windows_s, 0), LONGEST_S)
+
+
+def policy_of(spec: NodeMetricSpec | None, least_interval_s: int = LEAST_INTERVAL_S) -> Policy:
+    """What a spec asks for; defaults where it is silent. A window that is no duration of whole seconds is passed over."""
+    stated = spec.metric_collect_policy if spec else None
+    if stated is None:
+        return Policy(interval_s=max(INTERVAL_S, least_interval_s))
+    aggregate_s, interval_s = stated.aggregate_duration_seconds, stated.report_interval_seconds
+    windows = stated.node_aggregate_policy
+    return Policy(
+        aggregate_s=max(AGGREGATE_S if aggregate_s is None else aggregate_s, LEAST_AGGREGATE_S),
+        interval_s=max(INTERVAL_S if interval_s is None else interval_s, least_interval_s),
+        windows_s=WINDOWS_S if windows is None else tuple(filter(None, map(_seconds, windows.durations))),
+    )
+
+
+def _seconds(text: str) -> int:
+    try:
+        return max(duration_ns(text) // SECOND, 0)
+    except BadTime:
+        return 0

@@ -1,0 +1,208 @@
+"""What ingest must know of the cluster to say whose usage a report tells of, and what it has said itself.
+
+The samples are not here: they are the shell's (windows.py), and fill again after a restart.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+from shared.domain.priority import priority
+from shared.domain.qos import qos
+from shared.events import Event, Recorded
+from shared.events.cluster import (
+    LevelFailed,
+    LevelRejected,
+    MissingPermission,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.log import WriterStarted
+from shared.events.metrics import NodeForgotten, NodeReported
+from shared.kube.instants import SECOND
+from shared.kube.node import NodeMetricSpec
+from shared.kube.pod import Pod
+
+FOLDED: dict[str, tuple[type[Event], ...]] = {
+    "cluster": (
+        NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
+        ObjectDeleted, LevelRejected, LevelFailed, MissingPermission, WriterStarted,
+    ),
+    "metrics-*": (NodeReported, NodeForgotten),
+}  # fmt: skip
+"""Context -> event types folded; the others pass."""
+
+NODE_METRICS = "nodemetrics.slo.koordinator.sh"
+NODE_SLOS = "nodeslos.slo.koordinator.sh"
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the API's image of a static pod: the uid under which its node runs it."""
+
+GONE_KEPT_NS = 300 * SECOND
+"""How long a pod that is gone is remembered: reports of the time before may still be under way."""
+
+_ENDED = frozenset(("Succeeded", "Failed"))
+
+
+class Seat(NamedTuple):
+    """A pod on its node.
+
+    Attributes:
+        pod: `namespace/name`.
+        gone_ns: when it was seen to have ended or gone (append time); 0 while it is there.
+    """
+
+    pod: str
+    node: str
+    priority: str
+    qos: str
+    gone_ns: int = 0
+
+
+class SloFacts(NamedTuple):
+    """A node's NodeSLO, and the epoch and seq of `cluster` that said so; spec is None since the object is gone."""
+
+    epoch: int
+    seq: int
+    spec: dict[str, object] | None
+
+
+class IngestState:
+    """A fold over `cluster` and our own reports.
+
+    Attributes:
+        nodes: names of the nodes that are there.
+        seats: uid as nodes know it -> the pod, also for a while after it has gone.
+        gone: uids of those that are gone, in the order in which they went.
+        static: uid of a static pod's image -> the uid under which its node runs it.
+        specs: node -> spec of its NodeMetric; present exactly while the object is.
+        slos: node -> its NodeSLO.
+        refused: node -> when (append time) a write of its NodeMetric was refused last; none since the object was seen to change.
+        cluster_epoch: of the gateway.
+        reported: node -> `at_ns` of the newest report that was recorded.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.nodes: dict[str, None] = {}
+        self.seats: dict[str, Seat] = {}
+        self.gone: dict[str, None] = {}
+        self.static: dict[str, str] = {}
+        self.specs: dict[str, NodeMetricSpec] = {}
+        self.slos: dict[str, SloFacts] = {}
+        self.refused: dict[str, int] = {}
+        self.cluster_epoch = 0
+        self.reported: dict[str, int] = {}
+
+    def apply(self, record: Recorded) -> None:
+        """Fold one event."""
+        match record.event:
+            case PodObserved(pod=key, pod_uid=uid, object=pod):
+                self._pod_observed(record, key, uid, pod)
+            case PodDeleted(pod_uid=uid):
+                self._pod_gone(record, self.static.pop(uid, uid))
+            case NodeReported(node=node, at_ns=at_ns):
+                self.reported[node] = max(at_ns, self.reported.get(node, 0))
+            case NodeForgotten(node=node, at_ns=at_ns):
+                if self.reported.get(node, 0) <= at_ns:
+                    self.reported.pop(node, None)
+            case NodeMetricObserved(node=node, object=metric):
+                self.specs[node] = metric.spec
+                self.refused.pop(node, None)
+            case NodeMetricDeleted(node=node):
+                self.specs.pop(node, None)
+                self.refused.pop(node, None)
+            case NodeObserved(node=node):
+                self.nodes[node] = None
+            case NodeDeleted(node=node):
+                self.nodes.pop(node, None)
+                self.refused.pop(node, None)
+            case ObjectObserved() | ObjectDeleted() as event:
+                self._slo(record, event)
+            case LevelRejected() | LevelFailed() | MissingPermission() as event:
+                self._refused(record, event)
+            case WriterStarted(epoch=epoch) if record.context == "cluster":
+                self.cluster_epoch = epoch
+        self.positions[record.context] = record.seq
+
+    def _pod_observed(self, record: Recorded, key: str, api_uid: str, pod: Pod) -> None:
+        uid = (pod.metadata.annotations or {}).get(MIRROR) or api_uid
+        if uid != api_uid:
+            self.static[api_uid] = uid
+        if not pod.spec.node_name:
+            return
+        if pod.status.phase in _ENDED:
+            self._pod_gone(record, uid)
+            return
+        self.seats[uid] = Seat(key, pod.spec.node_name, priority(pod).value, qos(pod).value)
+        self.gone.pop(uid, None)
+
+    def _pod_gone(self, record: Recorded, uid: str) -> None:
+        seat = self.seats.get(uid)
+        if seat is None or seat.gone_ns:
+            return
+        self.seats[uid] = seat._replace(gone_ns=record.at_ns)
+        self.gone[uid] = None
+        while self.seats[first := next(iter(self.gone))].gone_ns < record.at_ns - GONE_KEPT_NS:
+            del self.gone[first], self.seats[first]
+
+    def _slo(self, record: Recorded, event: ObjectObserved | ObjectDeleted) -> None:
+        if event.resource == NODE_SLOS:
+            spec = event.object.get("spec") or {} if isinstance(event, ObjectObserved) else None
+            self.slos[event.name] = SloFacts(self.cluster_epoch, record.seq, spec)
+
+    def _refused(self, record: Recorded, event: LevelRejected | LevelFailed | MissingPermission) -> None:
+        ours = record.cause is not None and record.cause.context.startswith("metrics-")
+        if ours:
+            self.refused[event.name] = record.at_ns
+
+    def encode(self) -> bytes:
+        """Canonical: see `shared.fold.State`."""
+        return _ENCODER.encode(
+            _Stored(
+                positions=self.positions,
+                nodes=sorted(self.nodes),
+                seats=self.seats,
+                gone=list(self.gone),  # in the order of one context, so it is the same however contexts interleave
+                static=self.static,
+                specs=self.specs,
+                slos=self.slos,
+                refused=self.refused,
+                cluster_epoch=self.cluster_epoch,
+                reported=self.reported,
+            )
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Take over what `encode` wrote."""
+        stored = _DECODER.decode(data)
+        self.nodes, self.gone = dict.fromkeys(stored.nodes), dict.fromkeys(stored.gone)
+        for name in ("positions", "seats", "static", "specs", "slos", "refused", "cluster_epoch", "reported"):
+            setattr(self, name, getattr(stored, name))
+
+
+class _Stored(msgspec.Struct):
+    """What `encode` writes."""
+
+    positions: dict[str, int]
+    nodes: list[str]
+    seats: dict[str, Seat]
+    gone: list[str]
+    static: dict[str, str]
+    specs: dict[str, NodeMetricSpec]
+    slos: dict[str, SloFacts]
+    refused: dict[str, int]
+    cluster_epoch: int
+    reported: dict[str, int]
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="sorted")
+_DECODER = msgspec.msgpack.Decoder(_Stored)

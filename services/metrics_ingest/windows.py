@@ -1,0 +1,130 @@
+"""What is remembered of one node's reports: samples of its windows, and sums by pod. A cache, filled by reports and never stored.
+
+Source: spec/slo-controller.md 1.3.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from services.metrics_ingest.policy import Policy
+from services.metrics_ingest.samples import MICRO_IN_MILLI, MILLION, Samples
+from shared.agents.report import PodSum, Report
+from shared.events.metrics import Usage, WindowUsage
+
+
+class Measured(NamedTuple):
+    """What a node's windows amount to at an instant.
+
+    Attributes:
+        pods: uid -> mean over the aggregate window.
+    """
+
+    node: str
+    at_ns: int
+    usage: Usage
+    system: Usage
+    best_effort: Usage
+    windows: tuple[WindowUsage, ...]
+    pods: dict[str, Usage]
+
+
+class _Piece(NamedTuple):
+    """The pods' sums of one report."""
+
+    middle_ns: int
+    pods: tuple[PodSum, ...]
+
+
+class NodeWindows:
+    """The newest reports of one node.
+
+    Attributes:
+        at_ns: the end of the newest report.
+        heard_ns: when something was last heard of the node, by our clock.
+    """
+
+    __slots__ = ("_best_effort", "_known", "_node", "_pieces", "_sums", "_system", "at_ns", "heard_ns", "node")
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.at_ns = 0
+        self.heard_ns = 0
+        self._node = Samples()
+        self._system = Samples()
+        self._best_effort = Samples()
+        self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports taken -> their end
+        self._pieces: deque[_Piece] = deque()  # of the aggregate window, by middle
+        self._sums: dict[str, list[int]] = {}  # uid -> cpu sum, cpu count, memory sum, memory count over the pieces
+
+    def knows(self, report: Report) -> bool:
+        """Whether this very report was taken already."""
+        return (report.boot, report.seq) in self._known
+
+    def add(self, report: Report) -> None:
+        """Take a report's samples over; in which order reports come does not matter."""
+        begins_ns = report.begins_ns
+        self._known[report.boot, report.seq] = report.at_ns
+        self._node.add(report.node_usage, begins_ns)
+        self._system.add(report.system_usage, begins_ns)
+        self._best_effort.add(report.best_effort_usage, begins_ns)
+        piece = _Piece(begins_ns + report.interval_ns // 2, report.pods)
+        if self._pieces and piece.middle_ns < self._pieces[-1].middle_ns:
+            self._pieces = deque(sorted((*self._pieces, piece), key=lambda each: each.middle_ns))
+        else:
+            self._pieces.append(piece)
+        self._count(piece, +1)
+        self.at_ns = max(self.at_ns, report.at_ns)
+
+    def measure(self, policy: Policy) -> Measured:
+        """What the windows amount to as of the newest report; what is too old for all of them is forgotten."""
+        at_ms = self.at_ns // MILLION
+        mean_ms, longest_ms = policy.aggregate_s * 1000, policy.longest_s * 1000
+        self._forget(at_ms, mean_ms, longest_ms)
+        from_ms = at_ms - mean_ms
+        return Measured(
+            self.node,
+            self.at_ns,
+            self._node.mean(from_ms, at_ms),
+            self._system.mean(from_ms, at_ms),
+            self._best_effort.mean(from_ms, at_ms),
+            tuple(
+                WindowUsage(
+                    length_s,
+                    self._node.window(at_ms, length_s * 1000),
+                    self._system.window(at_ms, length_s * 1000),
+                )
+                for length_s in policy.windows_s
+            ),
+            {uid: _mean(sums) for uid, sums in self._sums.items()},
+        )
+
+    def _forget(self, at_ms: int, mean_ms: int, longest_ms: int) -> None:
+        self._node.drop_before(at_ms - longest_ms)
+        self._system.drop_before(at_ms - longest_ms)
+        self._best_effort.drop_before(at_ms - mean_ms)
+        earliest_ns = (at_ms - mean_ms) * MILLION
+        while self._pieces and self._pieces[0].middle_ns < earliest_ns:
+            self._count(self._pieces.popleft(), -1)
+        ended = [known for known, at_ns in self._known.items() if at_ns < (at_ms - longest_ms) * MILLION]
+        for known in ended:
+            del self._known[known]
+
+    def _count(self, piece: _Piece, sign: int) -> None:
+        sums = self._sums
+        for pod in piece.pods:
+            found = sums.get(pod.uid)
+            if found is None:
+                found = sums[pod.uid] = [0, 0, 0, 0]
+            found[0] += sign * pod.cpu_sum
+            found[1] += sign * pod.cpu_count
+            found[2] += sign * pod.memory_sum
+            found[3] += sign * pod.memory_count
+            if not found[1] and not found[3]:
+                del sums[pod.uid]
+
+
+def _mean(sums: list[int]) -> Usage:
+    cpu, cpu_count, memory, memory_count = sums
+    return Usage(
+        cpu // (cpu_count * MICRO_IN_MILLI) if cpu_count else None, memory // memory_count if memory_count else None
+    )
