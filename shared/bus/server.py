@@ -1,0 +1,96 @@
+"""What a NATS server says of itself to this login, for people. Services use `Bus`; this is one look with one connection."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import nats.errors
+from nats.aio.client import Client
+
+from shared.errors import KoordError
+
+CONNECTING_S = 3.0
+
+
+class BusUnreachable(KoordError):
+    """Nothing that speaks NATS answers there."""
+
+
+class BusRefused(KoordError):
+    """The server answers and does not let this login in."""
+
+
+class Server(NamedTuple):
+    """A NATS server.
+
+    Attributes:
+        max_payload: bytes of the largest message that it takes.
+        jetstream: whether it keeps streams.
+        authenticated: whether it asks who its clients are.
+        encrypted: whether this connection is.
+        refused: of the subjects that were tried, those that this login may not hear.
+    """
+
+    version: str
+    name: str
+    max_payload: int
+    jetstream: bool
+    authenticated: bool
+    encrypted: bool
+    round_trip_s: float
+    refused: tuple[str, ...]
+
+
+async def look(url: str, hears: Sequence[str] = ()) -> Server:
+    """Connect once, try to subscribe, and go.
+
+    Args:
+        hears: subjects to try.
+
+    Raises:
+        BusUnreachable: no server, or none that speaks NATS.
+        BusRefused: the login is not accepted.
+    """
+    said: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        said.append(str(error))
+
+    client = Client()
+    try:
+        await client.connect(
+            url,
+            name="koord command",
+            allow_reconnect=False,
+            connect_timeout=CONNECTING_S,
+            error_cb=on_error,
+        )
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        reason = next((text for text in (*said, str(error)) if "uthoriz" in text or "uthentic" in text), "")
+        if reason:
+            raise BusRefused(f"NATS at {url} refuses this login: {reason}") from error
+        raise BusUnreachable(f"NATS at {url} cannot be reached: {error or type(error).__name__}") from error
+    try:
+        said.clear()
+        for subject in hears:
+            await client.subscribe(subject)
+        await client.flush(CONNECTING_S)
+        started = time.monotonic()
+        await client.flush(CONNECTING_S)
+        round_trip_s = time.monotonic() - started
+        # The client keeps the server's greeting to itself, but for the parts that it acts on.
+        greeting = client._server_info  # noqa: SLF001
+        return Server(
+            version=str(greeting.get("version", "")),
+            name=str(greeting.get("server_name", "")),
+            max_payload=client.max_payload,
+            jetstream=bool(greeting.get("jetstream")),
+            authenticated=bool(greeting.get("auth_required")),
+            encrypted=bool(greeting.get("tls_required")) or url.startswith("tls:"),
+            round_trip_s=round_trip_s,
+            refused=tuple(subject for subject in hears if any(f'"{subject}"' in text.lower() for text in said)),
+        )
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise BusUnreachable(f"NATS at {url} was lost: {error or type(error).__name__}") from error
+    finally:
+        await client.close()

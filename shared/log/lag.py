@@ -1,0 +1,96 @@
+"""How far followers and node agents are behind, as the log tells: for people, with a login that only reads."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import text
+
+from shared.events.cluster import NodeDeleted, NodeObserved
+from shared.events.metrics import NodeReported
+from shared.log.database import Database
+from shared.log.models import table_of
+from shared.log.overview import list_followers
+from shared.log.reader import LogReader
+
+
+class Behind(NamedTuple):
+    """How far a follower was in a context when it said so last, which it does every 10 s.
+
+    Attributes:
+        events: those of the context that it had not folded then or that came since.
+        oldest_s: age of the first of them; 0 when there is none.
+        unseen_s: since it said so.
+    """
+
+    service: str
+    context: str
+    events: int
+    oldest_s: float
+    unseen_s: float
+
+
+class NodeHeard(NamedTuple):
+    """What the log has of a node's agent.
+
+    Attributes:
+        unheard_s: since its last report was appended; None when it never sent one that is still kept.
+        interval_s: how often it says that it reports.
+        ahead_s: how far its clock was ahead of the writer's then; reports travel, so it is a little negative.
+    """
+
+    node: str
+    unheard_s: float | None
+    interval_s: int
+    ahead_s: float
+
+
+async def behind(database: Database) -> list[Behind]:
+    """Every follower in every context that it follows, by name."""
+    reader = LogReader(database)
+    followers = await list_followers(database)
+    heads = {context: (await reader.head(context)).seq for context in await reader.contexts()}
+    async with database.reading() as connection:
+        now: datetime = (await connection.execute(text("select clock_timestamp()"))).scalar_one()
+        found = []
+        for one in followers:
+            for context, seq in sorted(one.positions.items()):
+                events = max(heads.get(context, 0) - seq, 0)
+                first = None
+                if events:
+                    sql = f'select at from "{table_of(context)}" where context = :context and seq > :seq order by seq limit 1'  # noqa: S608
+                    first = await connection.scalar(text(sql), {"context": context, "seq": seq})
+                oldest_s = (now - first).total_seconds() if first else 0.0
+                unseen_s = (now - one.seen_at).total_seconds()
+                found.append(Behind(one.service, context, events, oldest_s, unseen_s))
+    return found
+
+
+async def nodes_heard(database: Database) -> list[NodeHeard]:
+    """Every node of the cluster, by name, with its agent's last report."""
+    reader = LogReader(database)
+    metrics = [context for context in await reader.contexts() if context.startswith("metrics-")]
+    last = " union all ".join(
+        f"(select at, data from {table_of(context)} where context = '{context}' and key = nodes.key and type = :reported "  # noqa: S608
+        "order by seq desc limit 1)"
+        for context in metrics
+    )
+    if not last:
+        return []
+    sql = f"""
+        with latest as (
+            select distinct on (key) key, type from events_cluster
+            where context = 'cluster' and (type = any(:kinds) or type = 'koord.log.Restated.v1'
+                  and convert_from(data, 'UTF8') like '%"type":"{NodeObserved.type_name()}"%')
+            order by key, seq desc),
+        nodes as (select key from latest where type <> :deleted)
+        select nodes.key as node, extract(epoch from clock_timestamp() - report.at)::float8 as unheard_s,
+               (convert_from(report.data, 'UTF8')::jsonb ->> 'interval_s')::integer as interval_s,
+               ((convert_from(report.data, 'UTF8')::jsonb ->> 'at_ns')::numeric / 1e9 - extract(epoch from report.at))::float8
+                   as ahead_s
+        from nodes left join lateral (select * from ({last}) found order by at desc limit 1) report on true
+        order by nodes.key"""  # noqa: S608
+    kinds = [NodeObserved.type_name(), NodeDeleted.type_name()]
+    values = {"reported": NodeReported.type_name(), "kinds": kinds, "deleted": NodeDeleted.type_name()}
+    async with database.reading() as connection:
+        rows = (await connection.execute(text(sql), values)).all()
+    return [NodeHeard(row.node, row.unheard_s, row.interval_s or 0, row.ahead_s or 0.0) for row in rows]
