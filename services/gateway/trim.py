@@ -17,7 +17,7 @@ from services.gateway.wire import Kept, Wire, WireMetadata, WireNode, WireNodeMe
 from shared.kube.annotations import keeps
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
-from shared.kube.pod import Container, Pod, PodSpec
+from shared.kube.pod import Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements
 
 _DROPPED_METADATA = ("managedFields", "resourceVersion", "generation", "selfLink")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -40,7 +40,9 @@ class Seen(NamedTuple):
 def see(resource: Resource, wire: Wire) -> Seen:
     """Take off what is not kept."""
     if isinstance(wire, WirePod):
-        pod = Pod(metadata=_metadata(wire.metadata), spec=_pod_spec(wire.spec), status=wire.status)
+        pod = Pod(
+            metadata=_metadata(wire.metadata), spec=_pod_spec(wire.spec), status=_pod_status(wire.spec, wire.status)
+        )
         return Seen(pod.metadata.key, pod.metadata.uid, wire.metadata.resource_version, pod)
     if isinstance(wire, WireNode):
         node = Node(metadata=_metadata(wire.metadata), spec=wire.spec, status=wire.status)
@@ -76,6 +78,30 @@ def _pod_spec(spec: PodSpec) -> PodSpec:
     if any(container.ports for container in spec.init_containers):
         changes["init_containers"] = tuple(map(_container, spec.init_containers))
     return msgspec.structs.replace(spec, **changes) if changes else spec
+
+
+def _pod_status(spec: PodSpec, status: PodStatus) -> PodStatus:
+    """Containers' statuses only where they run with something else than their spec asks for."""
+    if not status.container_statuses and not status.init_container_statuses:
+        return status
+    return msgspec.structs.replace(
+        status,
+        container_statuses=_resizing(spec.containers, status.container_statuses),
+        init_container_statuses=_resizing(spec.init_containers, status.init_container_statuses),
+    )
+
+
+def _resizing(containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
+    asked = {c.name: (c.resources.requests if c.resources else None) or {} for c in containers}
+    return tuple(
+        msgspec.structs.replace(status, resources=ResourceRequirements(requests=status.resources.requests))
+        for status in statuses
+        if status.resources is not None
+        and any(
+            has is not None and has != asked.get(status.name)
+            for has in (status.resources.requests, status.allocated_resources)
+        )
+    )
 
 
 def _container(container: Container) -> Container:

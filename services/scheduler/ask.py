@@ -2,7 +2,8 @@
 
 Thousands of pods come from a few templates. Equal pods share one `PodAsk`, so their requests are parsed once, their
 nodes are judged once a round, and a pod costs the state a few hundred bytes. What differs between replicas (name, uid, node,
-times) stays with the pod; labels and annotations count only where this scheduler reads them.
+times) stays with the pod. Namespace and labels are part of the class, because selectors read them; annotations count only
+where this scheduler reads them.
 """
 
 from operator import attrgetter
@@ -11,18 +12,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shared.domain.priority import LABEL as PRIORITY_CLASS
-from shared.domain.qos import LABEL as QOS_CLASS
-from shared.domain.requests import held_requests, pod_limits, pod_requests, scored_requests, whole
+from shared.domain.requests import (
+    INFEASIBLE,
+    RESIZE_PENDING,
+    held_requests,
+    pod_limits,
+    pod_requests,
+    scored_requests,
+    whole,
+)
 from shared.kube.meta import Metadata, OwnerReference
-from shared.kube.pod import Pod, PodStatus
+from shared.kube.pod import Pod, PodCondition, PodStatus
 from shared.kube.quantity import BadQuantity
 
 SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
 """Label that outranks `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
-
-LABELS = (PRIORITY_CLASS, QOS_CLASS, SCHEDULER_NAME)
-"""Labels that a decision depends on; a plugin that reads another one adds it here."""
 
 ANNOTATIONS = (
     "scheduling.koordinator.sh/load-estimated-scaling-factors",
@@ -37,8 +41,10 @@ LARGEST_AMOUNT = 1 << 56
 HostPort = tuple[str, str, int]
 """(ip, protocol, port); the ip 0.0.0.0 stands for every address."""
 
-_DAEMON_SET = (OwnerReference(kind="DaemonSet"),)
-_encoder = msgspec.msgpack.Encoder()
+SPREADING_OWNERS = ("ReplicationController", "ReplicaSet", "StatefulSet")
+"""Kinds of controllers whose selector spreads their pods by default."""
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
 _parts = attrgetter("metadata", "spec", "status")
 
 
@@ -51,6 +57,7 @@ class PodAsk:
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         scored: the same as scoring sees an incoming pod: each container without cpu or memory counts 100m or 200Mi.
         held: the same as scoring sees it once it is on a node.
+        namespace, labels: of all its pods.
         priority: `spec.priority`, 0 when absent.
         scheduler: name of the profile the pod asks for.
         ports: host ports it takes.
@@ -59,7 +66,8 @@ class PodAsk:
     """
 
     __slots__ = (
-        "fault", "gated", "held", "key", "memo", "pod", "pods", "ports", "priority", "request", "scheduler", "scored",
+        "fault", "gated", "held", "key", "labels", "memo", "namespace", "pod", "pods", "ports", "priority", "request",
+        "scheduler", "scored",
     )  # fmt: skip
 
     def __init__(self, key: bytes, pod: Pod) -> None:
@@ -67,8 +75,10 @@ class PodAsk:
         self.pod = pod
         self.pods = 0  # how many pods of the state are of this class; it is dropped with the last
         self.memo: dict[object, Any] = {}
+        self.namespace = pod.metadata.namespace
+        self.labels: dict[str, str] = pod.metadata.labels or {}
         self.priority = pod.spec.priority or 0
-        self.scheduler = (pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name
+        self.scheduler = self.labels.get(SCHEDULER_NAME) or pod.spec.scheduler_name
         self.gated = bool(pod.spec.scheduling_gates)
         self.ports = host_ports(pod)
         self.fault = ""
@@ -92,12 +102,18 @@ def common_part(pod: Pod) -> Pod:
     metadata, spec, status = _parts(pod)
     return Pod(
         metadata=Metadata(
-            labels=_chosen(metadata.labels, LABELS),
+            namespace=metadata.namespace,
+            labels=metadata.labels or None,
             annotations=_chosen(metadata.annotations, ANNOTATIONS),
-            owner_references=_DAEMON_SET if _of_daemon_set(metadata) else (),
+            owner_references=_owners(metadata),
         ),
         spec=replace(spec, node_name="") if spec.node_name else spec,
-        status=PodStatus(qos_class=status.qos_class),
+        status=PodStatus(
+            qos_class=status.qos_class,
+            container_statuses=status.container_statuses,
+            init_container_statuses=status.init_container_statuses,
+            conditions=_infeasible(status) if status.container_statuses or status.init_container_statuses else (),
+        ),
     )
 
 
@@ -107,10 +123,14 @@ def ask_key(pod: Pod) -> bytes:
     return _encoder.encode(
         (
             replace(spec, node_name="") if spec.node_name else spec,
-            _chosen(metadata.labels, LABELS),
+            metadata.namespace,
+            metadata.labels or None,
             _chosen(metadata.annotations, ANNOTATIONS),
-            _of_daemon_set(metadata),
+            _owners(metadata),
             status.qos_class,
+            status.container_statuses,
+            status.init_container_statuses,
+            bool(status.container_statuses or status.init_container_statuses) and bool(_infeasible(status)),
         )
     )
 
@@ -127,9 +147,28 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     return tuple(sorted(ports))
 
 
-def _of_daemon_set(metadata: Metadata) -> bool:
+def _owners(metadata: Metadata) -> tuple[OwnerReference, ...]:
+    """What a decision reads of the owners: whether one is a DaemonSet, and which workload's selector spreads the pod."""
     owners = metadata.owner_references
-    return bool(owners) and any(owner.kind == "DaemonSet" for owner in owners)
+    if not owners:
+        return ()
+    kept = [
+        OwnerReference(kind=owner.kind, name=owner.name, controller=True)
+        for owner in owners
+        if owner.controller and owner.kind in SPREADING_OWNERS
+    ]
+    if any(owner.kind == "DaemonSet" for owner in owners):
+        kept.append(OwnerReference(kind="DaemonSet"))
+    return tuple(kept)
+
+
+def _infeasible(status: PodStatus) -> tuple[PodCondition, ...]:
+    """The condition by which a node says that it will never grant a resize, without its time and message."""
+    return tuple(
+        PodCondition(type=condition.type, status=condition.status, reason=condition.reason)
+        for condition in status.conditions
+        if condition.type == RESIZE_PENDING and condition.reason == INFEASIBLE
+    )
 
 
 def _chosen(values: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:

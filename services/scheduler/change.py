@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Change(IntEnum):
-    """What changed on a node. The state keeps, per node and class, the seq of the last change."""
+    """What changed. The state keeps the seq of the last change per class, for those of a node per node and class."""
 
     NODE_ADDED = 0
     ALLOCATABLE = 1
@@ -16,3 +16,9 @@ class Change(IntEnum):
     ANNOTATIONS = 4
     POD_RELEASED = 5  # a pod ended, was deleted, or asks for less
     METRIC = 6  # a NodeMetric came, changed or went
+    POD_ADDED = 7  # a pod came to run there
+    POD_CHANGED = 8  # labels of a pod changed, or it began to end
+    # Of no node in particular:
+    NAMESPACE = 9  # a namespace came, went, or its labels changed
+    WORKLOAD = 10  # a service or a workload, by whose selector pods are spread by default
+    VOLUME = 11  # a volume, a claim, a storage class, a driver on a node, or a storage capacity

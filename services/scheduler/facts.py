@@ -25,9 +25,10 @@ class MetricFacts(NamedTuple):
 class Touched:
     """What has changed since the index last looked, each name once, in order."""
 
-    __slots__ = ("metrics", "nodes", "pods")
+    __slots__ = ("metrics", "nodes", "objects", "pods")
 
     def __init__(self) -> None:
         self.nodes: dict[str, None] = {}
+        self.objects: dict[tuple[str, str], None] = {}  # (resource, key)
         self.metrics: dict[str, None] = {}
         self.pods: dict[str, None] = {}

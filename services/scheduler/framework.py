@@ -11,7 +11,7 @@ spec/scheduler-core.md 1.1, 1.5.
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,14 @@ from numpy.typing import NDArray
 from services.scheduler.ask import HostPort, PodAsk
 from services.scheduler.change import Change
 from services.scheduler.nodes import NodeTable
+from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
+from services.scheduler.surroundings import Surroundings
 from shared.kube.node import Node, NodeMetric
 
 Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp] | slice
 """Which rows of the table: an array of them, or a slice from 0."""
 
@@ -36,6 +39,7 @@ class Normalize(Enum):
     NONE = "they are 0..100 already"
     UP = "100 * score / highest; all 0 when the highest is 0"
     DOWN = "100 - that; all 100 when the highest is 0"
+    OWN = "the plugin brings them there itself, knowing which nodes are feasible: a wide one, by `WideTrial.scores`"
 
 
 class Room:
@@ -43,10 +47,14 @@ class Room:
 
     Attributes:
         requested, scored, pods, ports: as in NodeTable.
+        book: which classes of pods run where, as the round began.
+        surroundings: what there is beyond nodes and pods.
     """
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, book: PodBook | None = None, surroundings: Surroundings | None = None) -> None:
         self.table = table
+        self.book = book or PodBook()
+        self.surroundings = surroundings or Surroundings()
         self.size = table.size
         self.requested: Int64 = table.requested[: self.size].copy(order="F")
         self.scored: Int64 = table.scored[: self.size].copy(order="F")
@@ -98,6 +106,29 @@ class Trial(Protocol):
         ...
 
 
+@runtime_checkable
+class WideTrial(Trial, Protocol):
+    """The trial of a wide plugin: what it says of a node depends on pods on other nodes too.
+
+    Its `score` is None: it scores by `scores`.
+    """
+
+    def revision(self, ask: PodAsk) -> int:
+        """A number that grows when a placement of the round may have changed `filter` or `scores` for the class."""
+        ...
+
+    def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
+        """Prefer nodes, measured against the feasible ones. None: no opinion, which counts 0.
+
+        Args:
+            feasible: bool[all rows].
+
+        Returns:
+            [all rows], 0..100 where feasible, anything elsewhere.
+        """
+        ...
+
+
 class Ledger(Protocol):
     """A plugin's account over the nodes: a function of the state, kept up to date by the index."""
 
@@ -123,13 +154,15 @@ class Plugin(Protocol):
 
     Attributes:
         name: as in KubeSchedulerConfiguration.
-        static: its verdicts and scores depend on the node object alone, so a placement changes none.
+        static: its verdicts and scores depend on the node objects alone, so a placement changes none.
+        wide: they depend on pods on other nodes too, so a placement may change any; its trials are WideTrials.
         normalize: how its raw scores become 0..100.
         cures: reason code -> changes that can end it; a refused pod is woken by these.
     """
 
     name: ClassVar[str]
     static: ClassVar[bool]
+    wide: ClassVar[bool]
     normalize: ClassVar[Normalize]
     cures: ClassVar[Mapping[str, frozenset[Change]]]
 
@@ -143,6 +176,10 @@ class Plugin(Protocol):
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
         """What a verdict of this plugin means; several reasons where several hold."""
+        ...
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:
+        """Whether no pod that went from the node would help: upstream's UnschedulableAndUnresolvable."""
         ...
 
 
@@ -173,6 +210,11 @@ class Profile:
         self._cures = {
             (plugin.name, code): changes for plugin in self.plugins for code, changes in plugin.cures.items()
         }
+        self._wide = frozenset(plugin.name for plugin in self.plugins if plugin.wide)
+
+    def reaches_far(self, reasons: Sequence[tuple[str, str]]) -> bool:
+        """Whether a change on one node can end one of the reasons on another."""
+        return any(plugin in self._wide for plugin, _ in reasons)
 
     def cures(self, reasons: Sequence[tuple[str, str]]) -> frozenset[Change]:
         """The changes that can end one of the reasons. A new node always can; a reason nobody knows is ended by any."""

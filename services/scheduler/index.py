@@ -6,13 +6,16 @@ difference, and can be thrown away and built anew at any time with the same deci
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from services.scheduler.facts import Touched
 from services.scheduler.framework import Ledger, Plugin, Profile
 from services.scheduler.nodes import NodeTable
+from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held
 from services.scheduler.queue import Queue
 from services.scheduler.state import ClusterView
+from services.scheduler.surroundings import Surroundings
 
 
 class Index:
@@ -21,6 +24,8 @@ class Index:
     Attributes:
         profiles: schedulerName -> profile.
         table: the nodes.
+        book: which classes of pods run where.
+        surroundings: what there is beyond nodes and pods.
         queue: the pods that wait for one of the profiles.
         ledgers: plugin -> the account it asked for, if it did.
     """
@@ -29,6 +34,8 @@ class Index:
         self.view = view
         self.profiles = profiles
         self.table = NodeTable(room=max(64, len(view.nodes)))
+        self.book = PodBook()
+        self.surroundings = Surroundings()
         self.queue = Queue(profiles)
         self._held: dict[str, Held] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
@@ -38,11 +45,12 @@ class Index:
         for ask in view.asks.values():
             ask.memo.clear()
         view.touched = touched = Touched()
+        touched.objects.update(((resource, key), None) for resource, held in view.objects.items() for key in held)
         touched.nodes.update(dict.fromkeys(sorted(view.nodes)))
         touched.metrics.update(dict.fromkeys(sorted(view.metrics)))
         touched.pods.update(dict.fromkeys(sorted(view.pods)))
         self._nodes_read: dict[str, object] = {}
-        self._steps: deque[tuple[Callable[[str], None], str]] = deque()
+        self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
 
     def settle(self, most: int | None = None) -> bool:
         """Bring everything up to what the state says.
@@ -58,11 +66,13 @@ class Index:
         view.read()
         touched = view.touched
         assert touched is not None, "an index notes what is touched from its start"
-        for names, step in (
+        noted: tuple[tuple[dict[Any, None], Callable[[Any], None]], ...] = (
+            (touched.objects, self._settle_object),
             (touched.nodes, self._settle_node),
             (touched.metrics, self._settle_metric),
             (touched.pods, self._settle_pod),
-        ):
+        )
+        for names, step in noted:
             if names:
                 steps.extend((step, name) for name in names)
                 names.clear()
@@ -70,6 +80,10 @@ class Index:
             settle_one, name = steps.popleft()
             settle_one(name)
         return not steps
+
+    def _settle_object(self, which: tuple[str, str]) -> None:
+        resource, key = which
+        self.surroundings.set(resource, key, self.view.objects.get(resource, {}).get(key))
 
     def _settle_node(self, name: str) -> None:
         facts = self.view.nodes.get(name)
@@ -114,6 +128,7 @@ class Index:
     def _move(self, uid: str, held: Held, sign: int) -> None:
         row = self.table.row(held.node)
         self.table.count(((row, held.ask, sign),))
+        self.book.move(row, held.ask, ending=held.ending, sign=sign)
         for ledger in self._ledgers:
             if sign > 0:
                 ledger.assign(row, uid, held)

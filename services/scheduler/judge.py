@@ -1,8 +1,8 @@
 """How the nodes stand for one class of equal pods, in the course of one round.
 
 The class is judged once over all nodes; after each placement only the row that took a pod is judged again. The outcome is
-the one that judging everything for every pod would have: filters and scores of a node depend on that node alone, and what does not (the
-highest raw score, by which some plugins normalise) is worked out again when it changes.
+the one that judging everything for every pod would have: filters and scores of a node depend on that node alone, and what does not is
+worked out again when it changes: the highest raw score, by which some plugins normalise, and all that wide plugins say.
 """
 
 from collections import Counter
@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Int64, Normalize, Plugin, Profile, Trial, normalized, normalized_at
+from services.scheduler.framework import (
+    Int64,
+    Normalize,
+    Plugin,
+    Profile,
+    Trial,
+    WideTrial,
+    normalized,
+    normalized_at,
+)
 from services.scheduler.nodes import NodeTable
 from services.scheduler.ties import ranks
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
@@ -48,9 +57,19 @@ class Judge:
         self.profile = profile
         self._table = table
         self._size = table.size
-        self._filters = [(index, plugin, trials[plugin]) for index, plugin in enumerate(profile.filters)]
+        filters = [(index, plugin, trials[plugin]) for index, plugin in enumerate(profile.filters)]
+        self._filters = [entry for entry in filters if not entry[1].wide]
+        self._wide_filters = [entry for entry in filters if entry[1].wide]
         self._moving = [entry for entry in self._filters if not entry[1].static]
-        self._scorers = [(scorer.plugin, scorer.weight, trials[scorer.plugin]) for scorer in profile.scorers]
+        scorers = [(scorer.plugin, scorer.weight, trials[scorer.plugin]) for scorer in profile.scorers]
+        self._scorers = [entry for entry in scorers if not entry[0].wide]
+        self._wide_scorers = [
+            (plugin, weight, trial) for plugin, weight, trial in scorers if plugin.wide and isinstance(trial, WideTrial)
+        ]
+        self._wide_trials = [trial for plugin, trial in trials.items() if plugin.wide and isinstance(trial, WideTrial)]
+        self._revisions: list[int] = []
+        self._wide_parts: dict[str, Int64] = {}
+        self._wide_total: Int64 | None = None
         self._raw: list[Int64 | None] = []
         self._highest: list[int] = []
         self._placements = placements
@@ -62,23 +81,33 @@ class Judge:
 
     def _judge_all(self) -> None:
         rows = slice(0, self._size)
-        self.by = np.where(self._table.alive[rows], FEASIBLE, NO_NODE)
-        self.verdict = np.zeros(self._size, np.int64)
-        self._refuse(rows, self._filters)
+        self._own_by = np.where(self._table.alive[rows], FEASIBLE, NO_NODE)
+        self._own_verdict = np.zeros(self._size, np.int64)
+        _refuse(self.ask, self._own_by, self._own_verdict, self._filters)
+        self._judge_wide()
         self._raw = [trial.score(self.ask, rows) for _, _, trial in self._scorers]
         self._raw = [None if raw is None else raw.copy() for raw in self._raw]
         self._total_all()
 
-    def _refuse(self, rows: slice | NDArray[np.intp], filters: Sequence[tuple[int, Plugin, Trial]]) -> None:
-        by, verdict = self.by[rows], self.verdict[rows]
-        for index, _, trial in filters:
-            verdicts = trial.filter(self.ask, rows)
-            if verdicts is None:
-                continue
-            refused = (verdicts != 0) & (by == FEASIBLE)
-            by[refused] = index
-            verdict[refused] = verdicts[refused]
-        self.by[rows], self.verdict[rows] = by, verdict
+    def _judge_wide(self) -> None:
+        """Ask the wide filters of all nodes, and bring both kinds together: the first that refuses a node is its reason."""
+        self._revisions = [trial.revision(self.ask) for trial in self._wide_trials]
+        self._wide_by: Int64 | None = None
+        self.by, self.verdict = self._own_by, self._own_verdict
+        said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._wide_filters]
+        if all(verdicts is None for verdicts in said):
+            return
+        wide_by = np.full(self._size, FEASIBLE)
+        wide_verdict = np.zeros(self._size, np.int64)
+        for (index, _, _), verdicts in zip(self._wide_filters, said, strict=True):
+            if verdicts is not None:
+                refused = (verdicts != 0) & (wide_by == FEASIBLE)
+                wide_by[refused] = index
+                wide_verdict[refused] = verdicts[refused]
+        first = (wide_by != FEASIBLE) & ((self._own_by == FEASIBLE) | (wide_by < self._own_by))
+        self._wide_by = wide_by
+        self.by = np.where(first, wide_by, self._own_by)
+        self.verdict = np.where(first, wide_verdict, self._own_verdict)
 
     def _total_all(self) -> None:
         feasible = self.by == FEASIBLE
@@ -90,6 +119,15 @@ class Judge:
                 highest = self._highest_of(plugin, raw, feasible)
                 total += normalized(raw, highest, plugin.normalize) * weight
             self._highest.append(highest)
+        self._wide_parts, self._wide_total = {}, None
+        for plugin, weight, trial in self._wide_scorers:
+            scores = trial.scores(self.ask, feasible)
+            if scores is None:
+                continue
+            part = self._wide_parts[plugin.name] = scores * weight
+            self._wide_total = part if self._wide_total is None else self._wide_total + part
+        if self._wide_total is not None:
+            total += self._wide_total
         total[~feasible] = -1
         self.total = total
 
@@ -106,9 +144,14 @@ class Judge:
             return
         renormalise = False
         for row in dict.fromkeys(placements[self._upto :]):
-            if self.by[row] == FEASIBLE:  # a placement frees nothing, so what is refused stays refused
+            if (
+                self._own_by[row] == FEASIBLE
+            ):  # a placement frees nothing on its node, so what is refused there stays refused
                 renormalise |= self._judge_row(row)
         self._upto = len(placements)
+        if self._wide_trials and self._revisions != [trial.revision(self.ask) for trial in self._wide_trials]:
+            self._judge_wide()
+            renormalise = True
         if renormalise:
             self._total_all()
 
@@ -118,9 +161,12 @@ class Judge:
         for index, _, trial in self._moving:
             refused = trial.filter_at(self.ask, row)
             if refused:
-                self.by[row], self.verdict[row] = index, refused
+                self._own_by[row], self._own_verdict[row] = index, refused
+                if self._wide_by is not None and not FEASIBLE < self._wide_by[row] < index:
+                    self.by[row], self.verdict[row] = index, refused
                 break
-        renormalise = False
+        feasible = not refused and self.by[row] == FEASIBLE
+        renormalise = bool(refused) and self._wide_total is not None  # which is measured against the feasible
         total = 0
         for place, (plugin, weight, trial) in enumerate(self._scorers):
             raw = self._raw[place]
@@ -135,7 +181,9 @@ class Judge:
                 # Only a highest node that falls out can lower what the others are measured by.
                 renormalise |= bool(refused) and score == self._highest[place] > 0
             total += normalized_at(score, self._highest[place], plugin.normalize) * weight
-        self.total[row] = -1 if refused else total
+        if self._wide_total is not None:
+            total += int(self._wide_total[row])
+        self.total[row] = total if feasible else -1
         return renormalise
 
     def choose(self, pod_hash: np.uint64) -> int:
@@ -152,19 +200,24 @@ class Judge:
             return min((int(tied[place]) for place in highest), key=self._table.names.__getitem__)
         return int(tied[highest[0]])
 
+    def none_feasible(self) -> bool:
+        """Whether no node will take a pod of the class as things stand."""
+        return bool(self.total.max(initial=-1) < 0)
+
     def feasible(self) -> NDArray[np.intp]:
         """Rows that passed every filter."""
         return np.flatnonzero(self.by == FEASIBLE)
 
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
-        counts = np.bincount(self.by - NO_NODE, minlength=len(self._filters) - NO_NODE)
+        filters = sorted((*self._filters, *self._wide_filters), key=lambda entry: entry[0])
+        counts = np.bincount(self.by - NO_NODE, minlength=len(filters) - NO_NODE)
         return ClassJudged(
             nodes=int(counts[1:].sum()),
             feasible=int(counts[FEASIBLE - NO_NODE]),
             rejected=tuple(
                 rejection
-                for index, plugin, _ in self._filters
+                for index, plugin, _ in filters
                 if counts[index - NO_NODE]
                 for rejection in self._rejections(index, plugin)
             ),
@@ -197,4 +250,18 @@ class Judge:
             raw = self._raw[place]
             if raw is not None:
                 parts[plugin.name] = normalized_at(int(raw[row]), self._highest[place], plugin.normalize) * weight
+        for name, part in self._wide_parts.items():
+            parts[name] = int(part[row])
         return Candidate(node=self._table.names[row], score=int(self.total[row]), parts=parts)
+
+
+def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int, Plugin, Trial]]) -> None:
+    """Ask filters in order of all nodes; the first that refuses one is noted for it."""
+    rows = slice(0, len(by))
+    for index, _, trial in filters:
+        verdicts = trial.filter(ask, rows)
+        if verdicts is None:
+            continue
+        refused = (verdicts != 0) & (by == FEASIBLE)
+        by[refused] = index
+        verdict[refused] = verdicts[refused]

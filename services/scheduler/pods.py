@@ -16,6 +16,7 @@ class Held(NamedTuple):
     Attributes:
         assigned_ns: since when: the time of its PodScheduled condition, else when the node was first seen or decided.
         initialized_ns: the time of its Initialized condition, 0 when that is not True.
+        ending: it is being deleted.
     """
 
     node: str
@@ -23,6 +24,7 @@ class Held(NamedTuple):
     name: str
     assigned_ns: int
     initialized_ns: int
+    ending: bool = False
 
 
 class PodFacts:
@@ -80,9 +82,9 @@ class PodFacts:
             return None
         if self.node:
             at = self.scheduled_ns or self.node_since_ns
-            return Held(self.node, self.ask, self.name, at, self.initialized_ns)
+            return Held(self.node, self.ask, self.name, at, self.initialized_ns, self.deleting)
         if self.placed_seq > self.refused_seq:
-            return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0)
+            return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0, self.deleting)
         return None
 
     def waiting(self, gateway_since: int) -> bool:

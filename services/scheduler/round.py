@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
 from services.scheduler.framework import Plugin, Profile, Room, Trial
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
@@ -65,7 +66,7 @@ class _Round:
     def __init__(self, index: Index, now_ns: int) -> None:
         self._index = index
         self._number = index.view.round + 1
-        self._room = Room(index.table)
+        self._room = Room(index.table, index.book, index.surroundings)
         self._trials: dict[Plugin, Trial] = {
             plugin: plugin.trial(self._room, ledger, now_ns) for plugin, ledger in index.ledgers.items()
         }
@@ -91,10 +92,14 @@ class _Round:
         view, table = self._index.view, self._index.table
         changed, alive = table.changed[: table.size], table.alive[: table.size]
         newest_by_class = np.where(alive[:, None], changed, 0).max(axis=0, initial=0)
+
+        def around(kinds: list[Change]) -> int:
+            return max((view.changed[kind] for kind in kinds), default=0)
+
         awake: dict[tuple[PodAsk, tuple[tuple[str, str], ...]], int] = {}
         for pool in self._index.queue.pools():
             kinds = sorted(self._profile(pool.ask).cures(pool.reasons))
-            newest = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq)
+            newest = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq, around(kinds))
             if newest > pool.saw and not pool.ask.fault:
                 awake[pool.ask, pool.reasons] = newest
         if len({ask for ask, _ in awake}) > EXACT_CLASSES:
@@ -102,8 +107,10 @@ class _Round:
         for ask, reasons in awake:
             kinds = sorted(self._profile(ask).cures(reasons))
             feasible = self._class(ask).judge.feasible()
-            newest = int(changed[feasible][:, kinds].max(initial=0))
-            awake[ask, reasons] = max(newest, view.released_seq) if len(feasible) else -1
+            # What a wide plugin refuses, a change on a node that itself stays closed may have opened elsewhere.
+            there = alive if self._profile(ask).reaches_far(reasons) else feasible
+            newest = int(changed[there][:, kinds].max(initial=0))
+            awake[ask, reasons] = max(newest, view.released_seq, around(kinds)) if len(feasible) else -1
         return awake
 
     # placing
@@ -124,6 +131,10 @@ class _Round:
             self._refuse(pod, self._record(ClassJudged(nodes=int(self._index.table.alive.sum()), feasible=0)))
             return
         class_ = self._class(ask)
+        if class_.refused_at >= 0:
+            class_.judge.catch_up()
+            if not class_.judge.none_feasible():
+                class_.refused_at = -1  # a pod of this round is what it wanted to be near
         if class_.refused_at >= 0:
             if due:
                 self._refuse(pod, class_.refused_at)

@@ -21,13 +21,15 @@ class _Kept(msgspec.Struct):
     pods: list[list[Any]]
     nodes: list[tuple[str, Node, list[int]]]
     metrics: list[tuple[str, NodeMetric, str]]
+    objects: dict[str, dict[str, dict[str, Any]]]
+    changed: list[int]
 
 
 _SCALARS = (
     "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
     "config_digest", "config_seq", "refused_digest",
 )  # fmt: skip
-_encoder = msgspec.msgpack.Encoder()
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)
 
 
@@ -43,6 +45,8 @@ def encode(view: "ClusterView") -> bytes:
         pods=[view.pods[uid].encode(numbers) for uid in sorted(view.pods)],
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
         metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
+        objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
+        changed=view.changed,
     )
     return _encoder.encode(kept)
 
@@ -61,4 +65,6 @@ def restore(view: "ClusterView", data: bytes) -> None:
         if facts.ask is not None:
             facts.ask.pods += 1
     view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
+    view.objects = kept.objects
+    view.changed = kept.changed
     view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}

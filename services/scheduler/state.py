@@ -15,6 +15,7 @@ from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts, Touched
 from services.scheduler.pods import PluginReason, PodFacts, true_since_ns
 from services.scheduler.snapshot import encode, restore
+from services.scheduler.surroundings import FOLLOWED
 from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
@@ -60,6 +61,8 @@ class ClusterView:
         pods: uid -> facts.
         nodes: name -> facts; present exactly while the node is observed.
         metrics: node name -> its NodeMetric object.
+        objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`surroundings.FOLLOWED`).
+        changed: per class of change the `cluster` seq of the last one that was of no node in particular.
         released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
         gateway_since: `cluster` seq at which the gateway last started.
         config_map: text of CONFIG_MAP, None while there is none.
@@ -71,13 +74,15 @@ class ClusterView:
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.pods: dict[str, PodFacts] = {}
         self.nodes: dict[str, NodeFacts] = {}
         self.metrics: dict[str, MetricFacts] = {}
+        self.objects: dict[str, dict[str, dict[str, Any]]] = {}
+        self.changed: list[int] = [0] * len(Change)
         self.released_seq = 0
         self.gateway_since = 0
         self.config_map: str | None = None
@@ -142,11 +147,15 @@ class ClusterView:
         elif node and facts.node == node:
             if (ended and not facts.ended) or self._asks_less(facts, pod):
                 self._changed(node, Change.POD_RELEASED, record.seq)
+            if self._is_other(facts, pod):
+                self._changed(node, Change.POD_CHANGED, record.seq)
         elif ended:
             self.released_seq = record.seq
         elif not node and self._asks_otherwise(facts, pod):
             facts.changed_seq = record.seq
         if facts.node != node:
+            if node:
+                self._changed(node, Change.POD_ADDED, record.seq)
             facts.node = node
             facts.node_since_ns = record.at_ns
         facts.ended = ended
@@ -207,15 +216,21 @@ class ClusterView:
         if self.touched is not None:
             self.touched.pods[uid] = None
 
-    def _object_observed(self, _: Recorded, event: ObjectObserved) -> None:
-        if event.resource == "configmaps" and event.name == CONFIG_MAP:
+    def _object_observed(self, record: Recorded, event: ObjectObserved) -> None:
+        if event.resource in FOLLOWED:
+            self.objects.setdefault(event.resource, {})[event.name] = event.object
+            self._changed_around(record, event)
+        elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             data = event.object.get("data") or {}
             self.config_map = (
                 data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
             )
 
-    def _object_deleted(self, _: Recorded, event: ObjectDeleted) -> None:
-        if event.resource == "configmaps" and event.name == CONFIG_MAP:
+    def _object_deleted(self, record: Recorded, event: ObjectDeleted) -> None:
+        if event.resource in FOLLOWED:
+            self.objects.get(event.resource, {}).pop(event.name, None)
+            self._changed_around(record, event)
+        elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             self.config_map = None
 
     def _writer_started(self, record: Recorded, _: WriterStarted) -> None:
@@ -293,9 +308,25 @@ class ClusterView:
             if self.touched is not None:
                 self.touched.nodes.setdefault(node)
 
+    def _changed_around(self, record: Recorded, event: ObjectObserved | ObjectDeleted) -> None:
+        self.changed[FOLLOWED[event.resource]] = record.seq
+        if self.touched is not None:
+            self.touched.objects[event.resource, event.name] = None
+
+    def _is_other(self, facts: PodFacts, pod: Pod) -> bool:
+        """Whether selectors may see another pod than before."""
+        if facts.deleting != (pod.metadata.deletion_timestamp is not None):
+            return True
+        return (_last_seen(facts).metadata.labels or None) != (pod.metadata.labels or None)
+
     def _asks_less(self, facts: PodFacts, pod: Pod) -> bool:
-        before = _last_seen(facts).spec
-        return before.containers != pod.spec.containers or before.resources != pod.spec.resources
+        seen = _last_seen(facts)
+        before = seen.spec
+        return (
+            before.containers != pod.spec.containers
+            or before.resources != pod.spec.resources
+            or seen.status.container_statuses != pod.status.container_statuses
+        )
 
     def _asks_otherwise(self, facts: PodFacts, pod: Pod) -> bool:
         return ask_key(_last_seen(facts)) != ask_key(pod)

@@ -7,8 +7,9 @@ Source: spec/scheduler-core.md 2.1; Kubernetes' pod resource rules.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
-from shared.kube.pod import Container, Pod, Quantities
+from shared.kube.pod import Container, ContainerStatus, Pod, Quantities
 from shared.kube.quantity import NANO, amount, nanos
 
 Nanos = dict[str, int]
@@ -20,8 +21,18 @@ DEFAULT_REQUESTS: Mapping[str, int] = {"cpu": NANO // 10, "memory": (200 << 20) 
 _POD_LEVEL = ("cpu", "memory")
 
 
+RESIZE_PENDING = "PodResizePending"
+"""Condition of a pod whose resize the node has not granted; INFEASIBLE is its reason when it never will."""
+
+INFEASIBLE = "Infeasible"
+
+
 def pod_requests(pod: Pod) -> Nanos:
-    """PodRequests: containers, sidecars, init containers, replaced by pod-level requests, plus overhead."""
+    """PodRequests: containers, sidecars, init containers, replaced by pod-level requests, plus overhead.
+
+    A container that is being resized counts with the most of what its spec asks for, what it runs with and what is set aside for it;
+    when the node will never grant the resize, with the latter two.
+    """
     return _requests(pod, pod_level=True, missing={})
 
 
@@ -62,7 +73,8 @@ def whole(amounts: Nanos) -> dict[str, int]:
 
 
 def _requests(pod: Pod, *, pod_level: bool, missing: Mapping[str, int]) -> Nanos:
-    total = _aggregated(pod, lambda container: {**missing, **_requested(container)})
+    running = _running(pod)
+    total = _aggregated(pod, lambda container: {**missing, **_requested(container, running)})
     if pod_level and pod.spec.resources is not None:
         total.update(_read(pod.spec.resources.requests, _is_pod_level))
     for name, extra in _read(pod.spec.overhead).items():
@@ -100,8 +112,33 @@ def _max(one: Nanos, other: Nanos) -> Nanos:
     return one | {name: max(one.get(name, size), size) for name, size in other.items()}
 
 
-def _requested(container: Container) -> Nanos:
-    return _read(container.resources.requests) if container.resources else {}
+def _requested(container: Container, running: "_Running") -> Nanos:
+    asked = _read(container.resources.requests) if container.resources else {}
+    status = running.statuses.get(container.name)
+    if status is None or status.resources is None:
+        return asked
+    has = _max(_read(status.resources.requests), _read(status.allocated_resources))
+    return has if running.infeasible else _max(asked, has)
+
+
+class _Running(NamedTuple):
+    """What a pod's containers have by now, by container name."""
+
+    statuses: Mapping[str, ContainerStatus]
+    infeasible: bool
+
+
+_NOT_RESIZED = _Running({}, infeasible=False)
+
+
+def _running(pod: Pod) -> _Running:
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return _NOT_RESIZED
+    return _Running(
+        {each.name: each for each in (*status.init_container_statuses, *status.container_statuses)},
+        infeasible=any(c.type == RESIZE_PENDING and c.reason == INFEASIBLE for c in status.conditions),
+    )
 
 
 def _limits(container: Container) -> Nanos:

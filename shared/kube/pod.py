@@ -167,6 +167,19 @@ class PodCondition(KubeStruct, frozen=True):
     last_transition_time: str | None = None
 
 
+class ContainerStatus(KubeStruct, frozen=True):
+    """What a container of a running pod has, where that is not what its spec asks for: a resize is under way.
+
+    Attributes:
+        resources: what it runs with.
+        allocated_resources: what the node has set aside for it.
+    """
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities | None = None
+
+
 class PodStatus(KubeStruct, frozen=True):
     """The kept part of a pod's status."""
 
@@ -175,6 +188,8 @@ class PodStatus(KubeStruct, frozen=True):
     nominated_node_name: str = ""
     start_time: str | None = None
     conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(KubeStruct, frozen=True):

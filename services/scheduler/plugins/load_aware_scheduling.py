@@ -28,6 +28,7 @@ class LoadAwareScheduling:
 
     name: ClassVar[str] = "LoadAwareScheduling"
     static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
         ("NodeMetricExpired", "UsageExceedsThreshold", "AggregatedUsageExceedsThreshold"), _LOAD
@@ -49,6 +50,10 @@ class LoadAwareScheduling:
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first resource that is exceeded, or an expired report."""
         return (self._reasons[verdict],)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes lowers what is estimated."""
+        return False
 
 
 class _RowLedger:

@@ -36,6 +36,7 @@ class NodeAffinity:
 
     name: ClassVar[str] = "NodeAffinity"
     static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.UP
     cures: ClassVar[Mapping[str, frozenset[Change]]] = {
         "NodeAffinityMismatch": frozenset((Change.LABELS,)),
@@ -55,6 +56,10 @@ class NodeAffinity:
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """Whose affinity it is that does not match."""
         return (Reason("EnforcedNodeAffinityMismatch" if verdict == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whatever goes, the labels stay."""
+        return True
 
     def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
         spec = ask.pod.spec

@@ -19,6 +19,7 @@ class NodeName:
 
     name: ClassVar[str] = "NodeName"
     static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     cures: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeNameMismatch": frozenset((Change.NODE_ADDED,))}
 
@@ -32,6 +33,10 @@ class NodeName:
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("NodeNameMismatch"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whatever goes, it is another node."""
+        return True
 
 
 def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ class NodePorts:
 
     name: ClassVar[str] = "NodePorts"
     static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     cures: ClassVar[Mapping[str, frozenset[Change]]] = {"HostPortTaken": frozenset((Change.POD_RELEASED,))}
 
@@ -33,6 +34,10 @@ class NodePorts:
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("HostPortTaken"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes frees its ports."""
+        return False
 
 
 class _PortsTrial:

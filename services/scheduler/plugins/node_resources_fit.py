@@ -19,6 +19,7 @@ from services.scheduler.reasons import Reason
 Int64 = NDArray[np.int64]
 
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
+_TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing on it
 _MOST_RESOURCES = 60
 _ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")  # others only for pods that ask for them
 _COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of Room.scored
@@ -31,6 +32,7 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     cures: ClassVar[Mapping[str, frozenset[Change]]] = {"TooManyPods": _ROOM, "InsufficientResource": _ROOM}
 
@@ -50,6 +52,10 @@ class NodeResourcesFit:
         names = [name for name, _ in self.checked(ask)]
         reasons += [Reason("InsufficientResource", name) for bit, name in enumerate(names) if verdict >> (bit + 1) & 1]
         return tuple(reasons)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whether the node is too small even with nothing on it."""
+        return bool(verdict & _TOO_SMALL)
 
     def checked(self, ask: PodAsk) -> tuple[tuple[str, int], ...]:
         """The resources that the filter looks at, with the amounts asked for, in the order of the verdict's bits."""
@@ -86,10 +92,13 @@ class FitTrial:
         for bit, (name, size) in enumerate(self._plugin.checked(ask)):
             column = table.column(name)
             if column >= room.requested.shape[1]:  # no node has ever had it
-                short |= 2 << bit
+                short |= 2 << bit | _TOO_SMALL
                 continue
-            free = table.allocatable[: room.size, column][rows] - room.requested[:, column][rows]
-            short |= (free < size).astype(np.int64) << (bit + 1)
+            capacity = table.allocatable[: room.size, column][rows]
+            lacks = capacity - room.requested[:, column][rows] < size
+            if lacks.any():
+                short |= lacks.astype(np.int64) << (bit + 1)
+                short[capacity < size] |= _TOO_SMALL
         return short
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64:
@@ -123,11 +132,14 @@ class FitTrial:
         short = int(room.pods.item(row) >= table.allowed_pods.item(row))
         for bit, (name, size) in enumerate(self._plugin.checked(ask)):
             column = table.column(name)
-            free = 0
+            free = capacity = 0
             if column < room.requested.shape[1]:
-                free = table.allocatable.item(row, column) - room.requested.item(row, column)
+                capacity = table.allocatable.item(row, column)
+                free = capacity - room.requested.item(row, column)
             if free < size:
                 short |= 2 << bit
+            if capacity < size:
+                short |= _TOO_SMALL
         return short
 
     def score_at(self, ask: PodAsk, row: int) -> int:

@@ -24,6 +24,7 @@ class NodeUnschedulable:
 
     name: ClassVar[str] = "NodeUnschedulable"
     static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     cures: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeUnschedulable": frozenset((Change.TAINTS,))}
 
@@ -37,6 +38,10 @@ class NodeUnschedulable:
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("NodeUnschedulable"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whatever goes, the node stays cordoned."""
+        return True
 
 
 def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ class TaintToleration:
 
     name: ClassVar[str] = "TaintToleration"
     static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.DOWN
     cures: ClassVar[Mapping[str, frozenset[Change]]] = {"UntoleratedTaint": frozenset((Change.TAINTS,))}
 
@@ -50,6 +51,10 @@ class TaintToleration:
         taint = next(taint for taint, number in self._numbers.items() if number == verdict)
         value = f"={taint.value}" if taint.value else ""
         return (Reason("UntoleratedTaint", f"{taint.key}{value}:{taint.effect}"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whatever goes, the taint stays."""
+        return True
 
     def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
         tolerations = ask.pod.spec.tolerations
