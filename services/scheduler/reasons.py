@@ -50,6 +50,26 @@ REASONS: Mapping[str, Text] = {
     "AggregatedUsageExceedsThreshold": Text(
         "node(s) {detail} aggregated usage exceed threshold", "节点 {detail} 聚合使用率超过阈值"
     ),
+    # Of a node, by NodeNUMAResource.
+    "CpuNotInteger": Text("the requested CPUs must be integer", "绑核 Pod 请求的 CPU 必须为整数"),
+    "NumaPolicyMismatch": Text("node(s) NUMA Topology policy not match", "节点与 Pod 的 NUMA 拓扑策略不一致"),
+    "InsufficientAmplifiedCpu": Text("Insufficient amplified cpu", "节点放大后的 CPU 不足"),
+    "InvalidCpuTopology": Text("node(s) invalid CPU Topology", "节点的 CPU 拓扑无效"),
+    "CpuBindPolicyConflict": Text(
+        "node(s) cpu bind policy conflicts with pod's required cpu bind policy", "节点的绑核策略与 Pod 要求的冲突"
+    ),
+    "CpusNotWholeCores": Text(
+        "node(s) requested cpus not multiple cpus per core", "请求的 CPU 数不是每物理核 CPU 数的整数倍"
+    ),
+    "NotEnoughCpus": Text("not enough cpus available to satisfy request", "可用 CPU 不足，无法满足绑核请求"),
+    "CpuBindPolicyUnsatisfied": Text(
+        "insufficient CPUs to satisfy required cpu bind policy {detail}", "剩余 CPU 无法满足绑核策略 {detail}"
+    ),
+    "MissingNumaResources": Text("node(s) missing NUMA resources", "节点没有 NUMA 资源信息"),
+    "InsufficientNumaNodes": Text("node(s) Insufficient NUMA Node resources", "节点的 NUMA 资源不足"),
+    "InsufficientNumaResource": Text("Insufficient NUMA {detail}", "NUMA 节点上的 {detail} 不足"),
+    "UnsatisfiedNuma": Text("Unsatisfied NUMA {detail}", "没有 NUMA 节点能满足 {detail}"),
+    "UnalignedNuma": Text("Unaligned NUMA Hint cause {detail}", "各资源的 NUMA 亲和无法对齐：{detail}"),
     # Of the pod as a whole.
     NO_NODES: Text("no nodes available to schedule pods", "集群中没有节点"),
     UNREADABLE_POD: Text("the pod's requests cannot be read", "无法解析 Pod 的资源请求"),

@@ -1,0 +1,40 @@
+"""Amplified resources: a node that sells more than it has.
+
+Source: spec/scheduler-core.md 4.2; upstream apis/extension/node_resource_amplification.go.
+"""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+ANNOTATION = "node.koordinator.sh/resource-amplification-ratio"
+
+Ratios = Mapping[str, float]
+"""Resource -> factor; one that is not above 1 changes nothing."""
+
+_decoder = msgspec.json.Decoder(dict[str, float])
+
+
+class BadRatios(Exception):
+    """The annotation is no map of numbers."""
+
+
+def read_ratios(annotations: Mapping[str, str] | None) -> Ratios:
+    """The ratios that annotations state.
+
+    Raises:
+        BadRatios: they cannot be read.
+    """
+    text = (annotations or {}).get(ANNOTATION)
+    if not text:
+        return {}
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise BadRatios(str(error)) from error
+
+
+def amplified(amount: int, ratio: float) -> int:
+    """The amount times the ratio, rounded up; unchanged when the ratio is not above 1."""
+    return amount if ratio <= 1 else math.ceil(float(amount) * ratio)
