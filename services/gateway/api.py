@@ -18,6 +18,7 @@ from services.gateway.problems import Ambiguous, Busy, Conflict, NotFound, probl
 from services.gateway.resources import EVENTS, PODS, Resource
 from services.gateway.trim import Seen, see
 from services.gateway.wire import Decoder, Page, Unreadable, Wire, decoder_of
+from shared.errors import KoordError
 
 MANAGER = "koordstream"
 """Our field manager: what the API's managedFields call us."""
@@ -31,16 +32,25 @@ _BAD_TLS = (ssl.SSLError, aiohttp.ClientSSLError)
 _NEVER_SENT = (NeverSent, *_BAD_TLS, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
+class WriteInShadow(KoordError):
+    """A request that would change something, where nothing may be written: the code is wrong, so the process ends."""
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"{method} {path} in shadow mode: nothing was sent")
+
+
 class KubeApi:
     """The API server as the gateway uses it. Use as an async context manager."""
 
-    def __init__(self, kubeconfig: str = "", *, timeout_s: float = 10) -> None:
+    def __init__(self, kubeconfig: str = "", *, timeout_s: float = 10, read_only: bool = False) -> None:
         """Remember how to reach it.
 
         Args:
             kubeconfig: path of a kubeconfig; empty means the pod's service account.
             timeout_s: after how long without the whole answer a request counts as unanswered.
+            read_only: let nothing but GET leave this process, whatever asks for it.
         """
+        self._read_only = read_only
         self._credentials = Credentials(kubeconfig)
         self._timeout_s = timeout_s
         self._open = AsyncExitStack()
@@ -64,7 +74,10 @@ class KubeApi:
 
         Raises:
             ApiProblem: one of problems.py; `Ambiguous` for a write that may have been done.
+            WriteInShadow: it would write, and this is read-only.
         """
+        if self._read_only and method != "GET":
+            raise WriteInShadow(method, path)
         data = None if body is None else msgspec.json.encode(body)
         for last in (False, True):
             generation = self._credentials.generation

@@ -13,7 +13,7 @@ import stamina
 from services.gateway import decide, effects
 from services.gateway.api import KubeApi
 from services.gateway.echoes import Echoes
-from services.gateway.intents import Act, Intent, Place, place_of
+from services.gateway.intents import Act, Intent, Level, Place, place_of
 from services.gateway.pace import Pace
 from services.gateway.problems import ApiProblem, BudgetRefuses, Busy, Forbidden
 from services.gateway.settings import GatewaySettings
@@ -85,7 +85,11 @@ class Carrier:
         self.taken.update(dict.fromkeys(cause for cause, _ in batch))
         await self._check_held()
         for cause, intent in batch:
-            outcome = None if cause in state.held else decide.verdict(state, intent)
+            outcome: Event | None
+            if self._settings.shadow:
+                outcome = decide.withheld(intent)
+            else:
+                outcome = None if cause in state.held else decide.verdict(state, intent)
             if outcome is None:
                 self._begin(cause, intent, state)
             else:
@@ -112,7 +116,7 @@ class Carrier:
     # -- choosing
 
     def _choose(self, state: GatewayState) -> Iterator[tuple[Cause, Intent]]:
-        """What may start now: acts, then levels, then levels that others have overwritten; one of each object."""
+        """What may start now: acts, then levels, then those that others have overwritten or shadow mode has withheld; one of each object."""
         chosen: dict[Place, None] = {}
         room = self._settings.concurrency - self._acts
         for cause, act in state.acts.items():
@@ -128,15 +132,23 @@ class Carrier:
             if cause not in self.taken and (first := self._first(state, cause, place_of(level), chosen)):
                 yield first
                 room -= 1
-        for cause in self._echoes.drifted(self._now_s()):
-            overwritten = state.held.get(cause)
-            if room <= 0 or overwritten is None or cause in self.taken:
-                continue
-            place = place_of(overwritten)
+        for cause, again in () if self._settings.shadow else self._again(state):
+            if room <= 0:
+                break
+            place = place_of(again)
             if place not in self._busy and place not in chosen and place not in state.lines:
                 chosen[place] = None
-                yield cause, overwritten
+                yield cause, again
                 room -= 1
+
+    def _again(self, state: GatewayState) -> Iterator[tuple[Cause, Level]]:
+        """Levels that have an outcome and must be written: another hand has changed what they say, or an earlier gateway withheld them."""
+        for cause in self._echoes.drifted(self._now_s()):
+            if cause in state.held and cause not in self.taken:
+                yield cause, state.held[cause]
+        for cause, (level, seq) in state.withheld.items():
+            if seq < state.since and cause not in self.taken:
+                yield cause, level
 
     def _first(
         self, state: GatewayState, cause: Cause, place: Place, chosen: dict[Place, None]

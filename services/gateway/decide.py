@@ -5,7 +5,7 @@ Pure: State and what was seen in, events out. Which HTTP answer leads to which o
 
 from collections.abc import Collection, Mapping
 
-from services.gateway.intents import Act, Intent, Level, Place, slot_of
+from services.gateway.intents import Act, Intent, Level, Place, place_of, slot_of
 from services.gateway.resources import NODE_METRICS, NODES, PODS
 from services.gateway.state import GatewayState, Known, digest_of
 from services.gateway.trim import Seen
@@ -13,11 +13,14 @@ from shared.events import Cause, Draft, Event
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
+    BindWithheld,
     EvictionFailed,
     EvictionRefused,
+    EvictionWithheld,
     LevelFailed,
     LevelRejected,
     LevelSuperseded,
+    LevelWithheld,
     LevelWritten,
     MissingPermission,
     NodeDeleted,
@@ -125,11 +128,14 @@ def supersessions(state: GatewayState, taken: Collection[Cause]) -> list[Draft]:
 
 
 def ownerless(state: GatewayState, followed: Collection[str]) -> set[Cause]:
-    """Levels held for objects of followed resources that are not there."""
+    """Levels held, or withheld, for objects of followed resources that are not there."""
+    # An object that is still to be made is not gone.
+    withheld = {c: level for c, (level, _) in state.withheld.items() if not isinstance(level, ObjectDecided)}
+    places = {cause: place_of(level) for cause, level in (*state.held.items(), *withheld.items())}
     return {
         cause
-        for cause, level in state.held.items()
-        if level.resource in followed and level.name not in state.known.get(level.resource, {})
+        for cause, (resource, key) in places.items()
+        if resource in followed and key not in state.known.get(resource, {})
     }
 
 
@@ -185,6 +191,18 @@ def failed(intent: Intent, reason: str) -> BindFailed | EvictionFailed | LevelFa
         case _:
             resource, key, _, fields = slot_of("", intent)
             return LevelFailed(resource=resource, name=key, reason=reason, fields=fields)
+
+
+def withheld(intent: Intent) -> BindWithheld | EvictionWithheld | LevelWithheld:
+    """Nothing is written in shadow mode."""
+    match intent:
+        case PodPlaced(pod=key, pod_uid=uid):
+            return BindWithheld(pod=key, pod_uid=uid)
+        case EvictionAsked(pod=key, pod_uid=uid):
+            return EvictionWithheld(pod=key, pod_uid=uid)
+        case _:
+            resource, key, _, fields = slot_of("", intent)
+            return LevelWithheld(resource=resource, name=key, fields=fields)
 
 
 def not_allowed(intent: Intent, rule: str) -> MissingPermission:

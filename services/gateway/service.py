@@ -20,7 +20,7 @@ from services.gateway.watch import Watcher
 from shared import failpoints
 from shared.errors import KoordError
 from shared.events import Cause, Draft
-from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, WatchResumed
+from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, Listed, WatchResumed
 from shared.events.log import WriterStarted
 from shared.service import Runtime, Service
 
@@ -134,6 +134,8 @@ class Gateway:
             if not self._intake.empty:
                 self._to_append.set()
             elif not self._intake.awaited and not self._listed.is_set():
+                listed = Listed(objects=sum(map(len, self._state.known.values())))
+                await self._runtime.append([Draft(listed)], now_ns=self._runtime.now_ns())
                 self._listed.set()
 
     async def _append_once(self) -> None:
@@ -158,7 +160,7 @@ class Gateway:
             self._echoes.keep(self._state)
             missing = decide.ownerless(self._state, names)
             for cause in sorted(missing & before):
-                level = self._state.held[cause]
+                level = self._state.held.get(cause) or self._state.withheld[cause].level
                 self._ended(decide.answer(cause, level, decide.superseded(level)))
             before = missing
             await asyncio.sleep(self._settings.sweep_s)
@@ -168,7 +170,9 @@ async def lead(runtime: Runtime) -> None:
     """Speak to the Kubernetes API for as long as this replica writes `cluster`."""
     settings: GatewaySettings = runtime.settings
     stamina.instrumentation.set_on_retry_hooks(())  # our own lines say what is retried, and once
-    async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s) as api:
+    if settings.shadow:
+        log.info("shadow mode: nothing is written to the API")
+    async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s, read_only=settings.shadow) as api:
         try:
             await Gateway(runtime, api).run()
         except* KoordError as failed:
@@ -179,10 +183,10 @@ SERVICE = Service(
     name="gateway",
     writes="cluster",
     follows={
-        "cluster": (*OBSERVATIONS, *OUTCOMES),
+        "cluster": (*OBSERVATIONS, *OUTCOMES, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
     },
-    emits=(*OBSERVATIONS, *OUTCOMES, WatchResumed, WriterStarted),
+    emits=(*OBSERVATIONS, *OUTCOMES, Listed, WatchResumed, WriterStarted),
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,

@@ -14,6 +14,9 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     config_namespace: Annotated[str, Meta(description="whose ConfigMaps are followed; empty: of all namespaces")] = (
         "koordinator-system"
     )
+    shadow: Annotated[
+        bool, Meta(description="write nothing: every intent is answered as withheld; read-only RBAC is enough")
+    ] = False
     concurrency: Annotated[int, Meta(ge=1, le=1024, description="bindings and evictions at once")] = 48
     level_concurrency: Annotated[int, Meta(ge=1, le=1024, description="status and object writes at once")] = 16
     writes_per_s: Annotated[float, Meta(gt=0, description="writes started each second, at most")] = 2_000

@@ -18,6 +18,7 @@ from services.gateway.wire import Kept
 from shared.events import Cause, Recorded
 from shared.events.cluster import (
     OUTCOMES,
+    LevelWithheld,
     LevelWritten,
     NodeDeleted,
     NodeMetricDeleted,
@@ -29,8 +30,12 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.pod import Pod
+
+ENDED, WRITTEN = -1, 0
+"""What outcomes say of a level; any other number is the seq at which it was withheld."""
 
 
 class Known(NamedTuple):
@@ -57,6 +62,13 @@ class PodSeen(NamedTuple):
     leaving: bool = False
 
 
+class Withheld(NamedTuple):
+    """A level that shadow mode did not write, and the `cluster` seq that said so."""
+
+    level: Level
+    seq: int
+
+
 class GatewayState:
     """A fold over `cluster` (own) and the intents of every other context.
 
@@ -67,12 +79,14 @@ class GatewayState:
         superseded: levels without an outcome of which a newer one has come, or of a pod that was placed since.
         newest: the newest level of each slot, from when it is read until it has ended.
         held: the newest levels that were written; they are written again when another hand changes what they say.
-        ahead: outcomes read before their intents: whether they end the level.
+        withheld: the newest levels that shadow mode did not write; due again once the gateway has started anew without it.
+        since: `cluster` seq at which the gateway last started.
+        ahead: outcomes read before their intents: ENDED, WRITTEN, or the seq at which the level was withheld.
         slots, lines: what follows from the above: the slots of `newest` by place, and the intents without an outcome
             by place, in the order in which they must be carried out if they come from one context.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -83,7 +97,9 @@ class GatewayState:
         self.superseded: dict[Cause, Level] = {}
         self.newest: dict[Slot, Cause] = {}
         self.held: dict[Cause, FieldsDecided | ObjectDecided] = {}
-        self.ahead: dict[Cause, bool] = {}
+        self.withheld: dict[Cause, Withheld] = {}
+        self.since = 0
+        self.ahead: dict[Cause, int] = {}
         self.slots: dict[Place, dict[Slot, None]] = {}
         self.lines: dict[Place, dict[Cause, None]] = {}
 
@@ -113,7 +129,9 @@ class GatewayState:
             case PodUnschedulable() | FieldsDecided() | ObjectDecided():
                 self._level(Cause(record.context, record.seq), event)
             case _ if record.cause and isinstance(event, OUTCOMES):
-                self._answered(record.cause, ends=not isinstance(event, LevelWritten))
+                self._answered(record.cause, _says(record))
+            case WriterStarted():
+                self.since = record.seq
         self.positions[record.context] = record.seq
 
     # -- observations
@@ -153,40 +171,47 @@ class GatewayState:
         slot = slot_of(cause.context, event)
         self._supersede(slot)
         self._occupy(slot, cause)
-        ended = self.ahead.pop(cause, None)
-        if ended is None:
+        said = self.ahead.pop(cause, None)
+        if said is None:
             self.levels[cause] = event
             self._queue(cause, event)
         else:
-            self._settle(cause, event, ends=ended)
+            self._settle(cause, event, said)
 
     def _supersede(self, slot: Slot) -> None:
         older = self.newest.get(slot)
         if older is None:
             return
         self.held.pop(older, None)
+        self.withheld.pop(older, None)
         unanswered = self.levels.pop(older, None)
         if unanswered is not None:
             self.superseded[older] = unanswered
             self._leave(older, unanswered)
         self._vacate(slot)
 
-    def _answered(self, cause: Cause, *, ends: bool) -> None:
+    def _answered(self, cause: Cause, said: int) -> None:
         if cause.seq > self.positions.get(cause.context, 0):
-            self.ahead[cause] = ends or self.ahead.get(cause, False)
+            self.ahead[cause] = ENDED if self.ahead.get(cause) == ENDED else said
             return
         self.superseded.pop(cause, None)
         intent = self.acts.pop(cause, None) or self.levels.pop(cause, None)
         if intent is not None:
             self._leave(cause, intent)
-        level = intent or self.held.get(cause)
+        withheld = self.withheld.pop(cause, None)
+        level = intent or self.held.pop(cause, None) or (withheld.level if withheld else None)
         if isinstance(level, Level):
-            self._settle(cause, level, ends=ends)
+            self._settle(cause, level, said)
 
-    def _settle(self, cause: Cause, level: Level, *, ends: bool) -> None:
-        """A newest level was answered: from here on it is held, or it has ended."""
-        if isinstance(level, PodUnschedulable) or ends or (isinstance(level, ObjectDecided) and level.body is None):
-            self.held.pop(cause, None)
+    def _settle(self, cause: Cause, level: Level, said: int) -> None:
+        """A newest level was answered: from here on it is held or withheld, or it has ended."""
+        if said not in (ENDED, WRITTEN):
+            self.withheld[cause] = Withheld(level, said)
+        elif (
+            isinstance(level, PodUnschedulable)
+            or said == ENDED
+            or (isinstance(level, ObjectDecided) and level.body is None)
+        ):
             self._vacate(slot_of(cause.context, level))
         else:
             self.held[cause] = level
@@ -226,6 +251,8 @@ class GatewayState:
                 levels=_by_context(self.levels.items()),
                 superseded=_by_context(self.superseded.items()),
                 held=_by_context(self.held.items()),
+                withheld=_by_context(self.withheld.items()),
+                since=self.since,
                 ahead=_by_context(self.ahead.items()),
             )
         )
@@ -237,10 +264,19 @@ class GatewayState:
         self.acts, self.levels = _by_cause(stored.acts), _by_cause(stored.levels)
         self.superseded = _by_cause(stored.superseded)
         self.held, self.ahead = _by_cause(stored.held), _by_cause(stored.ahead)
-        for cause, level in (*self.levels.items(), *self.held.items()):
+        self.withheld, self.since = _by_cause(stored.withheld), stored.since
+        waiting = [(cause, withheld.level) for cause, withheld in self.withheld.items()]
+        for cause, level in (*self.levels.items(), *self.held.items(), *waiting):
             self._occupy(slot_of(cause.context, level), cause)
         for cause, intent in sorted((*self.acts.items(), *self.levels.items()), key=itemgetter(0)):
             self._queue(cause, intent)
+
+
+def _says(record: Recorded) -> int:
+    """What an outcome says of a level."""
+    if isinstance(record.event, LevelWithheld):
+        return record.seq
+    return WRITTEN if isinstance(record.event, LevelWritten) else ENDED
 
 
 def digest_of(kept: Kept) -> bytes:
@@ -259,7 +295,9 @@ class _Stored(msgspec.Struct):
     levels: dict[str, list[tuple[int, Level]]]
     superseded: dict[str, list[tuple[int, Level]]]
     held: dict[str, list[tuple[int, FieldsDecided | ObjectDecided]]]
-    ahead: dict[str, list[tuple[int, bool]]]
+    withheld: dict[str, list[tuple[int, Withheld]]]
+    since: int
+    ahead: dict[str, list[tuple[int, int]]]
 
 
 _JSON = msgspec.json.Encoder()

@@ -104,6 +104,19 @@ class WatchResumed(Event, frozen=True, tag="koord.cluster.WatchResumed.v1"):
     reason: str
 
 
+class Listed(Event, frozen=True, tag="koord.cluster.Listed.v1"):
+    """Everything that is followed has been listed once since this writer started: from here on `cluster` says what is there.
+
+    Attributes:
+        objects: how many objects there were.
+    """
+
+    KEY: ClassVar[str] = "cluster"
+
+    objects: int
+    cluster: str = "cluster"
+
+
 class PodBound(Event, frozen=True, tag="koord.cluster.PodBound.v1"):
     """Outcome of PodPlaced: the API server holds the binding."""
 
@@ -172,6 +185,15 @@ class EvictionFailed(Event, frozen=True, tag="koord.cluster.EvictionFailed.v1"):
     reason: str
 
 
+class EvictionWithheld(Event, frozen=True, tag="koord.cluster.EvictionWithheld.v1"):
+    """Outcome of EvictionAsked in shadow mode: nothing was written."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod: str
+    pod_uid: str
+
+
 class LevelWritten(Event, frozen=True, tag="koord.cluster.LevelWritten.v1"):
     """Outcome of a level (PodUnschedulable, FieldsDecided, ObjectDecided): the object agrees with it."""
 
@@ -214,6 +236,16 @@ class LevelFailed(Event, frozen=True, tag="koord.cluster.LevelFailed.v1"):
     fields: str = ""
 
 
+class LevelWithheld(Event, frozen=True, tag="koord.cluster.LevelWithheld.v1"):
+    """Outcome of a level in shadow mode: nothing was written. A gateway that starts without shadow mode writes it."""
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    fields: str = ""
+
+
 class MissingPermission(Event, frozen=True, tag="koord.cluster.MissingPermission.v1"):
     """Outcome of any intent: the gateway's account may not do this.
 
@@ -249,10 +281,12 @@ OUTCOMES: tuple[type[Event], ...] = (
     PodEvicted,
     EvictionRefused,
     EvictionFailed,
+    EvictionWithheld,
     LevelWritten,
     LevelSuperseded,
     LevelRejected,
     LevelFailed,
+    LevelWithheld,
     MissingPermission,
 )
 """How intents ended."""

@@ -92,6 +92,44 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     score: int = 0
 
 
+class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompared.v1"):
+    """Another scheduler bound a pod; this is how we judged the nodes just before. Nothing follows from it. `cause` is the observed binding.
+
+    Attributes:
+        scheduler: whose pod it is: its `schedulerName`.
+        profile: whose filters and scores judged.
+        request: resource name -> amount, as in PodPlaced.
+        as_of: positions the judgement rests on: those just before the observed binding.
+        as_of_ns: its `now`: when the binding was recorded.
+        judged: how the nodes stood for the pod.
+        theirs: the node it was bound to.
+        ours: the node we would have chosen; empty when none passed our filters.
+        score: the total of `ours`, weights applied; 0 without one.
+        their_score: the total of `theirs`; 0 when it did not pass our filters.
+        gap: `score` - `their_score` when `theirs` passed, else 0.
+        refused: why `theirs` did not pass: each reason of the first plugin that refuses it. Empty when it passed.
+        their_parts: plugin -> its weighted part of `their_score`; None when it did not pass.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    scheduler: str
+    profile: str
+    request: dict[str, int]
+    as_of: dict[str, int]
+    as_of_ns: int
+    judged: ClassJudged
+    theirs: str
+    ours: str = ""
+    score: int = 0
+    their_score: int = 0
+    gap: int = 0
+    refused: tuple[Rejections, ...] = ()
+    their_parts: dict[str, int] | None = None
+
+
 class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulable.v1"):
     """No node passed every filter for a pod. An intent when its code changed: the gateway writes the pod's condition.
 

@@ -74,7 +74,7 @@ async def test_a_restart_repeats_nothing_and_finds_what_happened_meanwhile(
         await asyncio.to_thread(system.gateway.start)
         await system.until(lambda rows: pods_of(namespace, rows, "BindRejected"))
         after = await system.counts()
-        assert after - before == {"WriterStarted": 1, "PodDeleted": 1, "BindRejected": 1}
+        assert after - before == {"WriterStarted": 1, "PodDeleted": 1, "Listed": 1, "BindRejected": 1}
 
 
 async def test_effects_wait_until_everything_is_listed(

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
 
-from services.gateway.decide import bound, failed, rejected, superseded, written
+from services.gateway.decide import bound, failed, ownerless, rejected, superseded, withheld, written
 from services.gateway.intents import Intent, Place
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft
@@ -18,6 +18,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.unit.gateway.given import Log, kept, node, pod, state_after
 
@@ -110,6 +111,51 @@ def test_a_placement_replaces_a_report_that_was_not_written_yet() -> None:
     assert list(state.lines[Place("pods", "shop/a")]) == [place]
 
 
+def test_a_withheld_level_is_due_again_once_the_gateway_has_started_anew() -> None:
+    log = Log()
+    cause = log.append("slo", batch_cpu(1000))
+    log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
+    log.append("cluster", Draft(withheld(batch_cpu(1000)), cause))
+    state = state_after(log.in_order([]))
+    assert (list(state.levels), list(state.held)) == ([], [])
+    assert state.withheld[cause].seq > state.since
+    assert not ownerless(state, {"nodes"})
+    log.append("cluster", WriterStarted(epoch=2, release="x"))
+    state = state_after(log.in_order([]))
+    assert state.withheld[cause].seq < state.since
+    log.append("cluster", Draft(written(batch_cpu(1000)), cause))
+    state = state_after(log.in_order([]))
+    assert list(state.held) == [cause]
+    assert not state.withheld
+
+
+def test_a_newer_level_replaces_a_withheld_one_which_has_its_outcome() -> None:
+    log = Log()
+    older = log.append("slo", batch_cpu(1000))
+    log.append("cluster", Draft(withheld(batch_cpu(1000)), older))
+    newer = log.append("slo", batch_cpu(2000))
+    for order in ([], ["cluster", "slo", "slo"], ["slo", "slo", "cluster"]):
+        state = state_after(log.in_order(order))
+        assert list(state.levels) == [newer]
+        assert not state.superseded
+        assert not state.withheld
+
+
+def test_a_withheld_placement_is_not_due_even_after_a_start() -> None:
+    log = Log()
+    cause = log.append("scheduling", placed("a"))
+    log.append("cluster", Draft(withheld(placed("a")), cause), WriterStarted(epoch=2, release="x"))
+    assert not state_after(log.in_order([])).acts
+
+
+def test_a_withheld_level_of_an_object_that_is_gone_is_ownerless_but_not_one_that_would_make_it() -> None:
+    log = Log()
+    report = log.append("scheduling", unschedulable("a"))
+    making = log.append("slo", reservation("1h"))
+    log.append("cluster", Draft(withheld(unschedulable("a")), report), Draft(withheld(reservation("1h")), making))
+    assert ownerless(state_after(log.in_order([])), {"pods", RESERVATIONS}) == {report}
+
+
 def test_an_object_that_must_not_exist_is_not_held() -> None:
     log = Log()
     cause = log.append("descheduling", reservation(None))
@@ -140,6 +186,7 @@ OBSERVED = st.one_of(
     st.just(NodeObserved(node="n1", object=kept("nodes", node()))),
     st.just(ObjectObserved(resource=RESERVATIONS, name="r1", uid="u", object={"spec": {"ttl": "1h"}})),
     st.just(ObjectDeleted(resource=RESERVATIONS, name="r1", uid="u")),
+    st.just(WriterStarted(epoch=2, release="x")),
 )
 
 
@@ -164,12 +211,18 @@ def histories(draw: st.DrawFn) -> Log:
 def outcomes(intent: Intent) -> st.SearchStrategy[Any]:
     match intent:
         case PodPlaced():
-            return st.sampled_from([bound(intent), rejected(intent, "no")])
+            return st.sampled_from([bound(intent), rejected(intent, "no"), withheld(intent)])
         case EvictionAsked():
-            return st.just(PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid))
+            return st.sampled_from([PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), withheld(intent)])
         case _:
             return st.sampled_from(
-                [written(intent), superseded(intent), rejected(intent, "no"), failed(intent, "late")]
+                [
+                    written(intent),
+                    superseded(intent),
+                    rejected(intent, "no"),
+                    failed(intent, "late"),
+                    withheld(intent),
+                ]
             )
 
 

@@ -1,0 +1,93 @@
+"""Shadow mode: every intent is answered, and nothing but reading leaves the gateway, whose account may do nothing else."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from cli.dev.kubeconfig import write_kubeconfig
+from services.gateway.api import KubeApi, WriteInShadow
+from services.gateway.resources import PODS
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.log.reader import Row
+from tests.cluster.fixtures import MakeNodes
+from tests.integration.gateway.conftest import MakePod
+from tests.integration.gateway.faults import FaultProxy
+from tests.integration.gateway.stage import placed, unschedulable
+from tests.integration.gateway.system import running
+
+ACCOUNT = ("koordinator-system", "koordstream-shadow")
+RESERVATIONS = "reservations.scheduling.koordinator.sh"
+SHADOW = {"KOORD_GATEWAY_SHADOW": "true", "KOORD_GATEWAY_SWEEP_S": "0.2"}
+
+
+@pytest.fixture
+def shadow_kubeconfig(cluster: Cluster, proxy: FaultProxy, tmp_path: Path) -> Path:
+    """The read-only account, through the proxy."""
+    token, ca = cluster.service_account_token(*ACCOUNT), cluster.ca_file.read_bytes()
+    return write_kubeconfig(tmp_path / "shadow", url=proxy.url, ca=ca, user=ACCOUNT[1], credentials=token)
+
+
+def withheld(rows: list[Row]) -> dict[str, str]:
+    """The intent's `context/seq` -> type of its outcome."""
+    return {row.cause: row.type.split(".")[2] for row in rows if row.cause}
+
+
+async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_for_levels_only(
+    shadow_kubeconfig: Path,
+    kubeconfig: Path,
+    database: str,
+    tmp_path: Path,
+    make_pod: MakePod,
+    namespace: str,
+    kube_nodes: MakeNodes,
+    proxy: FaultProxy,
+    cluster: Cluster,
+) -> None:
+    kube_nodes("sh-1")
+    bind, evict, tell = make_pod("bind"), make_pod("evict"), make_pod("tell")
+    label: dict[str, Any] = {"metadata": {"labels": {"node.koordinator.sh/level": "ours"}}}
+    async with running(shadow_kubeconfig, database, tmp_path, SHADOW) as system:
+        await system.until(lambda rows: any(row.type.endswith(".Listed.v1") for row in rows))
+        records = await system.decide(
+            placed(bind, "sh-1"),
+            EvictionAsked(pod=f"{namespace}/evict", pod_uid=evict["metadata"]["uid"], reason="too hot"),
+            unschedulable(tell),
+            FieldsDecided(resource="nodes", name="sh-1", fields="labels", patch=label),
+            ObjectDecided(resource=RESERVATIONS, name="sh-1", body=None),
+        )
+        causes = [f"scheduling/{record.seq}" for record in records]
+        kinds = ["BindWithheld", "EvictionWithheld", *["LevelWithheld"] * 3]
+        rows = await system.until(lambda rows: len(withheld(rows)) == len(causes))
+        assert withheld(rows) == dict(zip(causes, kinds, strict=True))
+        cluster.api.call("PATCH", "/api/v1/nodes/sh-1", {"metadata": {"labels": {"node.koordinator.sh/level": "x"}}})
+        await asyncio.sleep(0.5)  # drift, and two sweeps
+        assert {method for method, _ in proxy.requests} == {"GET"}
+        assert len([row for row in await system.rows() if row.cause]) == len(causes), "one outcome each"
+
+        # The same log with the rights of the gateway and without shadow mode: what was to be so is written now.
+        await asyncio.to_thread(system.gateway.stop)
+        live = {"KOORD_GATEWAY_SHADOW": "false", "KOORD_GATEWAY_KUBECONFIG": str(kubeconfig)}
+        system.gateway.env = {**(system.gateway.env or {}), **live}
+        await asyncio.to_thread(system.gateway.start)
+        rows = await system.until(lambda rows: len([row for row in rows if row.cause]) == len(causes) + 3)
+        last = withheld(rows)
+        assert [last[cause] for cause in causes] == ["BindWithheld", "EvictionWithheld", *["LevelWritten"] * 3]
+        assert (
+            cluster.api.call("GET", "/api/v1/nodes/sh-1")["metadata"]["labels"]["node.koordinator.sh/level"] == "ours"
+        )
+        assert proxy.count("POST", "/binding") == proxy.count("POST", "/eviction") == 0
+
+
+async def test_a_read_only_client_sends_nothing_else_whatever_asks_for_it(
+    shadow_kubeconfig: Path, proxy: FaultProxy
+) -> None:
+    async with KubeApi(str(shadow_kubeconfig), timeout_s=2, read_only=True) as api:
+        with pytest.raises(WriteInShadow):
+            await api.create_binding("default/web", uid="u", node="sh-1")
+        with pytest.raises(WriteInShadow):
+            await api.delete(PODS, "default/web")
+        assert await api.find(PODS, "default/web") is None
+    assert {method for method, _ in proxy.requests} == {"GET"}
