@@ -43,6 +43,28 @@ class NoAnswer(KoordError):
         )
 
 
+class Question:
+    """A message whose sender waits for an answer."""
+
+    def __init__(self, message: Msg) -> None:
+        self._message = message
+
+    @property
+    def subject(self) -> str:
+        """What it was asked on."""
+        return self._message.subject
+
+    @property
+    def data(self) -> bytes:
+        """What was asked."""
+        return self._message.data
+
+    async def answer(self, data: bytes) -> None:
+        """Answer, unless the connection has gone: then the sender asks again."""
+        with contextlib.suppress(*_FAILURES):
+            await self._message.respond(data)
+
+
 class Bus:
     """One process's connection to NATS.
 
@@ -139,6 +161,24 @@ class Bus:
 
         async def subscribe(client: Client) -> None:
             await client.subscribe(subject, queue="answers", cb=on_message)
+
+        await self._subscribe(subscribe)
+
+    async def attend(self, subject: str, attend: Callable[[Question], Awaitable[None]]) -> None:
+        """Hand over every question on a subject (wildcards allowed); unlike `answer`, each process that attends gets each of them.
+
+        Who is not meant does nothing. The next question waits until `attend` returns, not until it is answered; what nobody waits
+        for an answer to is no question and passes.
+        """
+
+        async def on_message(message: Msg) -> None:
+            if message.reply:
+                await attend(Question(message))
+
+        async def subscribe(client: Client) -> None:
+            await client.subscribe(
+                subject, cb=on_message, pending_msgs_limit=self._pending_messages, pending_bytes_limit=PENDING_BYTES
+            )
 
         await self._subscribe(subscribe)
 
