@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.kube.instants import SECOND
-from shared.log.retention import drop, expired, restatements
+from shared.log.retention import PartitionInUse, drop, expired, restatements
 
 if TYPE_CHECKING:
     from shared.service import Runtime
@@ -34,7 +34,11 @@ async def retain(runtime: "Runtime") -> int:
         drafts = await restatements(runtime.log, context, partition, runtime.service.restates)
         for start in range(0, len(drafts), CHUNK):
             await runtime.append(drafts[start : start + CHUNK], now_ns=runtime.now_ns())
-        await drop(runtime.database, context, partition)
+        try:
+            await drop(runtime.database, context, partition)
+        except PartitionInUse as error:
+            log.warning(str(error), extra={"context": context})
+            break
         log.info("partition dropped", extra={"context": context, "table": partition.table, "restated": len(drafts)})
         gone += 1
     return gone

@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 from sqlalchemy import Connection, pool, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -60,26 +60,62 @@ class BadDatabaseUrl(KoordError):
     """KOORD_POSTGRES names no PostgreSQL database."""
 
 
+class DatabaseDenied(KoordError):
+    """The server knows the login and refuses what it asks for, or does not take the login."""
+
+    def __init__(self, dsn: str, reason: object) -> None:
+        super().__init__(
+            f"Postgres at {without_password(dsn)} denies it: {reason}; the rights of a login are those of its service's declaration: "
+            "`koord migrate` grants them, and `koord credentials check` says whether the login is right"
+        )
+
+
+_DENIED = frozenset({"42501", "28000", "28P01"})  # insufficient privilege; no such login; wrong password
+
+
+def sqlstate(error: BaseException) -> str:
+    """The five characters by which Postgres names an error; empty when the error is not its."""
+    original = getattr(error, "orig", None) or error
+    return str(getattr(original, "sqlstate", "") or "")
+
+
+def without_password(dsn: str) -> str:
+    """A DSN as it may be shown."""
+    try:
+        return make_url(dsn).set(query={}).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "KOORD_POSTGRES"
+
+
+def _parsed(dsn: str) -> URL:
+    url = make_url(dsn)
+    if url.get_backend_name() != "postgresql":
+        raise BadDatabaseUrl(
+            f"KOORD_POSTGRES is {without_password(dsn)!r}; give a URL such as postgresql://user@127.0.0.1:5432/koordstream"
+        )
+    return url.set(drivername="postgresql+asyncpg")
+
+
 def sqlalchemy_url(dsn: str) -> str:
-    """The URL SQLAlchemy wants for a `postgresql://` DSN.
+    """The URL SQLAlchemy wants for a `postgresql://` DSN. What follows its `?`, such as sslmode, is for `Database`.
 
     Raises:
         BadDatabaseUrl: it is something else.
     """
-    url = make_url(dsn)
-    if url.get_backend_name() != "postgresql":
-        raise BadDatabaseUrl(
-            f"KOORD_POSTGRES is {dsn!r}; give a URL such as postgresql://user@127.0.0.1:5432/koordstream"
-        )
-    return url.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+    return _parsed(dsn).set(query={}).render_as_string(hide_password=False)
 
 
 class Database:
-    """The database of one process: a small pool for reads, and dedicated connections that no pool ever hands on."""
+    """The database of one process: a small pool for reads, and dedicated connections that no pool ever hands on.
+
+    The DSN may say how to meet the server: `?sslmode=verify-full&sslrootcert=/etc/koord/ca.crt`, by libpq's names.
+    """
 
     def __init__(self, dsn: str, *, pool_size: int = 4, application: str = "koordstream") -> None:
         url = sqlalchemy_url(dsn)
+        self._dsn = dsn
         arguments: dict[str, Any] = {
+            "dsn": dsn,  # the driver reads sslmode and its like from it
             "server_settings": {**SERVER_SETTINGS, "application_name": application},
             "timeout": 5,
         }
@@ -92,15 +128,35 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A pooled connection without a transaction: each statement sees what is committed by then."""
-        async with self.engine.connect() as connection:
-            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+        """A pooled connection without a transaction: each statement sees what is committed by then.
+
+        Raises:
+            DatabaseDenied: the login is wrong, or may not do what it did.
+        """
+        with self.denials():
+            async with self.engine.connect() as connection:
+                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     async def dedicated(self) -> AsyncConnection:
-        """A connection of the caller's own, in autocommit, with keepalive on its socket. The caller closes it."""
-        connection = await self._dedicated.connect()
+        """A connection of the caller's own, in autocommit, with keepalive on its socket. The caller closes it.
+
+        Raises:
+            DatabaseDenied: the login is wrong.
+        """
+        with self.denials():
+            connection = await self._dedicated.connect()
         _keep_alive(await driver(connection))
         return connection
+
+    @contextlib.contextmanager
+    def denials(self) -> Iterator[None]:
+        """Turn a refusal by the server into `DatabaseDenied`: no waiting would change it."""
+        try:
+            yield
+        except (SQLAlchemyError, asyncpg.PostgresError) as error:
+            if sqlstate(error) not in _DENIED:
+                raise
+            raise DatabaseDenied(self._dsn, str(getattr(error, "orig", None) or error).partition("\n")[0]) from error
 
     async def close(self) -> None:
         """Close the pools, without waiting for a server that hangs."""

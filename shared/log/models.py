@@ -1,5 +1,7 @@
 """The tables of the log, as SQLAlchemy Core sees them. Partitions of `events` come and go by function (migrations)."""
 
+from functools import cache
+
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, SmallInteger, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
 
@@ -74,6 +76,17 @@ followers = Table(
     Column("seen_at", _AT, nullable=False, server_default=text("clock_timestamp()")),
 )
 
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False, comment="of its event in the context audit"),
+    Column("at", _AT, nullable=False),
+    Column("heads", JSONB, nullable=False, comment="context -> [seq, digest in hexadecimal]"),
+    Column("statement", Text, nullable=False, comment="the text that is signed"),
+    Column("public_key", Text, nullable=False, comment="Ed25519, base64"),
+    Column("signature", Text, nullable=False, comment="base64"),
+)
+
 
 def partition_of_events(name: str) -> bool:
     """Whether a table is a partition of `events`: those are made and dropped by function, never by a migration."""
@@ -83,3 +96,9 @@ def partition_of_events(name: str) -> bool:
 def table_of(context: str) -> str:
     """The partition of `events` that holds a context: `metrics-0` -> `events_metrics_0`."""
     return "events_" + context.replace("-", "_")
+
+
+@cache
+def log_of(context: str) -> Table:
+    """The table of one context: a role may read those of the contexts it follows, and `events` only when it may read all."""
+    return events.to_metadata(MetaData(), name=table_of(context))

@@ -19,7 +19,7 @@ from shared.errors import KoordError
 from shared.events import Cause, Event, Recorded
 from shared.log.codec import Codec, Unreadable
 from shared.log.database import Database, driver
-from shared.log.models import contexts, events, table_of
+from shared.log.models import contexts, log_of, table_of
 from shared.log.positions import UNKNOWN, LogRewound, Position
 
 PAGE = 5_000
@@ -108,6 +108,7 @@ class LogReader:
 
     async def head(self, context: str) -> Position:
         """The last event of a context; seq 0 for an empty one."""
+        events = log_of(context)
         async with self.database.reading() as connection:
             query = select(events.c.seq, events.c.digest).where(events.c.context == context)
             row = (await connection.execute(query.order_by(events.c.seq.desc()).limit(1))).first()
@@ -117,6 +118,7 @@ class LogReader:
         """The digest of a row, None when there is none; 32 zero bytes at seq 0."""
         if seq == 0:
             return Position().digest
+        events = log_of(context)
         async with self.database.reading() as connection:
             query = select(events.c.digest).where(events.c.context == context, events.c.seq == seq)
             return (await connection.execute(query)).scalar()
@@ -126,6 +128,7 @@ class LogReader:
 
         Retention drops whole partitions; any other hole at the beginning is none of its doing. The digest there is not known.
         """
+        events = log_of(context)
         async with self.database.reading() as connection:
             query = select(events.c.seq).where(events.c.context == context).order_by(events.c.seq).limit(1)
             first = (await connection.execute(query)).scalar()
@@ -138,6 +141,7 @@ class LogReader:
 
     async def last_seen(self, context: str) -> dict[str, int]:
         """What the last append of a context rested on: context -> seq. Empty when nothing was appended yet."""
+        events = log_of(context)
         query = (
             select(events.c.data)
             .where(events.c.context == context, func.convert_from(events.c.data, "UTF8").like('%"seen":{%'))
@@ -250,6 +254,7 @@ class LogReader:
         """
         wanted = [context] if context else await self.contexts()
         for name in wanted:
+            events = log_of(name)
             query = select(events).where(events.c.context == name)
             if key is not None:
                 query = query.where(events.c.key == key)
@@ -261,16 +266,19 @@ class LogReader:
                 stem = kind.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
                 query = query.where(events.c.type.like(f"%{stem}") | events.c.type.like(f"%.{stem}.v%"))
             if newest is not None:
-                pages = self._newest(query, after, upto, newest)
+                pages = self._newest(query, name, after, upto, newest)
             elif key is not None:
-                pages = self._newest(query, after, upto, None)
+                pages = self._newest(query, name, after, upto, None)
             else:
                 pages = self._pages(query, name, after, upto)
             async for row in pages:
                 yield row
 
-    async def _newest(self, query: Any, after: int, upto: int | None, count: int | None) -> AsyncIterator[Row]:
+    async def _newest(
+        self, query: Any, context: str, after: int, upto: int | None, count: int | None
+    ) -> AsyncIterator[Row]:
         """In one statement: few rows, or those of one key, which have an index."""
+        events = log_of(context)
         query = query.where(events.c.seq > after)
         if upto is not None:
             query = query.where(events.c.seq <= upto)
@@ -281,6 +289,7 @@ class LogReader:
 
     async def _pages(self, query: Any, context: str, after: int, upto: int | None) -> AsyncIterator[Row]:
         """By ranges of seq: a LIMIT makes the server look at everything behind `after` while it has no statistics."""
+        events = log_of(context)
         async with self.database.reading() as connection:
             oldest = await connection.scalar(select(func.min(events.c.seq)).where(events.c.context == context))
         head = (await self.head(context)).seq

@@ -4,9 +4,10 @@ A partition goes when its newest event is older than the context keeps. Before t
 each live object whose last event lies in it, so that a fold may begin at the oldest kept seq. What a decision rested on stays
 explainable for as long as its own events are kept.
 
-The partition is detached CONCURRENTLY, which waits for no reader, and then dropped; both on a connection of their own.
+A role that writes a context does not own its tables, so a function of the database takes the partition out on its behalf.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,12 +15,19 @@ from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import func, select, text
+from sqlalchemy.exc import DBAPIError
 
+from shared.errors import KoordError
 from shared.events import EVENT_TYPES, Draft, Event
 from shared.events.log import ConfigTaken, Restated
-from shared.log.database import Database
-from shared.log.models import events, table_of
+from shared.log.database import Database, sqlstate
+from shared.log.models import log_of, table_of
 from shared.log.reader import LogReader, Row
+
+DROP_ATTEMPTS = 12
+"""About half a minute."""
+
+LOCK_NOT_AVAILABLE = "55P03"
 
 _BOUNDS = re.compile(r"FROM \('?(\d+)'?\) TO \('?(\d+)'?\)")
 
@@ -30,6 +38,15 @@ class Partition(NamedTuple):
     table: str
     low: int
     high: int
+
+
+class PartitionInUse(KoordError):
+    """A partition cannot be dropped while a transaction reads its context; the next look tries again."""
+
+    def __init__(self, context: str, partition: Partition) -> None:
+        super().__init__(
+            f"{partition.table} is too old and cannot be dropped: a long transaction reads {context}; see pg_stat_activity"
+        )
 
 
 class _Named(msgspec.Struct):
@@ -45,6 +62,7 @@ async def expired(database: Database, context: str, before: datetime) -> list[Pa
         "where i.inhparent = to_regclass(:parent)"
     )
     found = []
+    events = log_of(context)
     async with database.reading() as connection:
         rows = (await connection.execute(query, {"parent": table_of(context)})).all()
         head = await connection.scalar(select(func.max(events.c.seq)).where(events.c.context == context)) or 0
@@ -86,15 +104,23 @@ async def restatements(
 
 
 async def drop(database: Database, context: str, partition: Partition) -> None:
-    """Take a partition out of the log; readers of other partitions notice nothing."""
-    connection = await database.dedicated()
-    try:
-        await connection.execute(
-            text(f'alter table {table_of(context)} detach partition "{partition.table}" concurrently')
-        )
-        await connection.execute(text(f'drop table "{partition.table}"'))
-    finally:
-        await connection.close()
+    """Take a partition out of the log. The server waits for readers of the context for a moment only, then this asks again.
+
+    Raises:
+        PartitionInUse: somebody has been reading the context all along.
+    """
+    query = text("select koord_drop_partition(:context, :name)")
+    for attempt in range(DROP_ATTEMPTS):
+        try:
+            async with database.reading() as connection:
+                await connection.execute(query, {"context": context, "name": partition.table})
+        except DBAPIError as error:
+            if sqlstate(error) != LOCK_NOT_AVAILABLE:
+                raise
+            await asyncio.sleep(min(0.1 * 2**attempt, 5.0))
+        else:
+            return
+    raise PartitionInUse(context, partition)
 
 
 def _original(row: Row) -> Row | None:

@@ -7,7 +7,7 @@ from asyncpg import PostgresError
 from sqlalchemy.exc import DBAPIError
 
 from shared.errors import KoordError
-from shared.log.database import Database
+from shared.log.database import Database, without_password
 from shared.log.reader import LogReader
 
 
@@ -31,10 +31,12 @@ async def opened(dsn: str) -> AsyncIterator[Database]:
     try:
         yield database
     except (OSError, TimeoutError) as error:
-        raise DatabaseUnreachable(f"Postgres at {dsn} cannot be reached: {error}") from error
+        raise DatabaseUnreachable(f"Postgres at {without_password(dsn)} cannot be reached: {error}") from error
     except (PostgresError, DBAPIError) as error:
         reason = str(error).partition("\n")[0]
-        raise DatabaseRefused(f"Postgres at {dsn} refused: {reason}; `koord migrate` makes the tables") from error
+        raise DatabaseRefused(
+            f"Postgres at {without_password(dsn)} refused: {reason}; `koord migrate` makes the tables"
+        ) from error
     finally:
         await database.close()
 

@@ -21,7 +21,7 @@ from shared.events import Draft, Event, Recorded
 from shared.events.log import WriterStarted
 from shared.log import announce
 from shared.log.announce import Batch, Beacon
-from shared.log.database import FAILURES, UNREACHABLE, Database, driver
+from shared.log.database import FAILURES, UNREACHABLE, Database, DatabaseDenied, driver
 from shared.log.models import table_of
 from shared.log.positions import Position
 from shared.log.rows import COLUMNS, RowWriter
@@ -236,7 +236,7 @@ class LogWriter:
                 async with self._database.reading() as connection:
                     upto = self.head.seq
                     self._made(upto, await connection.scalar(query, {"context": self.context, "upto": upto}))
-            except FAILURES as error:
+            except (DatabaseDenied, *FAILURES) as error:
                 log.warning("cannot make partitions ahead", extra={"context": self.context, "error": repr(error)})
 
     async def _beacons(self) -> None:
@@ -256,7 +256,7 @@ class LogWriter:
                     ended = await connection.scalar(query, {"context": self.context, "idle": SILENT_HOLDER_S})
                 if ended:
                     log.warning("ended a silent writer", extra={"context": self.context, "silent_s": SILENT_HOLDER_S})
-            except FAILURES as error:
+            except (DatabaseDenied, *FAILURES) as error:
                 log.warning("cannot watch the lock's holder", extra={"context": self.context, "error": str(error)})
 
     def _check_not_lost(self) -> None:

@@ -1,6 +1,7 @@
 """Who may write: one at a time, the next when the last is gone or silent, and never two."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 
@@ -179,11 +180,14 @@ async def test_an_append_that_takes_long_does_not_end_its_writer(url: str, admin
 
 
 async def test_who_may_not_write_is_told_at_once(url: str, admin: asyncpg.Connection) -> None:
-    await admin.execute("create role koord_stranger login")
+    await admin.execute("create role koord_stranger login password 'strange'")
+    await admin.execute("grant usage on schema public to koord_stranger")
+    await admin.execute("grant execute on function koord_writer(text), koord_check_writer(text) to koord_stranger")
     try:
-        stranger = Writer(url.replace("koord@", "koord_stranger@"))
+        stranger = Writer(re.sub(r"//.*@", "//koord_stranger:strange@", url))
         with pytest.raises(LostHead, match="koord_stranger may not write the log source"):
             await asyncio.wait_for(stranger.start(), 20)
         await stranger.close()
     finally:
+        await admin.execute("drop owned by koord_stranger")
         await admin.execute("drop role koord_stranger")
