@@ -1,6 +1,7 @@
 """`/healthz`, `/readyz`, `/metrics` and `/statusz` of a service: its state for probes, Prometheus and the supervisor."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -16,6 +17,7 @@ class Status(msgspec.Struct, frozen=True):
         lag: events heard of and not folded yet.
         events_per_s: folded over the last seconds.
         bus: whether NATS is heard; without it the service polls Postgres.
+        counts: what this service counts of its own, such as silent nodes.
     """
 
     service: str
@@ -28,6 +30,7 @@ class Status(msgspec.Struct, frozen=True):
     bus: bool
     reloads: int = 0
     rebuilt: str = ""
+    counts: dict[str, int] = {}
 
 
 class Metrics:
@@ -50,27 +53,53 @@ class Metrics:
         )
 
 
+class Pages(NamedTuple):
+    """What the probes say, asked at each request.
+
+    Attributes:
+        ready: whether the process does its work, and a word on it.
+        metrics: Prometheus' text.
+        status: what `/statusz` prints.
+    """
+
+    ready: Callable[[], tuple[bool, str]]
+    metrics: Callable[[], bytes]
+    status: Callable[[], Status]
+
+
 async def serve(address: str, status: Callable[[], Status], metrics: Metrics) -> web.AppRunner:
-    """Serve on `host:port` until the runner is cleaned up."""
+    """Serve a service's pages on `host:port` until the runner is cleaned up."""
+
+    def ready() -> tuple[bool, str]:
+        state = status().state
+        return state in {"waiting-for-lock", "leading"}, state
+
+    def text() -> bytes:
+        now = status()
+        metrics.lag.set(now.lag)
+        metrics.folded.set(now.folded)
+        metrics.leading.set(now.state == "leading")
+        return generate_latest(metrics.registry)
+
+    return await serve_pages(address, Pages(ready, text, status))
+
+
+async def serve_pages(address: str, pages: Pages) -> web.AppRunner:
+    """Serve pages on `host:port` until the runner is cleaned up."""
     encode = msgspec.json.Encoder().encode
 
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz(_request: web.Request) -> web.Response:
-        now = status()
-        ready = now.state in {"waiting-for-lock", "leading"}
-        return web.Response(text=f"{now.state}\n", status=200 if ready else 503)
+        ready, state = pages.ready()
+        return web.Response(text=f"{state}\n", status=200 if ready else 503)
 
     async def metricsz(_request: web.Request) -> web.Response:
-        now = status()
-        metrics.lag.set(now.lag)
-        metrics.folded.set(now.folded)
-        metrics.leading.set(now.state == "leading")
-        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=pages.metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def statusz(_request: web.Request) -> web.Response:
-        return web.Response(body=encode(status()), content_type="application/json")
+        return web.Response(body=encode(pages.status()), content_type="application/json")
 
     app = web.Application()
     app.add_routes(

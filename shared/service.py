@@ -101,6 +101,9 @@ class Environment(Settings, frozen=True, kw_only=True):
     nats: Annotated[str, Meta(description="the bus; without it the service polls the database")] = (
         "nats://127.0.0.1:4222"
     )
+    mqtt: Annotated[
+        str, Meta(description="broker that node agents use: mqtt[s]://user:password@host:port; empty: they use the bus")
+    ] = ""
     http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
     replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
@@ -144,6 +147,7 @@ class Runtime:
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
         self.phase = "starting"
+        self.counts: dict[str, int] = {}  # what the service itself counts, for `/statusz`
         self.rebuilt = ""
         self.base: datetime | None = None  # the snapshot at which the next rebuild begins
         self._rate = (time.monotonic(), 0, 0.0)
@@ -210,6 +214,7 @@ class Runtime:
             bus=self.bus.connected,
             reloads=self.follower.reloads,
             rebuilt=self.rebuilt,
+            counts=dict(self.counts),
         )
 
     async def snapshot(self) -> None:
