@@ -44,6 +44,15 @@ def expanded(declared: Mapping[str, _T], shards: int) -> dict[str, _T]:
     return {name: value for context, value in declared.items() for name in _of(context, shards)}
 
 
+def stream_members(streams: Iterable[str], shards: int) -> list[str]:
+    """The streams that declared names stand for: `KOORD_EVENTS_METRICS_*` -> `KOORD_EVENTS_METRICS_0` ..."""
+    return [
+        name.removesuffix("*") + str(shard)
+        for name in streams
+        for shard in (range(shards) if name.endswith("_*") else ("",))
+    ]
+
+
 def shard_of(name: str, shards: int) -> int:
     """The shard that an object belongs to, by BLAKE2b of its name; the same on every machine."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") % shards

@@ -44,6 +44,12 @@ Lead = Callable[["Runtime"], Awaitable[None]]
 AnswerWith = Callable[["Runtime", bytes], Awaitable[bytes]]
 
 
+class OnSubject(NamedTuple):
+    """An answer to questions on a subject with wildcards: it is told which subject it was."""
+
+    answer: Callable[["Runtime", str, bytes], Awaitable[bytes]]
+
+
 class Service(NamedTuple):
     """What a service is: the contexts it follows, the one it writes, the questions it answers.
 
@@ -69,7 +75,7 @@ class Service(NamedTuple):
     settings: type[Settings]
     new_state: Callable[[], State]
     lead: Lead
-    answers: Mapping[str, AnswerWith] = {}
+    answers: Mapping[str, AnswerWith | OnSubject] = {}
     restates: Mapping[type[Event], type[Event]] = {}
     hears: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
@@ -91,7 +97,9 @@ class Service(NamedTuple):
                 raise families.NoSuchShard(name, shard, shards)
             name, writes = f"{name}-{shard}", families.member(writes, shard)
         follows = families.expanded({k: v for k, v in self.follows.items() if k != self.writes}, shards)
-        return self._replace(name=name, writes=writes, follows={**follows, writes: self.follows[self.writes]})
+        follows[writes] = self.follows[self.writes]
+        streams = tuple(families.stream_members(self.streams, shards))
+        return self._replace(name=name, writes=writes, follows=follows, streams=streams)
 
 
 class Environment(Settings, frozen=True, kw_only=True):
@@ -285,7 +293,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look at it again
     for subject, answer in service.answers.items():
-        await runtime.bus.answer(subject, _bound(answer, runtime))
+        await runtime.bus.answer_on(subject, _bound(answer, runtime))
     background = [asyncio.create_task(_register(runtime), name="register")]
     try:
         await follower.caught_up(await runtime.log.last_seen(service.writes))
@@ -324,8 +332,10 @@ async def _stand_at(runtime: Runtime, head: Position) -> None:
     await runtime.follower.caught_up(await runtime.log.last_seen(runtime.service.writes))
 
 
-def _bound(answer: AnswerWith, runtime: Runtime) -> Callable[[bytes], Awaitable[bytes]]:
-    async def respond(data: bytes) -> bytes:
+def _bound(answer: AnswerWith | OnSubject, runtime: Runtime) -> Callable[[str, bytes], Awaitable[bytes]]:
+    async def respond(subject: str, data: bytes) -> bytes:
+        if isinstance(answer, OnSubject):
+            return await answer.answer(runtime, subject, data)
         return await answer(runtime, data)
 
     return respond

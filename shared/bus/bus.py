@@ -31,6 +31,7 @@ _FAILURES = (nats.errors.Error, OSError, TimeoutError)
 
 Heard = Callable[[bytes], None]
 Answer = Callable[[bytes], Awaitable[bytes]]
+AnswerOn = Callable[[str, bytes], Awaitable[bytes]]
 
 
 class NoAnswer(KoordError):
@@ -148,9 +149,13 @@ class Bus:
 
     async def answer(self, subject: str, answer: Answer) -> None:
         """Answer questions on a subject; of several replicas one answers."""
+        await self.answer_on(subject, lambda _subject, data: answer(data))
+
+    async def answer_on(self, subject: str, answer: AnswerOn) -> None:
+        """Answer questions on a subject with wildcards; the answer is told which subject it was."""
 
         async def respond(message: Msg) -> None:
-            reply = await answer(message.data)
+            reply = await answer(message.subject, message.data)
             with contextlib.suppress(*_FAILURES):
                 await message.respond(reply)
 

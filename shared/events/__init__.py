@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from shared.events import cluster, intents, log, metrics, nodes, scheduling
+from shared.events import audit, cluster, intents, log, metrics, nodes, scheduling
 from shared.events.base import Cause, Draft, Event, Recorded
 
 CONTEXT_MODULES: Mapping[str, ModuleType] = {
@@ -18,6 +18,7 @@ CONTEXT_MODULES: Mapping[str, ModuleType] = {
     "intents": intents,
     "metrics": metrics,
     "nodes": nodes,
+    "audit": audit,
 }
 """Area of the type name -> the module that declares its types."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 
 from shared.log.database import Database, driver
-from shared.log.models import events, table_of
+from shared.log.models import log_of, table_of
 from shared.log.reader import PAGE, LogReader, MissingEvents, numbers
 
 _POSTGRES_EPOCH_US = 946_684_800_000_000  # 2000-01-01, where timestamptz_send counts from
@@ -57,7 +57,7 @@ async def raw_page(log: LogReader, context: str, after: int, upto: int) -> list[
             after = oldest - 1
             end = min(upto, after + PAGE)
             rows = await _rows(log.database, context, after, end)
-    if rows and rows[-1].seq - rows[0].seq != len(rows) - 1 or (rows and rows[-1].seq != end):
+    if rows and (rows[-1].seq != end or rows[-1].seq - rows[0].seq != len(rows) - 1):
         raise MissingEvents(context, rows[0].seq - 1, end, len(rows))
     return rows
 
@@ -69,23 +69,22 @@ async def _rows(database: Database, context: str, after: int, upto: int) -> list
     seqs, kinds, schemas, keys, ats, actors, causes, correlations, data, digests = found
     if seqs is None:
         return []
-    return [
-        RawRow(seq, kind, schema, key, at + _POSTGRES_EPOCH_US, *rest, digests[index : index + _DIGEST])
-        for index, seq, kind, schema, key, at, *rest in zip(
-            range(0, len(digests), _DIGEST), numbers(seqs), kinds, schemas, keys, numbers(ats), actors, causes, correlations,
-            data, strict=True,
-        )
-    ]  # fmt: skip
+    at_us = [at + _POSTGRES_EPOCH_US for at in numbers(ats)]
+    chain = [digests[start : start + _DIGEST] for start in range(0, len(digests), _DIGEST)]
+    columns = (numbers(seqs), kinds, schemas, keys, at_us, actors, causes, correlations, data, chain)
+    return [RawRow(*row) for row in zip(*columns, strict=True)]
 
 
 async def first_kept(database: Database, context: str) -> int:
     """The oldest seq that is there; 0 in an empty log."""
+    events = log_of(context)
     async with database.reading() as connection:
         return await connection.scalar(select(func.min(events.c.seq)).where(events.c.context == context)) or 0
 
 
 async def at_of(database: Database, context: str, seq: int) -> datetime | None:
     """When an event was appended; None when it is not there."""
+    events = log_of(context)
     async with database.reading() as connection:
         found = await connection.scalar(select(events.c.at).where(events.c.context == context, events.c.seq == seq))
     return found if isinstance(found, datetime) else None
@@ -99,6 +98,7 @@ async def newest_within(
     Args:
         beside: bytes that an event counts beside its data and three times its key.
     """
+    events = log_of(context)
     oldest = max(await first_kept(database, context), 1)
     start, left = head, most_bytes
     while start >= oldest:

@@ -1,0 +1,46 @@
+"""Where checkpoints are kept beside the log: the table, and files that another machine may keep too."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from shared.kube.instants import SECOND
+from shared.log.checkpoint import Checkpoint
+
+NEWEST = "checkpoint.json"
+
+
+def text_of(checkpoint: Checkpoint) -> str:
+    """A checkpoint as files and the ConfigMap have it: one line of JSON."""
+    return msgspec.json.encode(checkpoint).decode() + "\n"
+
+
+def write_files(folder: Path, checkpoint: Checkpoint, at_ns: int, *, kept: timedelta) -> None:
+    """Replace `checkpoint.json`, and add a line to the day's `checkpoints-2026-07-30.jsonl`; old days go.
+
+    Twice is once: the last line of a day is not written again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    text = text_of(checkpoint)
+    at = datetime.fromtimestamp(at_ns // SECOND, UTC)
+    day = folder / f"checkpoints-{at:%Y-%m-%d}.jsonl"
+    if not day.exists() or not _ends_with(day, text):
+        with day.open("a") as opened:
+            opened.write(text)
+        oldest = f"checkpoints-{at - kept:%Y-%m-%d}.jsonl"
+        for old in folder.glob("checkpoints-*.jsonl"):
+            if old.name < oldest:
+                old.unlink(missing_ok=True)
+    new = folder / f"{NEWEST}.new"
+    new.write_text(text)
+    new.replace(folder / NEWEST)
+
+
+def _ends_with(file: Path, text: str) -> bool:
+    expected = text.encode()
+    with file.open("rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, size - len(expected)))
+        return opened.read() == expected

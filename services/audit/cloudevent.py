@@ -1,0 +1,122 @@
+"""An event of the log as a CloudEvent 1.0: structured JSON, made of its row without decoding what it says.
+
+    {"specversion":"1.0","id":"cluster/42","source":"koordstream","type":"koord.cluster.PodBound.v1","subject":"shop/web-0",
+     "time":"2026-07-30T10:00:00.000001Z","datacontenttype":"application/json","seq":"42","schema":1,"actor":"gateway@1",
+     "cause":"scheduling/12","correlation":"5f3a…","digest":"9f86…","data":{…}}
+
+`data` is the last member and holds the row's bytes as they are: together with the others it is all that the digest covers. What
+is null in the row is left out here. `seq` is a text, for a CloudEvent's integer has 32 bits.
+"""
+
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import msgspec
+
+from shared.bus.streams import Outgoing
+from shared.log.raw import RawRow
+
+SUBJECT = "koord.event"
+READ = "koord.log.read"
+
+LARGEST = 960 * 1024
+"""Bytes of one message, below a NATS server's default of 1 MiB with its headers. A larger event goes without its data."""
+
+ENVELOPE = 1_000
+"""Bytes of a stored message beside its data and key: about, and rather too many."""
+
+_PLAIN = re.compile(r"[^.*>%\s\x00-\x1f\x7f]{1,1024}").fullmatch
+_UNSAFE = re.compile(r"[.*>%\s\x00-\x1f\x7f]")
+
+_text = msgspec.json.Encoder().encode
+
+
+def event_subject(context: str, kind: str, key: str) -> str:
+    """Where an event is published: `koord.event.<context>.<type>.<key>`."""
+    return f"{SUBJECT}.{context}.{kind}.{key if _PLAIN(key) else token(key)}"
+
+
+def token(key: str) -> str:
+    """A key as one token of a subject: `.`, `*`, `>`, `%` and white space as %XX; `%` alone for an empty one.
+
+    Of a key with more than 1,024 characters the end is its SHA-256: a subject has a limit.
+    """
+    encoded = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), key)
+    if len(encoded) > 1024:
+        encoded = f"{encoded[:960]}%{sha256(key.encode()).hexdigest()}"
+    return encoded or "%"
+
+
+def stream_of(context: str) -> str:
+    """The JetStream stream of a context: `metrics-0` -> `KOORD_EVENTS_METRICS_0`."""
+    return f"KOORD_EVENTS_{context.replace('-', '_').upper()}"
+
+
+class CloudEvents:
+    """Makes the CloudEvents of one context."""
+
+    def __init__(self, context: str, source: str) -> None:
+        self._context = context
+        self._source = _text(source)
+        self._begin = b'{"specversion":"1.0","id":"' + context.encode() + b"/"
+        self._kinds: dict[tuple[str, int], tuple[bytes, bytes]] = {}
+        self._actors: dict[str, bytes] = {}
+        self._at_us = -1
+        self._time = b""
+
+    def encode(self, row: RawRow, *, most_bytes: int = LARGEST) -> bytes:
+        """The JSON of a row."""
+        seq, kind, schema, key, at_us, actor, cause, correlation, data, digest = row
+        begin, middle = self._kinds.get((kind, schema)) or self._learn(kind, schema)
+        by = self._actors.get(actor) or self._actors.setdefault(actor, _text(actor))
+        if at_us != self._at_us:
+            self._at_us, self._time = at_us, time_text(at_us).encode()
+        why = b"" if cause is None else b',"cause":' + _text(cause)
+        story = b"" if correlation is None else b',"correlation":' + _text(correlation)
+        about = b',"subject":' + _text(key) if key else b""
+        number = b"%d" % seq
+        said = b'","data":' + data
+        if len(data) + len(about) + ENVELOPE > most_bytes:
+            said = b'","dataref":"' + f"{READ}.{self._context}".encode() + b'"'
+        return b"".join(
+            (
+                self._begin, number, begin, about, b',"time":"', self._time, middle, number, b'","actor":', by, why, story,
+                b',"digest":"', digest.hex().encode(), said, b"}",
+            )
+        )  # fmt: skip
+
+    def message(self, row: RawRow) -> Outgoing:
+        """A row as it is published."""
+        return Outgoing(event_subject(self._context, row.type, row.key), self.encode(row), self.id(row.seq))
+
+    def id(self, seq: int) -> str:
+        """The CloudEvent's id."""
+        return f"{self._context}/{seq}"
+
+    def _learn(self, kind: str, schema: int) -> tuple[bytes, bytes]:
+        begin = b'","source":' + self._source + b',"type":' + _text(kind)
+        middle = b'","datacontenttype":"application/json","schema":%d,"seq":"' % schema
+        return self._kinds.setdefault((kind, schema), (begin, middle))
+
+
+class Said(msgspec.Struct):
+    """Of a CloudEvent: which event of the log it is."""
+
+    id: str
+    digest: str
+
+    @property
+    def seq(self) -> int:
+        """The seq in its id; -1 when there is none."""
+        number = self.id.rpartition("/")[2]
+        return int(number) if number.isdecimal() else -1
+
+
+said = msgspec.json.Decoder(Said).decode
+
+
+def time_text(at_us: int) -> str:
+    """RFC 3339 in UTC, always with six digits: a digest covers microseconds."""
+    seconds, us = divmod(at_us, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{us:06d}Z"

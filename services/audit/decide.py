@@ -1,0 +1,30 @@
+"""When a checkpoint is due, and what is appended with it. Pure: the signature comes from outside, and is a function of the text."""
+
+from typing import Any
+
+from services.audit.state import AuditState
+from shared.events import Draft
+from shared.events.audit import CheckpointSigned
+from shared.events.intents import ObjectDecided
+from shared.kube.instants import SECOND
+
+CONFIG_MAPS = "configmaps"
+
+
+def next_checkpoint_ns(state: AuditState, every_s: float) -> int:
+    """When the next checkpoint is due, by the clock of the last; 0 when there is none yet."""
+    return state.signed_at_ns + int(every_s * SECOND) if state.signed else 0
+
+
+def checkpoint_drafts(signed: CheckpointSigned, config_map: str, text: str) -> list[Draft]:
+    """A checkpoint, and the intent that carries it out of the database: a ConfigMap, which the gateway writes.
+
+    Args:
+        config_map: `namespace/name`; empty for none.
+        text: the checkpoint as files have it.
+    """
+    drafts = [Draft(signed)]
+    if config_map:
+        body: dict[str, Any] = {"data": {"checkpoint.json": text}}
+        drafts.append(Draft(ObjectDecided(resource=CONFIG_MAPS, name=config_map, body=body)))
+    return drafts

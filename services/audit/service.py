@@ -1,0 +1,174 @@
+"""The audit service's shell: a relay for each context, a checkpoint each minute, answers with old events.
+
+Source: architecture.md, "For outsiders: the event stream".
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from prometheus_client import Counter, Gauge
+
+from services.audit.checkpoints import text_of, write_files
+from services.audit.cloudevent import READ, SUBJECT, stream_of
+from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
+from services.audit.read import read
+from services.audit.relay import Relay
+from services.audit.settings import AuditSettings
+from services.audit.signing import Signer
+from services.audit.state import AuditState
+from shared.bus.streams import Streams
+from shared.events.audit import CheckpointSigned
+from shared.events.intents import ObjectDecided
+from shared.events.log import WriterStarted
+from shared.kube.instants import SECOND
+from shared.log.checkpoint import Checkpoint, statement_of, store
+from shared.log.database import FAILURES
+from shared.service import OnSubject, Runtime, Service
+
+log = logging.getLogger(__name__)
+
+CONTEXTS = ("cluster", "scheduling", "metrics-*", "nodes-*")
+"""What is followed beside `audit`: every context there is."""
+
+
+class Audit:
+    """One leadership."""
+
+    def __init__(self, runtime: Runtime, signer: Signer) -> None:
+        self._runtime = runtime
+        self._settings: AuditSettings = runtime.settings
+        self._signer = signer
+        self._kept = timedelta(days=self._settings.checkpoint_days)
+        self._kept_seq = 0  # of the last checkpoint that is in the table and the folder
+        streams = Streams(runtime.bus)
+        self._relays = {
+            context: Relay(
+                context,
+                self._settings,
+                runtime.log,
+                streams,
+                head=lambda context=context: self._state.positions.get(context, 0),  # type: ignore[misc]
+                now_ns=runtime.now_ns,
+            )
+            for context in runtime.service.follows
+        }
+        registry = runtime.metrics.registry
+        self._relayed = Counter(
+            "koord_audit_relayed_events", "Events stored in the stream", ["context"], registry=registry
+        )
+        self._behind = Gauge(
+            "koord_audit_relay_lag_events", "Events not in the stream yet", ["context"], registry=registry
+        )
+        self._rebuilds = Counter("koord_audit_stream_rebuilds", "Streams filled anew", ["context"], registry=registry)
+        self._counted = dict.fromkeys(self._relays, (0, 0))
+
+    @property
+    def _state(self) -> AuditState:
+        state: AuditState = self._runtime.state
+        return state
+
+    async def run(self) -> None:
+        """Relay and sign until the service drains."""
+        relays = [asyncio.create_task(relay.run(), name=f"relay {name}") for name, relay in self._relays.items()]
+        work = [asyncio.create_task(self._sign(), name="sign"), asyncio.create_task(self._wake(), name="wake")]
+        draining = asyncio.create_task(self._runtime.draining.wait())
+        try:
+            done, _ = await asyncio.wait({*relays, *work, draining}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+            await work[0]  # an append under way is not cancelled: it would leave the head in doubt
+        finally:
+            for task in (*relays, *work, draining):
+                task.cancel()
+            await asyncio.gather(*relays, *work, draining, return_exceptions=True)
+
+    async def _wake(self) -> None:
+        while not self._runtime.draining.is_set():
+            await self._runtime.changed(1)
+            for name, relay in self._relays.items():
+                head = self._state.positions.get(name, 0)
+                if head > relay.stands:
+                    relay.wake()
+                relayed, rebuilds = self._counted[name]
+                self._relayed.labels(name).inc(relay.relayed - relayed)
+                self._rebuilds.labels(name).inc(relay.rebuilds - rebuilds)
+                self._behind.labels(name).set(max(0, head - relay.stands))
+                self._counted[name] = relay.relayed, relay.rebuilds
+
+    async def _sign(self) -> None:
+        """A checkpoint whenever one is due; what could not be written down is written with the next."""
+        while not self._runtime.draining.is_set():
+            now_ns = self._runtime.now_ns()
+            if now_ns >= next_checkpoint_ns(self._state, self._settings.checkpoint_every_s):
+                await self._checkpoint(now_ns)
+            if self._state.signed_seq != self._kept_seq:
+                await self._keep(self._state)
+            due_s = (next_checkpoint_ns(self._state, self._settings.checkpoint_every_s) - now_ns) / SECOND
+            try:
+                async with asyncio.timeout(max(0.05, due_s)):
+                    await self._runtime.draining.wait()
+            except TimeoutError:
+                continue
+
+    async def _checkpoint(self, now_ns: int) -> None:
+        heads = {name: head for name, head in self._runtime.follower.positions.items() if head.digest}
+        seen = {name: head.seq for name, head in heads.items()}
+        signed = self._signer.sign(statement_of(self._settings.source, now_ns, heads))
+        event = CheckpointSigned(
+            signer=self._signer.id,
+            statement=signed.statement,
+            public_key=signed.public_key,
+            signature=signed.signature,
+        )
+        drafts = checkpoint_drafts(event, self._settings.config_map, text_of(signed))
+        await self._runtime.append(drafts, now_ns=now_ns, seen=seen)
+
+    async def _keep(self, state: AuditState) -> None:
+        """Write the newest checkpoint down outside the log; what is there already stays."""
+        assert state.signed is not None
+        signed, seq, at_ns = state.signed, state.signed_seq, state.signed_at_ns
+        checkpoint = Checkpoint(signed.statement, signed.public_key, signed.signature)
+        try:
+            if self._settings.checkpoint_dir:
+                folder = Path(self._settings.checkpoint_dir)
+                await asyncio.to_thread(write_files, folder, checkpoint, at_ns, kept=self._kept)
+            await store(self._runtime.database, seq, at_ns, checkpoint, kept=self._kept)
+        except FAILURES as error:
+            log.warning("cannot write the checkpoint down", extra={"event": f"audit/{seq}", "error": repr(error)})
+        else:
+            self._kept_seq = seq
+
+
+async def lead(runtime: Runtime) -> None:
+    """Publish and sign while this replica is the writer of `audit`."""
+    settings: AuditSettings = runtime.settings
+    await Audit(runtime, Signer.load(Path(settings.key))).run()
+
+
+async def answer(runtime: Runtime, subject: str, data: bytes) -> bytes:
+    """Old events of the context that the subject names."""
+    settings: AuditSettings = runtime.settings
+    return await read(runtime.log, settings.source, subject.removeprefix(f"{READ}."), data)
+
+
+FOLLOWS: Mapping[str, tuple[type[CheckpointSigned], ...]] = {
+    **dict.fromkeys(CONTEXTS, ()),
+    "audit": (CheckpointSigned,),
+}
+
+SERVICE = Service(
+    name="audit",
+    writes="audit",
+    follows=FOLLOWS,
+    emits=(CheckpointSigned, ObjectDecided, WriterStarted),
+    settings=AuditSettings,
+    new_state=AuditState,
+    lead=lead,
+    answers={f"{READ}.*": OnSubject(answer)},
+    says=(f"{SUBJECT}.>",),
+    streams=tuple(stream_of(context) for context in FOLLOWS),
+)
+"""The audit service. A context that comes to exist is added to `CONTEXTS`."""

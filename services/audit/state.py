@@ -1,0 +1,54 @@
+"""What the audit service remembers: when it signed last. Where the relay stands is in the streams themselves."""
+
+from typing import ClassVar
+
+import msgspec
+
+from shared.events import Recorded
+from shared.events.audit import CheckpointSigned
+
+
+class AuditState:
+    """A fold over `audit` (own); of every other context it knows no more than how far it reaches.
+
+    Attributes:
+        signed: the last checkpoint, and its seq and instant.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.signed: CheckpointSigned | None = None
+        self.signed_seq = 0
+        self.signed_at_ns = 0
+
+    def apply(self, record: Recorded) -> None:
+        """Fold one event."""
+        if isinstance(record.event, CheckpointSigned):
+            self.signed, self.signed_seq, self.signed_at_ns = record.event, record.seq, record.at_ns
+        self.positions[record.context] = record.seq
+
+    def encode(self) -> bytes:
+        """Canonical: see `shared.fold.State`."""
+        positions = {context: seq for context, seq in self.positions.items() if seq}
+        return _ENCODER.encode(_Stored(positions, self.signed, self.signed_seq, self.signed_at_ns))
+
+    def restore(self, data: bytes) -> None:
+        """Take over what `encode` wrote."""
+        stored = _DECODER.decode(data)
+        self.positions, self.signed = stored.positions, stored.signed
+        self.signed_seq, self.signed_at_ns = stored.signed_seq, stored.signed_at_ns
+
+
+class _Stored(msgspec.Struct):
+    """What `encode` writes."""
+
+    positions: dict[str, int]
+    signed: CheckpointSigned | None
+    signed_seq: int
+    signed_at_ns: int
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="sorted")
+_DECODER = msgspec.msgpack.Decoder(_Stored)

@@ -1,0 +1,117 @@
+"""What a checkpoint says, and how it is stored beside the log: the heads of all contexts at an instant, in a text for signing.
+
+    koordstream checkpoint 1
+    source koordstream
+    at 2026-07-30T10:00:00.000000Z
+    audit 12 9f86d081884c7d65…
+    cluster 4711 2c26b46b68ffc68f…
+
+The text is what counts: whoever checks a signature checks it over these bytes.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.errors import KoordError
+from shared.kube.instants import SECOND, instant_text
+from shared.log.database import Database
+from shared.log.models import checkpoints
+from shared.log.positions import Position
+
+TITLE = "koordstream checkpoint 1"
+
+
+class BadCheckpoint(KoordError):
+    """A text is not a checkpoint of ours, or not a genuine one."""
+
+
+class Statement(NamedTuple):
+    """What a checkpoint says.
+
+    Attributes:
+        at: when, RFC 3339 with microseconds.
+        heads: context -> its last event then.
+    """
+
+    source: str
+    at: str
+    heads: dict[str, Position]
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A signed statement, as it is written into files, as JSON; fields as in `CheckpointSigned`."""
+
+    statement: str
+    public_key: str
+    signature: str
+
+
+def statement_of(source: str, at_ns: int, heads: Mapping[str, Position]) -> str:
+    """The text for signing; contexts in order, those without an event left out."""
+    lines = [TITLE, f"source {source}", f"at {instant_text(at_ns // 1000 * 1000)}"]
+    lines += [f"{context} {head.seq} {head.digest.hex()}" for context, head in sorted(heads.items()) if head.seq]
+    return "\n".join(lines) + "\n"
+
+
+def read_statement(text: str) -> Statement:
+    """The meaning of a signed text.
+
+    Raises:
+        BadCheckpoint: it has another form.
+    """
+    title, *lines = text.removesuffix("\n").split("\n")
+    if title != TITLE:
+        raise BadCheckpoint(f"not a checkpoint: it begins with {title[:80]!r} and not with {TITLE!r}")
+    try:
+        source, at, *heads = lines
+        found = {}
+        for line in heads:
+            context, seq, digest = line.split(" ")
+            found[context] = Position(int(seq), bytes.fromhex(digest))
+    except ValueError as error:
+        raise BadCheckpoint(f"not a checkpoint: {error}") from error
+    return Statement(source.removeprefix("source "), at.removeprefix("at "), found)
+
+
+def read_checkpoints(data: bytes) -> list[Checkpoint]:
+    """The checkpoints of a file: one JSON object, or one a line.
+
+    Raises:
+        BadCheckpoint: it holds something else, or nothing.
+    """
+    try:
+        lines = [line for line in data.splitlines() if line.strip()]
+        found = [msgspec.json.decode(line, type=Checkpoint) for line in lines]
+    except msgspec.DecodeError:
+        try:
+            found = [msgspec.json.decode(data, type=Checkpoint)]  # one that was laid out over several lines
+        except msgspec.DecodeError as error:
+            raise BadCheckpoint(f"not a checkpoint: {error}") from error
+    if not found:
+        raise BadCheckpoint("not a checkpoint: the file is empty")
+    return found
+
+
+async def store(database: Database, seq: int, at_ns: int, checkpoint: Checkpoint, *, kept: timedelta) -> None:
+    """Put a checkpoint into the table, under the seq of its event in `audit`; twice is once. Old ones go."""
+    heads = {
+        context: [head.seq, head.digest.hex()] for context, head in read_statement(checkpoint.statement).heads.items()
+    }
+    at = datetime.fromtimestamp(at_ns // SECOND, UTC).replace(microsecond=at_ns % SECOND // 1000)
+    values = {"seq": seq, "at": at, "heads": heads, **msgspec.structs.asdict(checkpoint)}
+    async with database.engine.begin() as connection:
+        await connection.execute(insert(checkpoints).values(values).on_conflict_do_nothing())
+        await connection.execute(delete(checkpoints).where(checkpoints.c.at < func.clock_timestamp() - kept))
+
+
+async def newest(database: Database) -> Checkpoint | None:
+    """The last checkpoint in the table."""
+    columns = (checkpoints.c.statement, checkpoints.c.public_key, checkpoints.c.signature)
+    async with database.reading() as connection:
+        row = (await connection.execute(select(*columns).order_by(checkpoints.c.seq.desc()).limit(1))).first()
+    return Checkpoint(*row) if row else None
