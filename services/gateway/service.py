@@ -5,7 +5,7 @@ import logging
 
 import stamina.instrumentation
 
-from services.gateway import decide
+from services.gateway import decide, permissions
 from services.gateway.api import KubeApi
 from services.gateway.carrier import Carrier
 from services.gateway.echoes import Echoes
@@ -22,6 +22,7 @@ from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, Listed, WatchResumed
 from shared.events.log import WriterStarted
+from shared.kube.permissions import SUBJECT
 from shared.service import Runtime, Service
 
 log = logging.getLogger(__name__)
@@ -190,6 +191,7 @@ SERVICE = Service(
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,
+    answers={SUBJECT: permissions.answer},
     restates=ENDED_BY,
 )
 """The gateway. A context that comes to append intents is added to `follows` with `ANY_INTENTS`."""

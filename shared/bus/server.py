@@ -9,7 +9,7 @@ from nats.aio.client import Client
 
 from shared.errors import KoordError
 
-CONNECTING_S = 3.0
+CONNECTING_S = 3
 
 
 class BusUnreachable(KoordError):
@@ -69,7 +69,7 @@ async def look(url: str, hears: Sequence[str] = ()) -> Server:
         reason = next((text for text in (*said, str(error)) if "uthoriz" in text or "uthentic" in text), "")
         if reason:
             raise BusRefused(f"NATS at {url} refuses this login: {reason}") from error
-        raise BusUnreachable(f"NATS at {url} cannot be reached: {error or type(error).__name__}") from error
+        raise BusUnreachable(f"NATS at {url} cannot be reached: {str(error) or type(error).__name__}") from error
     try:
         said.clear()
         for subject in hears:
@@ -91,6 +91,6 @@ async def look(url: str, hears: Sequence[str] = ()) -> Server:
             refused=tuple(subject for subject in hears if any(f'"{subject}"' in text.lower() for text in said)),
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise BusUnreachable(f"NATS at {url} was lost: {error or type(error).__name__}") from error
+        raise BusUnreachable(f"NATS at {url} was lost: {str(error) or type(error).__name__}") from error
     finally:
         await client.close()

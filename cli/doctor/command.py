@@ -1,0 +1,54 @@
+"""`koord doctor`: what is wrong, and what to do."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cli.doctor.examination import examine
+from cli.doctor.finding import SEVERITIES, Finding
+from cli.options import folder_option, output_option
+from cli.output import Format, show
+from cli.supervisor.folder import find_endpoints
+from shared.errors import KoordError
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}
+
+
+class Ill(KoordError):
+    """The doctor found errors."""
+
+
+@click.command()
+@click.option("-v", "--verbose", is_flag=True, help="Show what is in order, too.")
+@output_option
+@folder_option
+def doctor(*, verbose: bool, output: Format, folder: Path) -> None:
+    """Say what is wrong with an installation, and what to do about it.
+
+    Looks at the servers, this login, the services and how far they are behind, their configuration, the gateway's permissions,
+    the clocks, the disk and the node agents. The exit code is 1 when something does not work.
+    """
+    found = asyncio.run(examine(find_endpoints(folder), folder))
+    found.sort(key=lambda one: SEVERITIES.index(one.severity))
+    if output == "table":
+        _print(found, verbose=verbose)
+    else:
+        show(found, output)
+    if errors := sum(one.severity == "error" for one in found):
+        raise Ill(f"{errors} error{'s' if errors > 1 else ''} found")
+
+
+def _print(found: Sequence[Finding], *, verbose: bool) -> None:
+    """Findings as paragraphs: what, and below it what to do. What holds is only counted, unless asked for."""
+    for one in found:
+        if one.severity == "ok" and not verbose:
+            continue
+        click.echo(f"{click.style(one.severity.upper(), fg=_COLOURS[one.severity], bold=True)} {one.area}: {one.what}")
+        if one.do:
+            click.echo(f"    do: {one.do}")
+    counts = Counter(one.severity for one in found)
+    said = [f"{counts[name]} {name}{'s' if counts[name] != 1 else ''}" for name in SEVERITIES if name != "ok"]
+    click.echo(f"{', '.join(said)}; {counts['ok']} checks in order")

@@ -1,0 +1,184 @@
+"""All checks, in order; one that cannot be made becomes a finding of its own and the others go on."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+
+from cli.configuration import status_of
+from cli.doctor import bus as bus_checks
+from cli.doctor import cluster, postgres, services
+from cli.doctor.finding import Finding
+from cli.doctor.services import BeaconHeard
+from cli.services import contexts as wanted_contexts
+from cli.supervisor.servers import Endpoints
+from shared.bus import Bus
+from shared.bus.bus import NoAnswer
+from shared.bus.server import BusRefused, BusUnreachable
+from shared.bus.server import look as look_at_bus
+from shared.errors import KoordError
+from shared.events.cluster import MissingPermission
+from shared.kube.permissions import SUBJECT, Permissions
+from shared.log import lag, server
+from shared.log.announce import beacon_subject, decode_beacon
+from shared.log.database import Database, DatabaseDenied
+from shared.log.newest import newest, writer_of
+from shared.log.overview import list_parked
+from shared.log.reader import LogReader
+from shared.log.session import DatabaseUnreachable, opened
+
+LISTENED_S = 3.2
+"""Beacons come each second; on a busy machine one comes late."""
+ANSWER_S = 15.0
+"""The gateway puts some eighty questions to the API server."""
+REFUSALS = 50
+FULL_WARNING, FULL_ERROR = 0.10, 0.02
+"""Of a disk, free."""
+
+_OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
+
+Beacons = dict[str, list[BeaconHeard]]
+
+
+async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
+    """Look at everything; about four seconds, most of them spent listening to the bus."""
+    listening = asyncio.create_task(_bus(endpoints.nats))
+    found = await _database(endpoints)
+    about_bus, beacons = await listening
+    found += about_bus
+    if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
+        found += await _log(endpoints, beacons)
+    found += _disk(folder)
+    return found
+
+
+async def _database(endpoints: Endpoints) -> list[Finding]:
+    found: list[Finding] = []
+    async with _asked("postgres", found), opened(endpoints.postgres) as database:
+        seen = await server.look(database)
+        found += postgres.about_server(seen, endpoints.postgres)
+        found.append(postgres.about_clock(seen))
+        async with _asked("credentials", found):
+            schema = postgres.about_schema(await server.schema(database))
+            found.append(schema)
+            if schema.severity == "ok":
+                found += postgres.about_contexts(wanted_contexts(), await server.declared(database))
+    return found
+
+
+async def _bus(url: str) -> tuple[list[Finding], Beacons | None]:
+    """What the bus says of itself, and the beacons that were heard on it; None when it could not be listened to."""
+    if not url:
+        what = "no address of NATS is known"
+        return [
+            Finding("error", "nats", what, "name it in KOORD_NATS; services fall back to asking Postgres each second")
+        ], None
+    every = beacon_subject("*")
+    try:
+        found = list(bus_checks.about_bus(seen := await look_at_bus(url, [every, "koord.log.*"]), url))
+    except BusRefused as error:
+        return [Finding("error", "credentials", str(error), _OPERATOR)], None
+    except BusUnreachable as error:
+        cure = (
+            "start it, or correct KOORD_NATS; until then followers ask Postgres each second and questions get no answer"
+        )
+        return [Finding("error", "nats", str(error), cure)], None
+    if every in seen.refused:
+        return found, None
+    beacons: Beacons = {}
+
+    def heard(data: bytes) -> None:
+        with contextlib.suppress(msgspec.DecodeError):  # whoever may publish there may publish anything
+            beacon = decode_beacon(data)
+            beacons.setdefault(beacon.context, []).append(BeaconHeard(beacon.epoch, beacon.seq))
+
+    bus = Bus(url, name="koord doctor")
+    await bus.start()
+    try:
+        await bus.hear(every, heard)
+        await asyncio.sleep(LISTENED_S)
+    finally:
+        await bus.close()
+    return found, beacons
+
+
+async def _log(endpoints: Endpoints, beacons: Beacons | None) -> list[Finding]:
+    """What the log tells of those who write and follow it."""
+    found: list[Finding] = []
+    async with _asked("postgres", found), opened(endpoints.postgres) as database:
+        contexts = await LogReader(database).contexts()
+        async with _asked("services", found):
+            writers = {context: await writer_of(database, context) for context in contexts}
+            found += services.about_writers(writers, beacons)
+        async with _asked("followers", found):
+            found += services.about_parked(await list_parked(database))
+            found += services.about_followers(await lag.behind(database))
+        async with _asked("configuration", found):
+            found += cluster.about_configuration(await status_of(database))
+        async with _asked("rbac", found):
+            found += await _permissions(database, endpoints.nats if beacons is not None else "")
+        async with _asked("nodes", found):
+            found += cluster.about_nodes(await lag.nodes_heard(database))
+        async with _asked("disk", found):
+            found += services.about_partitions([await server.size_of(database, context) for context in contexts])
+    return found
+
+
+async def _permissions(database: Database, nats: str) -> list[Finding]:
+    writer = await writer_of(database, "cluster")
+    if writer is None:
+        return []
+    if writer.actor.startswith("simulator@"):
+        return [Finding("note", "rbac", "the cluster is simulated: there is nothing to be permitted")]
+    found: list[Finding] = []
+    answered: Permissions | None = None
+    if nats:
+        try:
+            answered = await _ask_gateway(nats)
+            found += cluster.about_permissions(answered)
+        except NoAnswer:
+            what = f"the gateway did not answer within {ANSWER_S:g} s, so what its account may do is not known"
+            found.append(
+                Finding("warning", "rbac", what, "see that it runs; `koord top` shows its state, its log says more")
+            )
+    refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
+    return [*found, *cluster.about_refusals(refusals, answered)]
+
+
+async def _ask_gateway(nats: str) -> Permissions:
+    bus = Bus(nats, name="koord doctor")
+    await bus.start()
+    try:
+        return msgspec.json.decode(await bus.ask(SUBJECT, b"", deadline_s=ANSWER_S), type=Permissions)
+    finally:
+        await bus.close()
+
+
+def _disk(folder: Path) -> Iterator[Finding]:
+    """Room on the disk of a system that runs here; of another machine's disk nothing is known."""
+    if not (folder / "postgres").is_dir():
+        return
+    usage = shutil.disk_usage(folder)
+    share = usage.free / usage.total
+    what = f"{usage.free / 2**30:.1f} GiB are free where {folder} lies"
+    cure = "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
+    if share >= FULL_WARNING:
+        yield Finding("ok", "disk", what)
+    else:
+        yield Finding("error" if share < FULL_ERROR else "warning", "disk", what, cure)
+
+
+@contextlib.asynccontextmanager
+async def _asked(area: str, found: list[Finding]) -> AsyncIterator[None]:
+    """A check that may be refused: that is a finding, and the end of this check alone."""
+    try:
+        yield
+    except DatabaseDenied as error:
+        found.append(Finding("error" if area == "postgres" else "warning", "credentials", str(error), _OPERATOR))
+    except DatabaseUnreachable as error:
+        found.append(Finding("error", "postgres", str(error), "start it, or correct KOORD_POSTGRES"))
+    except KoordError as error:
+        found.append(Finding("error", area, str(error), "see `koord events` and the service's log"))
