@@ -1,12 +1,17 @@
 """`/healthz`, `/readyz`, `/metrics` and `/statusz` of a service: its state for probes, Prometheus and the supervisor."""
 
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+_STARTED = time.monotonic()
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -17,7 +22,11 @@ class Status(msgspec.Struct, frozen=True):
         lag: events heard of and not folded yet.
         events_per_s: folded over the last seconds.
         bus: whether NATS is heard; without it the service polls Postgres.
+        refused: what NATS refuses this service, a login or a subject; empty as it should be.
         counts: what this service counts of its own, such as silent nodes.
+        up_s: since the process began.
+        cpu_s: seconds of a core that it has used.
+        rss_bytes: memory that it holds.
     """
 
     service: str
@@ -30,7 +39,11 @@ class Status(msgspec.Struct, frozen=True):
     bus: bool
     reloads: int = 0
     rebuilt: str = ""
+    refused: str = ""
     counts: dict[str, int] = {}
+    up_s: float = 0.0
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
 
 
 class Metrics:
@@ -47,6 +60,9 @@ class Metrics:
             "From the call to the commit",
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2),
             registry=self.registry,
+        )
+        self.bus_refused = Gauge(
+            "koord_bus_refused", "1 while NATS refuses the login or has refused a subject", registry=self.registry
         )
         self.differences = Counter(
             "koord_rebuild_differences", "Rebuilds that differed from the state", registry=self.registry
@@ -79,6 +95,7 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
         metrics.lag.set(now.lag)
         metrics.folded.set(now.folded)
         metrics.leading.set(now.state == "leading")
+        metrics.bus_refused.set(bool(now.refused))
         return generate_latest(metrics.registry)
 
     return await serve_pages(address, Pages(ready, text, status))
@@ -99,7 +116,7 @@ async def serve_pages(address: str, pages: Pages) -> web.AppRunner:
         return web.Response(body=pages.metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def statusz(_request: web.Request) -> web.Response:
-        return web.Response(body=encode(pages.status()), content_type="application/json")
+        return web.Response(body=encode(_of_this_process(pages.status())), content_type="application/json")
 
     app = web.Application()
     app.add_routes(
@@ -115,3 +132,17 @@ async def serve_pages(address: str, pages: Pages) -> web.AppRunner:
     host, _, port = address.rpartition(":")
     await web.TCPSite(runner, host, int(port)).start()
     return runner
+
+
+def _of_this_process(status: Status) -> Status:
+    """The same with what the process uses; as far as the kernel tells."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        pages = 0
+    return msgspec.structs.replace(
+        status,
+        up_s=round(time.monotonic() - _STARTED, 1),
+        cpu_s=round(time.process_time(), 2),
+        rss_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
+    )

@@ -105,12 +105,19 @@ class Service(NamedTuple):
 class Environment(Settings, frozen=True, kw_only=True):
     """What every service reads: `KOORD_<FIELD>`."""
 
-    postgres: Annotated[str, Meta(description="the log's database: postgresql://user@host:port/name")]
+    postgres: Annotated[
+        str,
+        Meta(description="the log's database: postgresql://user:password@host:port/name, with ?sslmode and its like"),
+    ]
     nats: Annotated[str, Meta(description="the bus; without it the service polls the database")] = (
         "nats://127.0.0.1:4222"
     )
     mqtt: Annotated[
         str, Meta(description="broker that node agents use: mqtt[s]://user:password@host:port; empty: they use the bus")
+    ] = ""
+    nats_nkey: Annotated[str, Meta(description="file with the NKEY seed that proves the bus login; empty: none")] = ""
+    nats_ca: Annotated[
+        str, Meta(description="file with the authority of the bus' certificate; empty: the system's")
     ] = ""
     http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
@@ -148,7 +155,9 @@ class Runtime:
         self.database = Database(environment.postgres, application=f"koord {service.name}")
         self.log = LogReader(self.database)
         self.registry = Registry(self.database, service.name)
-        self.bus = Bus(environment.nats, name=f"koord {service.name}")
+        self.bus = Bus(
+            environment.nats, name=f"koord {service.name}", nkey=environment.nats_nkey, ca=environment.nats_ca
+        )
         self.follower = Follower(
             service.name, self.log, self.bus, service.follows, service.new_state, own=service.writes
         )
@@ -220,6 +229,7 @@ class Runtime:
             folded=self.follower.folded,
             positions=dict(self.state.positions),
             bus=self.bus.connected,
+            refused=self.bus.refused,
             reloads=self.follower.reloads,
             rebuilt=self.rebuilt,
             counts=dict(self.counts),

@@ -1,5 +1,5 @@
 """The bus: one wrapper around NATS, the fast way to hear of what the log holds. Nothing rests on it."""
 
-from shared.bus.bus import Bus, NoAnswer
+from shared.bus.bus import Bus, NoAnswer, NotPermitted
 
-__all__ = ["Bus", "NoAnswer"]
+__all__ = ["Bus", "NoAnswer", "NotPermitted"]

@@ -15,6 +15,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from shared.bus.login import DENIED, INBOX, Login
 from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,16 @@ class Question:
             await self._message.respond(data)
 
 
+class NotPermitted(KoordError):
+    """The login may not use a subject."""
+
+    def __init__(self, user: str, what: str) -> None:
+        super().__init__(
+            f"NATS does not let {user or 'a client without a login'} {what}; a login may use what its service's declaration says, "
+            "and `koord credentials check` says whether the server has the permissions of this release"
+        )
+
+
 class Bus:
     """One process's connection to NATS.
 
@@ -75,13 +86,22 @@ class Bus:
         dropped: messages heard beyond the pending bounds, which the client threw away: followers see the gap.
         unsent: messages thrown away because the server took nothing for `PUBLISH_WAITS_S`.
         reconnects: connections lost since the start.
+        refused: what the server refused last: the login, or a subject that it may not use; empty when nothing was.
+        violations: how often a subject was refused.
     """
 
-    def __init__(self, url: str, *, name: str, pending_messages: int = PENDING_MESSAGES) -> None:
+    def __init__(
+        self, url: str, *, name: str, pending_messages: int = PENDING_MESSAGES, nkey: str = "", ca: str = ""
+    ) -> None:
         self.dropped = 0
         self.unsent = 0
         self.reconnects = 0
-        self._url = url
+        self.refused = ""
+        self.violations = 0
+        self.login = Login.of(url, nkey=nkey, ca=ca)
+        self._login_refused = False
+        self._denied: set[str] = set()
+        self._asking: dict[str, set[asyncio.Task[Msg]]] = {}
         self._name = name
         self._pending_messages = pending_messages
         self._client: Client | None = None
@@ -101,7 +121,12 @@ class Bus:
         return self._connection()
 
     async def start(self) -> None:
-        """Connect in the background and keep connected; returns at once, or after the first connection if it is quick."""
+        """Connect in the background and keep connected; returns at once, or after the first connection if it is quick.
+
+        Raises:
+            BadLogin: the NKEY's or the authority's file cannot be used.
+        """
+        self.login.options()
         first = asyncio.Event()
         self._keeper = asyncio.create_task(self._keep(first), name="bus")
         with contextlib.suppress(TimeoutError):
@@ -155,6 +180,8 @@ class Bus:
         """Answer questions on a subject with wildcards; the answer is told which subject it was."""
 
         async def respond(message: Msg) -> None:
+            if not _to_inbox(message):
+                return
             reply = await answer(message.subject, message.data)
             with contextlib.suppress(*_FAILURES):
                 await message.respond(reply)
@@ -177,7 +204,7 @@ class Bus:
         """
 
         async def on_message(message: Msg) -> None:
-            if message.reply:
+            if message.reply and _to_inbox(message):
                 await attend(Question(message))
 
         async def subscribe(client: Client) -> None:
@@ -192,18 +219,38 @@ class Bus:
 
         Raises:
             NoAnswer: nobody answered within the deadline.
+            NotPermitted: the server refuses the login, or the login this subject.
         """
         ends = time.monotonic() + deadline_s
         while (left := ends - time.monotonic()) > 0:
+            if self._login_refused:
+                raise NotPermitted(self.login.user, f"in: {self.refused}")
             if client := self._connection():
                 try:
-                    return (await client.request(subject, data, timeout=left)).data
+                    return await self._request(client, subject, data, left)
                 except nats.errors.NoRespondersError:
                     pass  # the service may be starting
                 except _FAILURES:
                     break
             await asyncio.sleep(min(0.05, left))
         raise NoAnswer(subject, deadline_s)
+
+    async def _request(self, client: Client, subject: str, data: bytes, deadline_s: float) -> bytes:
+        """One question. A refusal of its subject comes by itself and not as its answer: `_on_error` ends the wait."""
+        asked = asyncio.ensure_future(client.request(subject, data, timeout=deadline_s))
+        together = self._asking.setdefault(subject.lower(), set())
+        together.add(asked)
+        try:
+            return (await asked).data
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if subject.lower() not in self._denied or (task is not None and task.cancelling()):
+                raise
+            raise NotPermitted(self.login.user, f"publish on {subject}") from error
+        finally:
+            together.discard(asked)
+            if not together:
+                self._asking.pop(subject.lower(), None)
 
     def _connection(self) -> Client | None:
         return self._client if self._client is not None and self._client.is_connected else None
@@ -233,12 +280,18 @@ class Bus:
                 await self._connect(client, gone)
                 pause = 0.05
                 first.set()
+                if self._login_refused:
+                    self._login_refused, self.refused = False, ""
                 await self._echo(client, gone)
-                log.warning("bus lost its connection", extra={"url": self._url})
+                log.warning("bus lost its connection", extra={"url": self.login.server})
                 self.reconnects += 1
             except _FAILURES as error:
-                if pause < 0.1:  # said once an outage
-                    log.warning("bus is not reachable", extra={"url": self._url, "error": repr(error)})
+                self._login_refused = "authorization" in str(error).lower()
+                if self._login_refused and not self.refused.startswith("the login"):
+                    self.refused = f"the login {self.login.user!r} is refused by {self.login.server}"
+                    log.error("the bus refuses the login", extra={"user": self.login.user, "url": self.login.server})  # noqa: TRY400
+                elif pause < 0.1:  # said once an outage
+                    log.warning("bus is not reachable", extra={"url": self.login.server, "error": repr(error)})
             finally:
                 self._client = None
                 await _abandon(client)
@@ -250,7 +303,8 @@ class Bus:
             gone.set()
 
         await client.connect(
-            self._url,
+            self.login.server,
+            **self.login.options(),
             name=self._name,
             allow_reconnect=False,  # the keeper reconnects: it also notices a connection that is only half alive
             connect_timeout=2,
@@ -290,8 +344,30 @@ class Bus:
             self.dropped += 1
             if self.dropped.bit_count() == 1:  # the first, second, fourth ...
                 log.warning("bus drops messages that are not taken in time", extra={"dropped": self.dropped})
+        elif violation := DENIED.search(str(error).lower()):
+            self._deny(violation[1], violation[2])
         elif self._client is not None:  # a failed connection is said by the keeper
             log.warning("bus error", exc_info=error)
+
+    def _deny(self, verb: str, subject: str) -> None:
+        """Say once for each subject that the login may not use it, and end the questions that wait on it."""
+        self.violations += 1
+        self.refused = f"{self.login.user} may not {'publish on' if verb == 'publish' else 'subscribe to'} {subject}"
+        if (said := f"{verb} {subject}") not in self._denied:
+            log.error(
+                "the bus does not permit a subject", extra={"user": self.login.user, "verb": verb, "subject": subject}
+            )
+        self._denied |= {said, subject} if verb == "publish" else {said}
+        for asked in self._asking.get(subject, ()):
+            asked.cancel()
+
+
+def _to_inbox(message: Msg) -> bool:
+    """Whether the answer goes to an inbox. It is sent with the rights of who answers, so no asker may choose another subject."""
+    if message.reply.startswith(f"{INBOX}."):
+        return True
+    log.warning("a question wants its answer elsewhere", extra={"subject": message.subject, "reply": message.reply})
+    return False
 
 
 async def _abandon(client: Client) -> None:

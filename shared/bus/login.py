@@ -1,0 +1,85 @@
+"""How a process meets the bus: where, as whom, and what proves it. From the URL, an NKEY seed's file and an authority's file.
+
+A login named by the URL has inboxes of its own, `_INBOX.<user>.>`: what it asks is answered there, and no other login may listen.
+"""
+
+import re
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from shared.errors import KoordError
+
+INBOX = "_INBOX"
+
+DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
+"""What the server says of a subject that a login may not use; in lower case, as the client hands it on."""
+
+
+class BadLogin(KoordError):
+    """The URL, the NKEY seed or the authority's certificate cannot be used."""
+
+
+class Login(NamedTuple):
+    """A login of the bus.
+
+    Attributes:
+        server: without the login, fit to be shown.
+        user: names the inboxes; empty on a server without logins.
+        password: empty with an NKEY.
+        nkey: path of a file with an NKEY seed.
+        ca: path of the certificate authority of the server, in PEM; with it, or with the scheme `tls`, the connection is TLS.
+    """
+
+    server: str
+    user: str = ""
+    password: str = ""
+    nkey: str = ""
+    ca: str = ""
+
+    @classmethod
+    def of(cls, url: str, *, nkey: str = "", ca: str = "") -> "Login":
+        """From KOORD_NATS, `nats://user:password@host:port` or `tls://user@host:port`, and the files that go with it.
+
+        Raises:
+            BadLogin: it is no such URL.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in {"nats", "tls"} or not parts.hostname:
+            raise BadLogin(
+                f"KOORD_NATS names no bus; give nats://host:4222, or tls://user@host:4222, not {parts.scheme!r}"
+            )
+        place = parts.netloc.rpartition("@")[2]
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        return cls(f"{parts.scheme}://{place}", user, password, nkey, ca)
+
+    @property
+    def inbox(self) -> str:
+        """The first tokens of every inbox of this login."""
+        return f"{INBOX}.{self.user}" if self.user else INBOX
+
+    def options(self) -> dict[str, Any]:
+        """What the client's `connect` takes beside the server.
+
+        Raises:
+            BadLogin: a file cannot be read.
+        """
+        options: dict[str, Any] = {"inbox_prefix": self.inbox}
+        try:
+            if self.nkey:
+                options["nkeys_seed_str"] = Path(self.nkey).read_text().strip()
+            elif self.user:
+                options |= {"user": self.user, "password": self.password}
+            if self.ca or self.server.startswith("tls:"):
+                options["tls"] = ssl.create_default_context(cafile=self.ca or None)
+        except (OSError, ssl.SSLError) as error:
+            raise BadLogin(f"KOORD_NATS_NKEY or KOORD_NATS_CA names a file that cannot be used: {error}") from error
+        return options
+
+
+def url_of(server: str, user: str, password: str = "") -> str:
+    """A server's URL with a login in it: the form of KOORD_NATS."""
+    scheme, _, place = server.partition("://")
+    secret = f":{quote(password, safe='')}" if password else ""
+    return f"{scheme}://{quote(user, safe='')}{secret}@{place.rpartition('@')[2]}"
