@@ -10,7 +10,12 @@ from shared.errors import KoordError
 if TYPE_CHECKING:
     from shared.service import Service
 
-SERVICES = ("gateway", "scheduler", "simulator")
+SERVICES = ("gateway", "scheduler", "simulator", "metrics-ingest", "deeds-ingest")
+AGENTS = ("node-agent",)
+"""What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the environment."""
+
+_MODULES = {"deeds-ingest": "services.metrics_ingest.deeds.service"}
+"""Of services that have no folder named after them."""
 
 PARTITION_ROWS = 1_000_000
 
@@ -35,6 +40,11 @@ class NoSuchService(KoordError):
     """The name given is no service's."""
 
 
+def module_of(name: str) -> str:
+    """Where a service's declaration is."""
+    return _MODULES.get(name) or f"services.{name.replace('-', '_')}.service"
+
+
 def load(name: str) -> "Service":
     """Import a service's declaration.
 
@@ -45,7 +55,7 @@ def load(name: str) -> "Service":
     if name not in SERVICES:
         raise NoSuchService(f"there is no service {name!r}; there are {', '.join(SERVICES)}")
     try:
-        declaration: Service = importlib.import_module(f"services.{name}.service").SERVICE
+        declaration: Service = importlib.import_module(module_of(name)).SERVICE
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in {"services", "shared"}:
             raise  # ours: a broken installation, not a missing extra

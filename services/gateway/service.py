@@ -186,6 +186,8 @@ SERVICE = Service(
     follows={
         "cluster": (*OBSERVATIONS, *OUTCOMES, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
+        "metrics-*": ANY_INTENTS,
+        "nodes-*": ANY_INTENTS,
     },
     emits=(*OBSERVATIONS, *OUTCOMES, Listed, WatchResumed, WriterStarted),
     settings=GatewaySettings,

@@ -25,6 +25,7 @@ from shared.events.cluster import (
 )
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeForgotten, NodeReported
+from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND
 from shared.kube.node import NodeMetricSpec
 from shared.kube.pod import Pod
@@ -40,9 +41,6 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 
 NODE_METRICS = "nodemetrics.slo.koordinator.sh"
 NODE_SLOS = "nodeslos.slo.koordinator.sh"
-
-MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of the API's image of a static pod: the uid under which its node runs it."""
 
 GONE_KEPT_NS = 300 * SECOND
 """How long a pod that is gone is remembered: reports of the time before may still be under way."""

@@ -77,10 +77,9 @@ class NodeWindows:
 
     def measure(self, policy: Policy) -> Measured:
         """What the windows amount to as of the newest report; what is too old for all of them is forgotten."""
+        self.forget(policy)
         at_ms = self.at_ns // MILLION
-        mean_ms, longest_ms = policy.aggregate_s * 1000, policy.longest_s * 1000
-        self._forget(at_ms, mean_ms, longest_ms)
-        from_ms = at_ms - mean_ms
+        from_ms = at_ms - policy.aggregate_s * 1000
         return Measured(
             self.node,
             self.at_ns,
@@ -98,7 +97,10 @@ class NodeWindows:
             {uid: _mean(sums) for uid, sums in self._sums.items()},
         )
 
-    def _forget(self, at_ms: int, mean_ms: int, longest_ms: int) -> None:
+    def forget(self, policy: Policy) -> None:
+        """Drop what is too old for every window."""
+        at_ms = self.at_ns // MILLION
+        mean_ms, longest_ms = policy.aggregate_s * 1000, policy.longest_s * 1000
         self._node.drop_before(at_ms - longest_ms)
         self._system.drop_before(at_ms - longest_ms)
         self._best_effort.drop_before(at_ms - mean_ms)

@@ -13,7 +13,7 @@ from services.simulator.desk import Desk
 from services.simulator.refusal import Refused
 from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
-from services.simulator.state import INTENTS, SimulatorState
+from services.simulator.state import ANY_INTENTS, INTENTS, SimulatorState
 from services.simulator.timers import Timers
 from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES
 from shared.events.log import WriterStarted
@@ -120,7 +120,12 @@ def simulator() -> Service:
     return Service(
         name="simulator",
         writes="cluster",
-        follows={"cluster": (*OBSERVATIONS, *OUTCOMES), "scheduling": INTENTS},
+        follows={
+            "cluster": (*OBSERVATIONS, *OUTCOMES),
+            "scheduling": INTENTS,
+            "metrics-*": ANY_INTENTS,
+            "nodes-*": ANY_INTENTS,
+        },
         emits=(*OBSERVATIONS, *OUTCOMES, WriterStarted),
         settings=SimulatorSettings,
         new_state=SimulatorState,

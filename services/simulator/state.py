@@ -53,7 +53,10 @@ class _Stored(msgspec.Struct):
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 _DECODER = msgspec.msgpack.Decoder(_Stored)
 
-INTENTS = (PodPlaced, PodUnschedulable, EvictionAsked, FieldsDecided, ObjectDecided)
+ANY_INTENTS = (EvictionAsked, FieldsDecided, ObjectDecided)
+"""Intents that every context may append."""
+
+INTENTS = (PodPlaced, PodUnschedulable, *ANY_INTENTS)
 
 ARRIVAL = "simulator.koordinator.sh/arrival"
 """Annotation of a generated pod: its number, from 0."""

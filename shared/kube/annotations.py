@@ -20,7 +20,10 @@ KEPT_DOMAINS = (
 )
 """Domains, with their subdomains, whose annotations are kept."""
 
-KEPT_ANNOTATIONS = frozenset({"kubernetes.io/config.source", "kubernetes.io/config.mirror"})
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the API's image of a static pod: the uid under which its node runs it."""
+
+KEPT_ANNOTATIONS = frozenset({"kubernetes.io/config.source", MIRROR})
 """Single annotations that are kept: they mark static pods and their mirrors."""
 
 

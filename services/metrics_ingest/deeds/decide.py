@@ -1,0 +1,82 @@
+"""What becomes of a deed: recorded, with an eviction as an intent, or refused. Pure."""
+
+from typing import Any
+
+from services.metrics_ingest.deeds.state import DeedsState, OnNode
+from shared.agents.deeds import BadDeed, Burst, DeedTold, EvictionAsked, Killed, Suppressed
+from shared.events import Draft, intents
+from shared.events.nodes import BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
+from shared.kube.instants import SECOND, instant_text
+
+KEPT_S = 86_400
+"""A deed that is older than this is not recorded any more."""
+
+
+def recorded(state: DeedsState, told: DeedTold, *, future_s: float, now_ns: int) -> list[Draft]:
+    """The events of a deed that is told for the first time.
+
+    What was done is a fact, so it is recorded also when `cluster` does not know the pod, or not yet; an eviction is asked for only
+    of a pod that runs on the agent's own node at this moment, under this uid.
+
+    Raises:
+        BadDeed: the deed concerns a pod of another node, one that is not there, or another time.
+    """
+    check_time(told, future_s=future_s, now_ns=now_ns)
+    said: dict[str, Any] = {"node": told.node, "boot": told.boot, "number": told.seq, "at_ns": told.at_ns}
+    match told.deed:
+        case Suppressed(policy=policy, cpu_milli=cpu_milli, cpus=cpus):
+            return [Draft(BestEffortSuppressed(**said, policy=policy, cpu_milli=cpu_milli, cpus=cpus))]
+        case Burst(pod_uid=uid, container=container) as burst:
+            pod = pod_of(state, told, uid)
+            event = PodBurst(
+                **said,
+                pod_uid=uid,
+                pod=pod.pod if pod else "",
+                container=container,
+                cfs_quota_us=burst.cfs_quota_us,
+                cfs_burst_us=burst.cfs_burst_us,
+            )
+            return [Draft(event, correlation=uid)]
+        case Killed(pod_uid=uid, reason=reason, container=container):
+            pod = pod_of(state, told, uid)
+            killed = PodKilled(**said, pod_uid=uid, pod=pod.pod if pod else "", reason=reason, container=container)
+            return [Draft(killed, correlation=uid)]
+        case EvictionAsked(pod_uid=uid, reason=reason):
+            pod = pod_of(state, told, uid)
+            if pod is None:
+                raise BadDeed(told.node, "deed.pod_uid", f"there is no running pod {uid} on this node")
+            if pod.static:
+                raise BadDeed(told.node, "deed.pod_uid", f"{pod.pod} is a static pod: the API cannot evict it")
+            wanted = EvictionWanted(**said, pod_uid=uid, pod=pod.pod, reason=reason)
+            asked = intents.EvictionAsked(pod_uid=uid, pod=pod.pod, reason=f"node {told.node}: {reason}")
+            return [Draft(wanted, correlation=uid), Draft(asked, correlation=uid)]
+
+
+def pod_of(state: DeedsState, told: DeedTold, uid: str) -> OnNode | None:
+    """The pod that a deed is about, None when it is not known.
+
+    Raises:
+        BadDeed: it runs on another node.
+    """
+    pod = state.pods.get(uid)
+    if pod is not None and pod.node != told.node:
+        raise BadDeed(told.node, "deed.pod_uid", f"{pod.pod} runs on {pod.node}")
+    return pod
+
+
+def check_time(told: DeedTold, *, future_s: float, now_ns: int) -> None:
+    """Refuse a deed of another time.
+
+    Raises:
+        BadDeed: names what was found and what to do.
+    """
+    late_ns = now_ns - told.at_ns
+    if -late_ns > future_s * SECOND:
+        ahead_s = -late_ns // SECOND
+        raise BadDeed(
+            told.node,
+            "at_ns",
+            f"{instant_text(told.at_ns)} lies {ahead_s} s ahead of our clock, and {future_s:g} s are allowed; set the node's clock",
+        )
+    if late_ns > KEPT_S * SECOND:
+        raise BadDeed(told.node, "at_ns", f"{instant_text(told.at_ns)} lies more than {KEPT_S} s back")

@@ -1,0 +1,97 @@
+"""Deeds ingest's shell: deeds in from NATS and MQTT, checked, appended, answered.
+
+A service of its own beside metrics ingest, because a context has one writer and `nodes-*` is kept as long as other logs are.
+"""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta
+
+from services.metrics_ingest.deeds.decide import recorded
+from services.metrics_ingest.deeds.state import FOLDED, DeedsState, Told, is_told, with_number
+from services.metrics_ingest.desk import Batch, Refusals, serve
+from services.metrics_ingest.intake import Incoming, Intake
+from services.metrics_ingest.mqtt import Mqtt
+from shared.agents import subjects
+from shared.agents.deeds import BadDeed, decode
+from shared.errors import KoordError
+from shared.events.intents import EvictionAsked
+from shared.events.log import WriterStarted
+from shared.events.nodes import DEEDS
+from shared.service import Runtime, Service
+from shared.settings import Settings
+
+
+class DeedsSettings(Settings, frozen=True, kw_only=True):
+    """KOORD_DEEDS_INGEST_<FIELD> in the environment; `koord run deeds-ingest --help` prints this table."""
+
+    future_s: Annotated[float, Meta(ge=0, description="a deed this far ahead of our clock is refused beyond it")] = 30
+    client: Annotated[str, Meta(description="MQTT client id; the service's name when empty")] = ""
+
+
+class Deeds:
+    """One leadership over one shard."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        environment = runtime.environment
+        self._runtime = runtime
+        self._settings: DeedsSettings = runtime.settings
+        self._intake = Intake(subjects.DEED, environment.shard, environment.metrics_shards)
+        self._mqtt = None
+        if environment.mqtt:
+            name = self._settings.client or f"koord-{runtime.service.name}"
+            self._mqtt = Mqtt(environment.mqtt, name, [self._intake], ca_file=environment.nats_ca)
+        self._refusals = Refusals("deed", runtime.metrics.registry)
+        self._batch: Batch | None = None
+        self._told: dict[str, Told] = {}  # by the batch under way, where that is newer than the State
+
+    async def run(self) -> None:
+        """Take deeds until the process is asked to stop."""
+        await self._runtime.bus.attend(subjects.every_subject(subjects.DEED), self._intake.asked)
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(self._mqtt.run())] if self._mqtt else []
+            await serve(self._runtime, self._intake, self._take, self._refusals.taken)
+            for task in beside:
+                task.cancel()
+
+    def _take(self, message: Incoming, batch: Batch) -> None:
+        """Decide on one deed."""
+        state: DeedsState = self._runtime.state
+        node = message.node
+        if batch is not self._batch:
+            self._batch, self._told = batch, {}
+        told = None
+        try:
+            told = decode(message.data, node)
+            before = self._told.get(node) or state.told.get(node)
+            if not is_told(before, told.boot, told.seq):
+                drafts = recorded(state, told, future_s=self._settings.future_s, now_ns=batch.now_ns)
+                batch.drafts.setdefault(node, []).extend(drafts)
+                self._told[node] = with_number(before, told.boot, told.seq)
+        except BadDeed as error:
+            boot, seq = (told.boot, told.seq) if told else ("", 0)
+            self._refusals.add(message, error, batch, boot, seq)
+            return
+        batch.accept(message, "deed", told.boot, told.seq)
+
+
+async def lead(runtime: Runtime) -> None:
+    """Take deeds for as long as this replica writes its shard of `nodes-*`."""
+    try:
+        await Deeds(runtime).run()
+    except* KoordError as failed:
+        raise failed.exceptions[0] from None
+
+
+SERVICE = Service(
+    name="deeds-ingest",
+    writes="nodes-*",
+    follows=FOLDED,
+    emits=(WriterStarted, *DEEDS, EvictionAsked),
+    settings=DeedsSettings,
+    new_state=DeedsState,
+    lead=lead,
+    hears=(subjects.every_subject(subjects.DEED),),
+    says=(subjects.every_subject(subjects.REFUSED),),
+)
