@@ -5,6 +5,7 @@ import click
 from cli.lazy import Entry, LazyGroup
 
 ENTRIES = {
+    "agent": Entry("cli.bench.agent", "agent", "Measure what the node agent costs its node at a sample a second."),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
     "scheduler": Entry(

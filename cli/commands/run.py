@@ -4,7 +4,9 @@ import sys
 
 import click
 
-from cli.services import SERVICES, load
+from cli.services import AGENTS, SERVICES, load
+
+PROGRAMS = (*SERVICES, *AGENTS)
 
 
 class RunService(click.Command):
@@ -12,7 +14,7 @@ class RunService(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Answer `SERVICE --help` before click answers `--help`."""
-        wanted = [arg for arg in args if arg in SERVICES]
+        wanted = [arg for arg in args if arg in PROGRAMS]
         if wanted and any(arg in {"--help", "-h"} for arg in args):
             click.echo(_settings_table(wanted[0]))
             ctx.exit()
@@ -20,34 +22,41 @@ class RunService(click.Command):
 
 
 @click.command(cls=RunService, epilog="`koord run SERVICE --help` prints the service's settings.")
-@click.argument("service", type=click.Choice(SERVICES))
+@click.argument("service", type=click.Choice(PROGRAMS))
 def run(service: str) -> None:
     """Run one service until SIGTERM.
 
-    It needs KOORD_POSTGRES and KOORD_NATS; with KOORD_HTTP=host:port it serves /healthz, /readyz, /metrics and /statusz.
+    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone. With KOORD_HTTP=host:port it serves /healthz,
+    /readyz, /metrics and /statusz.
     Logs are JSON on stderr. It ends with 0 after SIGTERM; any other end is an error, and whoever started it starts it again.
     """
+    if service in AGENTS:
+        from services.node_agent.service import run as run_agent
+
+        sys.exit(run_agent())
     from shared.service import run as run_service
 
     sys.exit(run_service(load(service)))
 
 
 def _settings_table(name: str) -> str:
-    from shared.service import Environment
-    from shared.settings import table
+    from shared.settings import Settings, table
 
-    service = load(name)
-    follows = ", ".join(sorted(service.follows))
-    rows = [*table("", Environment), *table(service.name, service.settings)]
-    lines = [
-        f"{name}: writes the context {service.writes}, follows {follows}.",
-        "",
-        "Settings, from the environment:",
-        "",
-    ]
-    for row in rows:
-        variable = row.variable.replace("KOORD__", "KOORD_", 1)
-        lines.append(f"  {variable} ({row.type}, {row.default})")
+    parts: tuple[type[Settings], type[Settings]]
+    if name in AGENTS:
+        from services.node_agent.settings import AgentEnvironment, AgentSettings
+
+        about = f"{name}: measures the node it runs on and reports to metrics ingest."
+        parts = (AgentEnvironment, AgentSettings)
+    else:
+        from shared.service import Environment
+
+        service = load(name)
+        about = f"{name}: writes the context {service.writes}, follows {', '.join(sorted(service.follows))}."
+        parts = (Environment, service.settings)
+    lines = [about, "", "Settings, from the environment:", ""]
+    for row in (*table("", parts[0]), *table(name, parts[1])):
+        lines.append(f"  {row.variable} ({row.type}, {row.default})")
         if row.description:
             lines.append(f"      {row.description}")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cli.services import SERVICES
+from cli.services import AGENTS, SERVICES
 from cli.supervisor.folder import DEFAULT, announced, taken
 from cli.supervisor.servers import Servers
 from cli.supervisor.signals import Interrupts
@@ -32,7 +32,11 @@ NODES = "KOORD_SIMULATOR_NODES"
     help="Where data and logs lie.",
 )
 @click.option(
-    "--service", "chosen", multiple=True, type=click.Choice(SERVICES), help="Run only this one; may be repeated."
+    "--service",
+    "chosen",
+    multiple=True,
+    type=click.Choice((*SERVICES, *AGENTS)),
+    help="Run only this one; may be repeated.",
 )
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
 def up(*, kubeconfig: Path | None, folder: Path, chosen: tuple[str, ...], log_level: str) -> None:

@@ -71,6 +71,14 @@ def topic(node: str, kind: str) -> str:
     return f"koord/node/{token(node)}/{kind}"
 
 
+def slo_question(node: str) -> str:
+    """What an agent on NATS asks for its newest NodeSLO: the stream's direct read of one subject, which a login can be held to.
+
+    The answer is the message, or empty when there is none.
+    """
+    return f"$JS.API.DIRECT.GET.{SLO_STREAM}.{subject(node, SLO)}"
+
+
 def every_subject(kind: str) -> str:
     """All nodes' subjects of one kind."""
     return f"koord.node.*.{kind}"

@@ -1,0 +1,141 @@
+"""The agent itself: a round of measuring each second, a report at the end of each interval, a deed at once."""
+
+import asyncio
+import logging
+import os
+import time
+from hashlib import blake2b
+from typing import NamedTuple
+
+from services.node_agent.collect import SECOND_NS, Collector, Round, Usage
+from services.node_agent.interval import Interval, Sender
+from services.node_agent.outbox import Message, Outbox
+from services.node_agent.settings import AgentSettings
+from services.node_agent.slo import SloKeeper
+from shared.agents import deeds, report
+from shared.agents.deeds import AnyDeed, DeedTold
+from shared.agents.subjects import DEED, REPORT
+
+log = logging.getLogger(__name__)
+
+
+class Figures(NamedTuple):
+    """What the agent shows of itself. None: not measured yet, or not on this node.
+
+    Attributes:
+        started_s: when it began, seconds since the epoch.
+        usage: the node's newest sample.
+        cycle_s: seconds that rounds have taken, added up.
+        backlog, backlog_bytes: messages that nobody has taken yet.
+        slo: (epoch, seq) of the NodeSLO in force.
+    """
+
+    node: str
+    started_s: float
+    usage: Usage | None
+    pods: int
+    rounds: int
+    cycle_s: float
+    reports: int
+    sent: int
+    refused: int
+    dropped: int
+    backlog: int
+    backlog_bytes: int
+    slo: tuple[int, int] | None
+    slo_refused: int
+
+
+class Agent:
+    """One node's agent, without its connection.
+
+    Attributes:
+        measured: set once a round has given a sample of the node.
+        keeper: the NodeSLO in force.
+    """
+
+    def __init__(self, settings: AgentSettings, collector: Collector, outbox: Outbox, keeper: SloKeeper) -> None:
+        self.measured = asyncio.Event()
+        self.keeper = keeper
+        self._settings = settings
+        self._collector = collector
+        self._outbox = outbox
+        self._sender = Sender(settings.node, os.urandom(8).hex())
+        self._started_s = time.time()
+        self._usage: Usage | None = None
+        self._rounds = 0
+        self._cycle_ns = 0
+        self._reports = 0
+        self._deeds = 0
+
+    async def run(self) -> None:
+        """Measure and report until cancelled; what was measured since the last report is then reported too."""
+        every_s = self._settings.collect_every_s
+        begun_s = time.monotonic()
+        due_s = begun_s + min(self._settings.first_report_s, self._settings.report_every_s)
+        found, ticks = self._measure(), 0
+        interval = Interval(found.at_ns)
+        try:
+            while True:
+                # Rounds that are missed stay missed: a machine that was held up is not asked for more.
+                ticks = max(ticks + 1, int((time.monotonic() - begun_s) / every_s))
+                await asyncio.sleep(begun_s + ticks * every_s - time.monotonic())
+                found = self._measure()
+                interval.add(found)
+                if found.at_ns >= int(due_s * SECOND_NS) - SECOND_NS // 100:
+                    interval = self._report(interval, found.at_ns)
+                    due_s = self._next_due(time.monotonic())
+        finally:
+            if found.at_ns > interval.begin_ns:
+                self._report(interval, found.at_ns)
+
+    def tell(self, deed: AnyDeed) -> None:
+        """Report a deed, ahead of what else waits."""
+        self._deeds += 1
+        told = DeedTold(self._sender.node, self._sender.boot, self._deeds, time.time_ns(), deed)
+        self._outbox.put(Message(DEED, self._deeds, deeds.encode(told)))
+
+    def figures(self) -> Figures:
+        """What it shows of itself."""
+        slo = self.keeper.in_force
+        return Figures(
+            node=self._settings.node,
+            started_s=self._started_s,
+            usage=self._usage,
+            pods=self._collector.pods,
+            rounds=self._rounds,
+            cycle_s=self._cycle_ns / SECOND_NS,
+            reports=self._reports,
+            sent=self._outbox.sent,
+            refused=self._outbox.refused,
+            dropped=self._outbox.dropped,
+            backlog=len(self._outbox),
+            backlog_bytes=self._outbox.waiting_bytes,
+            slo=slo.position if slo else None,
+            slo_refused=self.keeper.refused,
+        )
+
+    def _measure(self) -> Round:
+        found = self._collector.collect()
+        self._cycle_ns += time.monotonic_ns() - found.at_ns
+        self._rounds += 1
+        if found.node is not None:
+            self._usage = found.node
+            self.measured.set()
+        return found
+
+    def _report(self, interval: Interval, end_ns: int) -> Interval:
+        """Put the interval's report into the outbox; the interval that follows it."""
+        if not interval.empty:
+            self._reports += 1
+            at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
+            made = interval.report(self._sender, self._reports, end_ns, at_ns)
+            self._outbox.put(Message(REPORT, made.seq, report.encode(made)))
+        return Interval(end_ns)
+
+    def _next_due(self, now_s: float) -> float:
+        """When the next report is due: at this node's own place in every interval, so that a fleet reports evenly spread."""
+        every_s = self._settings.report_every_s
+        place = int.from_bytes(blake2b(self._settings.node.encode(), digest_size=4).digest(), "big") / 2**32
+        until_s = (place * every_s - time.time()) % every_s
+        return now_s + (until_s if until_s > every_s / 4 else until_s + every_s)

@@ -1,0 +1,41 @@
+"""How messages travel: what MQTT and NATS have in common. A carrier runs until cancelled and mends its connection itself."""
+
+import asyncio
+import logging
+import random
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+LONGEST_PAUSE_S = 30.0
+
+
+class Carrier(Protocol):
+    """Brings what waits in an outbox to ingest, and the newest NodeSLO to its keeper."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether somebody takes messages at the moment, as far as is known."""
+
+    async def run(self) -> None:
+        """Carry until cancelled."""
+
+    async def close(self) -> None:
+        """End the connection in order."""
+
+
+class Pauses:
+    """Pauses between attempts: 0.5 s, doubled each time up to 30 s, each shortened by chance, so that a fleet comes back spread out."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.5
+
+    def reset(self) -> None:
+        """The last attempt was a success."""
+        self._next_s = 0.5
+
+    async def wait(self) -> None:
+        """Pause."""
+        pause_s = self._next_s * (0.5 + random.random() / 2)  # noqa: S311  no secret
+        self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
+        await asyncio.sleep(pause_s)

@@ -1,0 +1,93 @@
+"""Where the kubelet puts pods: cgroup v1 or v2, made by itself (cgroupfs) or by systemd. Names only; nothing is measured here.
+
+Source: spec/node-agent.md 0.1 and 2.1. The uid in a name is the pod's `metadata.uid`, or of a static pod the hash of its file.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+SLICE = ".slice"
+
+
+class Hierarchy(NamedTuple):
+    """The cgroup file systems of a node.
+
+    Attributes:
+        version: 1 or 2.
+        cpu, memory: below which kubepods lies for these controllers (one place in v2); None when the kernel has no such.
+    """
+
+    version: int
+    cpu: Path | None
+    memory: Path | None
+
+    @property
+    def listed(self) -> Path | None:
+        """Where pods are looked up; every controller has the same ones."""
+        return self.cpu or self.memory
+
+
+class KubePods(NamedTuple):
+    """The three folders that hold pods, relative to a controller's.
+
+    Attributes:
+        folders: (folder, what a pod's name begins with, what it ends with): Guaranteed, Burstable, BestEffort.
+        best_effort: the BestEffort folder.
+        driver: systemd or cgroupfs.
+    """
+
+    folders: tuple[tuple[str, str, str], ...]
+    best_effort: str
+    driver: str
+
+
+def hierarchy(root: Path, parent: str) -> Hierarchy:
+    """What is mounted below `root`. A v1 node may have a v2 tree beside it, which holds no controller."""
+    below = parent.strip("/")
+    if (root / "cgroup.controllers").exists():
+        here = root / below
+        return Hierarchy(2, here, here if "memory" in (root / "cgroup.controllers").read_text().split() else None)
+    cpu, memory = root / "cpuacct", root / "memory"
+    return Hierarchy(1, cpu / below if cpu.is_dir() else None, memory / below if memory.is_dir() else None)
+
+
+def kube_pods(listed: Path) -> KubePods | None:
+    """How pods are laid out there; None while there are none. Systemd's layout is looked for first."""
+    stem = f"{listed.name.removesuffix(SLICE)}-" if listed.name.endswith(SLICE) else ""
+    kube = f"{stem}kubepods"
+    if (listed / f"{kube}{SLICE}").is_dir():
+        top = f"{kube}{SLICE}"
+        burstable, best_effort = (f"{top}/{kube}-{qos}{SLICE}" for qos in ("burstable", "besteffort"))
+        folders = (
+            (top, f"{kube}-pod", SLICE),
+            (burstable, f"{kube}-burstable-pod", SLICE),
+            (best_effort, f"{kube}-besteffort-pod", SLICE),
+        )
+        return KubePods(folders, best_effort, "systemd")
+    if (listed / "kubepods").is_dir():
+        names = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
+        return KubePods(tuple((name, "pod", "") for name in names), names[2], "cgroupfs")
+    return None
+
+
+def pods(listed: Path, kube: KubePods) -> dict[str, str]:
+    """Uid -> folder of each pod that there is, relative to a controller's.
+
+    Raises:
+        OSError: there is no kubepods folder any more.
+    """
+    found: dict[str, str] = {}
+    for number, (folder, begin, end) in enumerate(kube.folders):
+        try:
+            names = os.listdir(listed / folder)  # noqa: PTH208  half the cost of iterdir, each second
+        except OSError:
+            if number == 0:
+                raise
+            continue  # the kubelet makes the other two when it needs them
+        for name in names:
+            if name.startswith(begin) and name.endswith(end):
+                uid = name[len(begin) : len(name) - len(end)]
+                if uid:
+                    found[uid.replace("_", "-") if end else uid] = f"{folder}/{name}"
+    return found

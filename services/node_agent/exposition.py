@@ -1,0 +1,66 @@
+"""The agent's figures for Prometheus, made when they are asked for. What upstream's agent has too is named as there.
+
+Source: spec/node-agent.md 7.5.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from services.node_agent.agent import Figures
+
+MICRO = 1_000_000
+
+
+class AgentMetrics(Collector):
+    """Turns figures into Prometheus' text."""
+
+    def __init__(self, figures: Callable[[], Figures], connected: Callable[[], bool]) -> None:
+        self._figures = figures
+        self._connected = connected
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """The page."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is checked ahead, so nothing is collected when this is registered."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The figures of this moment."""
+        now = self._figures()
+        cpu, memory = now.usage or (None, None)
+        gauges: list[tuple[str, str, float | None]] = [
+            ("koordlet_start_time", "When the agent began, seconds since the epoch", now.started_s),
+            ("koordlet_node_used_cpu_cores", "CPU in use", None if cpu is None else cpu / MICRO),
+            ("koordlet_node_used_memory_bytes", "Memory in use without page cache", memory),
+            ("koord_node_agent_pods", "Pods found", now.pods),
+            ("koord_node_agent_backlog_messages", "Reports and deeds that nobody has taken yet", now.backlog),
+            ("koord_node_agent_backlog_bytes", "Their bytes", now.backlog_bytes),
+            ("koord_node_agent_connected", "1 while reports are taken", self._connected()),
+            ("koord_node_agent_slo_epoch", "Epoch of the NodeSLO in force", now.slo and now.slo[0]),
+            ("koord_node_agent_slo_seq", "Seq of the NodeSLO in force", now.slo and now.slo[1]),
+        ]
+        counters: list[tuple[str, str, float]] = [
+            ("koord_node_agent_rounds", "Rounds of measuring", now.rounds),
+            ("koord_node_agent_rounds_seconds", "Time that they took", now.cycle_s),
+            ("koord_node_agent_reports", "Reports made", now.reports),
+            ("koord_node_agent_sent", "Reports and deeds taken", now.sent),
+            ("koord_node_agent_refused", "Reports and deeds refused for good", now.refused),
+            ("koord_node_agent_dropped", "Reports and deeds dropped for want of room", now.dropped),
+            ("koord_node_agent_slo_refused", "NodeSLOs that could not be taken", now.slo_refused),
+        ]
+        for name, text, value in gauges:
+            if value is not None:
+                gauge = GaugeMetricFamily(name, text, labels=["node"])
+                gauge.add_metric([now.node], value)
+                yield gauge
+        for name, text, value in counters:
+            counter = CounterMetricFamily(name, text, labels=["node"])
+            counter.add_metric([now.node], value)
+            yield counter

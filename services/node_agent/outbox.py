@@ -1,0 +1,86 @@
+"""What waits to be sent: deeds first, then reports, each oldest first, within a bound of bytes."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import NamedTuple
+
+from shared.agents.subjects import DEED, REPORT
+
+log = logging.getLogger(__name__)
+
+
+class Message(NamedTuple):
+    """A report or deed, encoded.
+
+    Attributes:
+        kind: `REPORT` or `DEED` of shared/agents/subjects.py.
+        seq: its number, for the log.
+    """
+
+    kind: str
+    seq: int
+    data: bytes
+
+
+class Outbox:
+    """Messages until ingest, or the broker, has them.
+
+    Attributes:
+        sent, refused, dropped: messages taken, messages refused for good, messages that had no room.
+        waiting_bytes: of what waits.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.sent = 0
+        self.refused = 0
+        self.dropped = 0
+        self.waiting_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._waiting: dict[str, deque[Message]] = {DEED: deque(), REPORT: deque()}
+        self._filled = asyncio.Event()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def put(self, message: Message) -> None:
+        """Let a message wait; without room the oldest report goes, then the oldest deed."""
+        self._waiting[message.kind].append(message)
+        self.waiting_bytes += len(message.data)
+        while self.waiting_bytes > self._limit_bytes and len(self) > 1:
+            self._take(self._waiting[REPORT] or self._waiting[DEED])
+            self.dropped += 1
+            if self.dropped.bit_count() == 1:  # the first, second, fourth ...
+                log.warning(
+                    "nobody takes reports; the oldest are dropped",
+                    extra={"dropped": self.dropped, "waiting": len(self), "limit_bytes": self._limit_bytes},
+                )
+        self._filled.set()
+
+    async def next(self) -> Message:
+        """The message to send, as soon as there is one; it waits on until `done`."""
+        while True:
+            for waiting in self._waiting.values():
+                if waiting:
+                    return waiting[0]
+            self._filled.clear()
+            await self._filled.wait()
+
+    def done(self, message: Message, refused: str = "") -> None:
+        """A message was taken, or refused for good; it may have been dropped meanwhile."""
+        waiting = self._waiting[message.kind]
+        if waiting and waiting[0] is message:
+            self._take(waiting)
+        if refused:
+            self.refuse(message.kind, message.seq, refused)
+        else:
+            self.sent += 1
+
+    def refuse(self, kind: str, seq: int, reason: str) -> None:
+        """Ingest does not take a message and never will."""
+        self.refused += 1
+        if self.refused.bit_count() == 1:
+            log.error("ingest refuses what this agent says", extra={"kind": kind, "seq": seq, "reason": reason})
+
+    def _take(self, waiting: deque[Message]) -> None:
+        self.waiting_bytes -= len(waiting.popleft().data)

@@ -1,0 +1,149 @@
+"""Reports and deeds as MQTT messages of QoS 1: taken is what the broker has acknowledged; ingest's refusals come on a topic of the node.
+
+The session outlasts the connection, so a refusal or NodeSLO published meanwhile arrives later.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from aiomqtt import Client, MqttError
+
+from services.node_agent.carrier import Pauses
+from services.node_agent.outbox import Outbox
+from services.node_agent.slo import SloKeeper
+from shared.agents import answer, subjects
+from shared.errors import KoordError
+
+log = logging.getLogger(__name__)
+
+ACKNOWLEDGED_WITHIN_S = 10.0
+KEEPALIVE_S = 30
+PORTS = {"mqtt": 1883, "mqtts": 8883}
+
+
+class BadBroker(KoordError):
+    """KOORD_MQTT is no address of a broker."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"KOORD_MQTT {why}; give mqtt://user:password@host:port, or mqtts:// for TLS")
+
+
+class Broker(NamedTuple):
+    """Where a broker is, and who logs in there."""
+
+    host: str
+    port: int
+    user: str | None
+    password: str | None
+    tls: bool
+
+    @classmethod
+    def parse(cls, url: str) -> "Broker":
+        """Read KOORD_MQTT; user and password percent-decoded, as in any URL.
+
+        Raises:
+            BadBroker: it does not fit; the text holds no password.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise BadBroker(f"has no such port: {error}") from error
+        if parts.scheme not in PORTS or not parts.hostname:
+            raise BadBroker(f"begins with {parts.scheme!r} and names the host {parts.hostname!r}")
+        user, password = (None if text is None else unquote(text) for text in (parts.username, parts.password))
+        return cls(parts.hostname, port or PORTS[parts.scheme], user, password, parts.scheme == "mqtts")
+
+
+class OverMqtt:
+    """Carries one node's messages through a broker."""
+
+    def __init__(self, node: str, broker: Broker, outbox: Outbox, keeper: SloKeeper, *, ca_file: str = "") -> None:
+        self._node = node
+        self._broker = broker
+        self._outbox = outbox
+        self._keeper = keeper
+        self._tls = ssl.create_default_context(cafile=ca_file or None) if broker.tls else None
+        self._connected = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session with the broker."""
+        return self._connected
+
+    async def run(self) -> None:
+        """Carry until cancelled."""
+        pauses, said = Pauses(), False
+        while True:
+            try:
+                async with self._client() as client:
+                    await client.subscribe([(subjects.topic(self._node, kind), 1) for kind in subjects.TO_AGENT])
+                    if said:
+                        log.info("the broker is there again", extra={"waiting": len(self._outbox)})
+                    self._connected, said = True, False
+                    pauses.reset()
+                    await self._carry(client)
+            except (MqttError, OSError) as error:
+                if not said:
+                    details = {"host": self._broker.host, "port": self._broker.port, "error": str(error)}
+                    log.warning("no broker; reports are kept", extra=details | {"waiting": len(self._outbox)})
+                said = True
+            finally:
+                self._connected = False
+            await pauses.wait()
+
+    async def close(self) -> None:
+        """Nothing to do: `run` ends its connection itself."""
+
+    def _client(self) -> Client:
+        broker = self._broker
+        return Client(
+            broker.host,
+            broker.port,
+            username=broker.user,
+            password=broker.password,
+            identifier=f"koord-agent-{subjects.token(self._node)}",
+            clean_session=False,
+            keepalive=KEEPALIVE_S,
+            tls_context=self._tls,
+            timeout=ACKNOWLEDGED_WITHIN_S,
+            max_queued_incoming_messages=1_000,
+        )
+
+    async def _carry(self, client: Client) -> None:
+        """Send and hear until the connection ends.
+
+        Raises:
+            MqttError: how it ended.
+        """
+        parts = [asyncio.create_task(self._send(client)), asyncio.create_task(self._hear(client))]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _send(self, client: Client) -> None:
+        while True:
+            message = await self._outbox.next()
+            await client.publish(subjects.topic(self._node, message.kind), message.data, qos=1)
+            self._outbox.done(message)
+
+    async def _hear(self, client: Client) -> None:
+        slo = subjects.topic(self._node, subjects.SLO)
+        async for message in client.messages:
+            data = bytes(message.payload)
+            if message.topic.value == slo:
+                self._keeper.heard(data)
+                continue
+            with contextlib.suppress(msgspec.DecodeError):  # a topic of ours, but who knows who else writes there
+                said = answer.decode(data)
+                self._outbox.refuse(said.kind, said.seq, said.refused)

@@ -1,0 +1,98 @@
+"""Reports and deeds as questions over NATS: the answer comes after the commit, so what is accepted is in the log."""
+
+import asyncio
+import contextlib
+import logging
+
+import msgspec
+
+from services.node_agent.carrier import Pauses
+from services.node_agent.outbox import Message, Outbox
+from services.node_agent.slo import SloKeeper
+from shared.agents import answer, subjects
+from shared.bus import Bus
+from shared.errors import KoordError
+
+log = logging.getLogger(__name__)
+
+ANSWER_WITHIN_S = 5.0
+LOOK_EVERY_S = 60.0
+"""The newest NodeSLO is heard when it is published; asked for at each connection, and so often for good measure."""
+CONNECTION_SEEN_EVERY_S = 2.0
+
+
+class OverNats:
+    """Carries one node's messages over the bus.
+
+    Attributes:
+        taken: whether the last message had an answer.
+    """
+
+    def __init__(self, node: str, bus: Bus, outbox: Outbox, keeper: SloKeeper) -> None:
+        self.taken = True
+        self._node = node
+        self._bus = bus
+        self._outbox = outbox
+        self._keeper = keeper
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server is heard, and somebody answered last."""
+        return self._bus.connected and self.taken
+
+    async def run(self) -> None:
+        """Carry until cancelled."""
+        await self._bus.hear(subjects.subject(self._node, subjects.SLO), self._heard)
+        await self._bus.start()
+        following = asyncio.create_task(self._follow_slo(), name="node-slo")
+        try:
+            await self._send()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End the connection in order."""
+        await self._bus.close()
+
+    async def _send(self) -> None:
+        pauses = Pauses()
+        while True:
+            message = await self._outbox.next()
+            refused = await self._asked(message)
+            if refused is None:
+                await pauses.wait()
+                continue
+            pauses.reset()
+            self._outbox.done(message, refused)
+
+    async def _asked(self, message: Message) -> str | None:
+        """What ingest refuses the message for, empty when it is in the log; None when nobody answers."""
+        subject = subjects.subject(self._node, message.kind)
+        try:
+            said = answer.decode(await self._bus.ask(subject, message.data, deadline_s=ANSWER_WITHIN_S))
+        except (KoordError, msgspec.DecodeError) as error:  # nobody answers, or this login may not ask
+            if self.taken:
+                log.warning(
+                    "reports are not taken; they are kept", extra={"why": str(error), "waiting": len(self._outbox)}
+                )
+            self.taken = False
+            return None
+        if not self.taken:
+            log.info("reports are taken again", extra={"waiting": len(self._outbox)})
+        self.taken = True
+        return said.refused
+
+    def _heard(self, data: bytes) -> None:
+        self._keeper.heard(data)
+
+    async def _follow_slo(self) -> None:
+        loop, looked_at, connections = asyncio.get_running_loop(), -LOOK_EVERY_S, -1
+        while True:
+            due = loop.time() - looked_at >= LOOK_EVERY_S or self._bus.reconnects != connections
+            if self._bus.connected and due:
+                looked_at, connections = loop.time(), self._bus.reconnects
+                with contextlib.suppress(KoordError):  # there is no stream yet
+                    if last := await self._bus.ask(subjects.slo_question(self._node), b"", deadline_s=1):
+                        self._heard(last)
+            await asyncio.sleep(CONNECTION_SEEN_EVERY_S)

@@ -1,0 +1,131 @@
+"""The agent as a process. It follows no log and writes none, so it is no `Service`, and has no database."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from services.node_agent.agent import Agent
+from services.node_agent.carrier import Carrier
+from services.node_agent.collect import Collector
+from services.node_agent.outbox import Outbox
+from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
+from services.node_agent.slo import SloKeeper
+from shared import logs
+from shared.errors import KoordError
+
+if TYPE_CHECKING:
+    from aiohttp.web import AppRunner
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 5.0
+"""What is left of the last interval gets so long to be taken."""
+
+
+def run() -> int:
+    """Run until SIGTERM or SIGINT; the process's exit status.
+
+    Raises:
+        KoordError: a setting does not fit.
+    """
+    environment, settings = load(os.environ)
+    logs.set_up(NAME, environment.log_level)
+    try:
+        asyncio.run(_serve(environment, settings))
+    except KoordError as error:
+        log.error(str(error), extra={"error": type(error).__name__})  # noqa: TRY400  the text says what to do
+        return 1
+    return 0
+
+
+async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None:
+    keeper = SloKeeper(settings.node, Path(settings.state_dir))
+    keeper.load()
+    outbox = Outbox(settings.backlog_bytes)
+    collector = Collector(
+        Path(settings.proc_root),
+        Path(settings.cgroup_root),
+        settings.cgroup_parent,
+        every_s=settings.collect_every_s,
+        clock_ns=time.monotonic_ns,
+    )
+    agent = Agent(settings, collector, outbox, keeper)
+    carrier = _carrier(environment, settings, outbox, keeper)
+    draining = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, draining.set)
+    pages = await _pages(environment.http, agent, carrier, draining) if environment.http else None
+    gc.collect()
+    gc.freeze()  # what was loaded stays: collections need not look at it again
+    measuring = asyncio.create_task(agent.run(), name="measure")
+    carrying = asyncio.create_task(carrier.run(), name="carry")
+    drained = asyncio.create_task(draining.wait())
+    try:
+        done, _ = await asyncio.wait({measuring, carrying, drained}, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            await ended
+        await _cancelled(measuring)  # which reports what it has
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_taken(outbox, carrier), DRAIN_S)
+    finally:
+        await _cancelled(measuring, carrying, drained)
+        await carrier.close()
+        collector.close()
+        if pages is not None:
+            await pages.cleanup()
+
+
+def _carrier(environment: AgentEnvironment, settings: AgentSettings, outbox: Outbox, keeper: SloKeeper) -> Carrier:
+    """The connection that the settings ask for; only its client's library is imported."""
+    if settings.transport == "mqtt" or (settings.transport == "auto" and environment.mqtt):
+        from services.node_agent.over_mqtt import Broker, OverMqtt
+
+        return OverMqtt(settings.node, Broker.parse(environment.mqtt), outbox, keeper)
+    from services.node_agent.over_nats import OverNats
+    from shared.bus import Bus
+
+    return OverNats(settings.node, Bus(environment.nats, name=f"koord {NAME} {settings.node}"), outbox, keeper)
+
+
+async def _pages(address: str, agent: Agent, carrier: Carrier, draining: asyncio.Event) -> "AppRunner":
+    from services.node_agent.exposition import AgentMetrics
+    from shared.health import Pages, Status, serve_pages
+
+    def state() -> str:
+        if draining.is_set():
+            return "draining"
+        return "leading" if agent.measured.is_set() else "starting"
+
+    def status() -> Status:
+        now = agent.figures()
+        return Status(
+            service=NAME,
+            state=state(),
+            epoch=0,
+            lag=now.backlog,
+            events_per_s=0,
+            folded=now.sent,
+            positions={},
+            bus=carrier.connected,
+        )
+
+    metrics = AgentMetrics(agent.figures, lambda: carrier.connected)
+    return await serve_pages(address, Pages(lambda: (state() == "leading", state()), metrics.text, status))
+
+
+async def _taken(outbox: Outbox, carrier: Carrier) -> None:
+    while len(outbox) and carrier.connected:
+        await asyncio.sleep(0.02)
+
+
+async def _cancelled(*tasks: "asyncio.Task[object]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,88 @@
+"""What the agent reads from the environment. It has no database, so it shares only some names with the other services."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from shared.agents.report import MAX_SAMPLES
+from shared.errors import KoordError
+from shared.settings import Settings
+
+NAME = "node-agent"
+DEFAULT_NATS = "nats://127.0.0.1:4222"
+
+
+class AgentEnvironment(Settings, frozen=True, kw_only=True):
+    """What the agent has in common with services: `KOORD_<FIELD>`."""
+
+    mqtt: Annotated[str, Meta(description="broker for reports: mqtt[s]://user:password@host:port; empty: NATS")] = ""
+    nats: Annotated[str, Meta(description="the bus, for reports when there is no broker")] = DEFAULT_NATS
+    http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
+    log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
+
+
+class AgentSettings(Settings, frozen=True, kw_only=True):
+    """KOORD_NODE_AGENT_<FIELD> in the environment; `koord run node-agent --help` prints this table.
+
+    A report every minute is what upstream's agent sends (spec/node-agent.md 7.1) and what ingest and the log are sized for; the
+    first comes after `first_report_s`, so that a new node is not without load for a minute.
+    """
+
+    node: Annotated[str, Meta(description="the Kubernetes node's name; NODE_NAME when empty")] = ""
+    transport: Annotated[
+        Literal["auto", "mqtt", "nats"], Meta(description="how reports travel; auto: by MQTT when KOORD_MQTT is set")
+    ] = "auto"
+    collect_every_s: Annotated[float, Meta(ge=0.1, le=60, description="seconds between two samples")] = 1.0
+    report_every_s: Annotated[float, Meta(ge=1, le=3600, description="seconds between two reports")] = 60.0
+    first_report_s: Annotated[float, Meta(ge=1, le=3600, description="seconds from the start to the first report")] = (
+        5.0
+    )
+    proc_root: Annotated[str, Meta(description="where procfs is mounted")] = "/proc"
+    cgroup_root: Annotated[str, Meta(description="where the cgroup hierarchies are mounted")] = "/sys/fs/cgroup"
+    cgroup_parent: Annotated[str, Meta(description="the cgroup that kubepods lies in: the kubelet's --cgroup-root")] = (
+        ""
+    )
+    state_dir: Annotated[str, Meta(description="where the newest NodeSLO is kept over restarts")] = (
+        "/var/lib/koord-node-agent"
+    )
+    backlog_bytes: Annotated[
+        int, Meta(ge=65_536, description="of reports and deeds kept while nobody takes them; the oldest goes first")
+    ] = 8 * 1024 * 1024
+
+
+class NoNodeName(KoordError):
+    """The agent was not told which node it is on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "neither KOORD_NODE_AGENT_NODE nor NODE_NAME is set; give the Kubernetes node's name (in a DaemonSet from "
+            "the field spec.nodeName)"
+        )
+
+
+class TooManySamples(KoordError):
+    """One report would hold more samples than ingest takes."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        super().__init__(
+            f"KOORD_NODE_AGENT_REPORT_EVERY_S is {settings.report_every_s:g} and KOORD_NODE_AGENT_COLLECT_EVERY_S is "
+            f"{settings.collect_every_s:g}: a report holds at most {MAX_SAMPLES} samples"
+        )
+
+
+def load(environment: Mapping[str, str]) -> tuple[AgentEnvironment, AgentSettings]:
+    """Read both, and the node's name.
+
+    Raises:
+        BadSetting, NoNodeName, TooManySamples: naming the variable.
+    """
+    common = AgentEnvironment.load("", environment)
+    own = AgentSettings.load(NAME, environment)
+    if max(own.report_every_s, own.first_report_s) / own.collect_every_s > MAX_SAMPLES:
+        raise TooManySamples(own)
+    if not own.node:
+        if not environment.get("NODE_NAME"):
+            raise NoNodeName
+        own = AgentSettings.load(NAME, {**environment, "KOORD_NODE_AGENT_NODE": environment["NODE_NAME"]})
+    return common, own
