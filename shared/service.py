@@ -25,6 +25,7 @@ from shared.events import Draft, Event, Recorded
 from shared.fold import State
 from shared.health import Metrics, Status
 from shared.log.database import FAILURES, Database
+from shared.log.folding import Look
 from shared.log.follower import Follower
 from shared.log.positions import LogRewound, Position
 from shared.log.reader import LogReader
@@ -202,6 +203,10 @@ class Runtime:
         if self.draining.is_set():
             return False
         return await self.follower.changed(timeout_s)
+
+    def look(self, look: Look | None) -> None:
+        """While leading: be called with each record just before it is folded, with the State as it is then; None ends that."""
+        self.follower.look(look)
 
     async def check_held(self) -> None:
         """A round trip on the lock's connection, before effects or answers that rest on no new event."""

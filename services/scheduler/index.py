@@ -30,13 +30,18 @@ class Index:
         ledgers: plugin -> the account it asked for, if it did.
     """
 
-    def __init__(self, view: ClusterView, profiles: Mapping[str, Profile]) -> None:
+    def __init__(self, view: ClusterView, profiles: Mapping[str, Profile], beside: str = "") -> None:
+        """Begin to follow a view.
+
+        Args:
+            beside: another scheduler's name: its pods are never queued, although a profile of that name may judge them.
+        """
         self.view = view
         self.profiles = profiles
         self.table = NodeTable(room=max(64, len(view.nodes)))
         self.book = PodBook()
         self.surroundings = Surroundings()
-        self.queue = Queue(profiles)
+        self.queue = Queue({name: profile for name, profile in profiles.items() if name != beside})
         self._held: dict[str, Held] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
         self.ledgers: dict[Plugin, Ledger | None] = {plugin: plugin.new_ledger() for plugin in plugins}

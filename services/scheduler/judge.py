@@ -224,6 +224,17 @@ class Judge:
             best=self._best(pod_hash),
         )
 
+    def refusals(self, row: int) -> tuple[Rejections, ...]:
+        """Why one node is refused: every reason of the first plugin that does; none for a feasible one."""
+        index = int(self.by[row])
+        if index < 0:
+            return ()
+        plugin = self.profile.filters[index]
+        return tuple(
+            Rejections(plugin=plugin.name, code=reason.code, nodes=1, detail=reason.detail)
+            for reason in plugin.reasons(self.ask, int(self.verdict[row]))
+        )
+
     def _rejections(self, index: int, plugin: Plugin) -> list[Rejections]:
         counts: Counter[tuple[str, str]] = Counter()
         refused = self.verdict[self.by == index]
@@ -242,9 +253,10 @@ class Judge:
             return ()
         standing = ranks(self._table.hashes[rows], pod_hash)
         order = np.lexsort((standing, self.total[rows]))[::-1][:BEST]
-        return tuple(self._candidate(int(rows[place])) for place in order)
+        return tuple(self.candidate(int(rows[place])) for place in order)
 
-    def _candidate(self, row: int) -> Candidate:
+    def candidate(self, row: int) -> Candidate:
+        """A feasible node with its total and each plugin's part of it."""
         parts: dict[str, int] = {}
         for place, (plugin, weight, _) in enumerate(self._scorers):
             raw = self._raw[place]

@@ -40,13 +40,14 @@ class PodFacts:
         withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
     From `scheduling`:
         placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
-        refused the nodes there; told: the code last written to the pod.
+        refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
+        compared with what we would have done.
     """
 
     __slots__ = (
-        "ask", "attempts", "changed_seq", "deleting", "ended", "initialized_ns", "name", "node", "node_since_ns", "observed",
-        "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns", "refused_seq", "saw",
-        "scheduled_ns", "since", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
+        "ask", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
+        "node_since_ns", "observed", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns",
+        "refused_seq", "saw", "scheduled_ns", "since", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
     )  # fmt: skip
 
     def __init__(self, uid: str) -> None:
@@ -75,6 +76,7 @@ class PodFacts:
         self.saw = 0
         self.reasons: tuple[PluginReason, ...] = ()
         self.told = ""
+        self.compared = False
 
     def held(self) -> Held | None:
         """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""

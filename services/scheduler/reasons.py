@@ -30,6 +30,7 @@ class Text(NamedTuple):
 
 NO_NODES = "NoNodes"
 UNREADABLE_POD = "UnreadablePod"
+NODE_UNKNOWN = "NodeUnknown"
 
 REASONS: Mapping[str, Text] = {
     # Of a node, by a plugin.
@@ -45,6 +46,18 @@ REASONS: Mapping[str, Text] = {
     "HostPortTaken": Text("node(s) didn't have free ports for the requested pod ports", "Pod 要求的主机端口已被占用"),
     "TooManyPods": Text("Too many pods", "节点上的 Pod 数已达上限"),
     "InsufficientResource": Text("Insufficient {detail}", "{detail} 不足"),
+    "TopologyLabelMissing": Text(
+        "node(s) didn't match pod topology spread constraints (missing required label)",
+        "节点缺少拓扑分布约束所需的标签",
+    ),
+    "TopologySpreadViolated": Text(
+        "node(s) didn't match pod topology spread constraints", "放在该节点会违反 Pod 的拓扑分布约束"
+    ),
+    "PodAffinityMismatch": Text("node(s) didn't match pod affinity rules", "节点不满足 Pod 间亲和性规则"),
+    "PodAntiAffinityMismatch": Text("node(s) didn't match pod anti-affinity rules", "节点不满足 Pod 间反亲和性规则"),
+    "ExistingPodsAntiAffinity": Text(
+        "node(s) didn't satisfy existing pods anti-affinity rules", "与节点所在拓扑域内已有 Pod 的反亲和性规则冲突"
+    ),
     "NodeMetricExpired": Text("node(s) nodeMetric expired", "节点的 NodeMetric 已过期"),
     "UsageExceedsThreshold": Text("node(s) {detail} usage exceed threshold", "节点 {detail} 使用率超过阈值"),
     "AggregatedUsageExceedsThreshold": Text(
@@ -69,7 +82,9 @@ REASONS: Mapping[str, Text] = {
     "InsufficientNumaNodes": Text("node(s) Insufficient NUMA Node resources", "节点的 NUMA 资源不足"),
     "InsufficientNumaResource": Text("Insufficient NUMA {detail}", "NUMA 节点上的 {detail} 不足"),
     "UnsatisfiedNuma": Text("Unsatisfied NUMA {detail}", "没有 NUMA 节点能满足 {detail}"),
+    "UnreadableAnnotation": Text("{detail}", "无法解析 Pod 的注解：{detail}"),
     "UnalignedNuma": Text("Unaligned NUMA Hint cause {detail}", "各资源的 NUMA 亲和无法对齐：{detail}"),
+    NODE_UNKNOWN: Text("node(s) were not known", "节点未知"),
     # Of the pod as a whole.
     NO_NODES: Text("no nodes available to schedule pods", "集群中没有节点"),
     UNREADABLE_POD: Text("the pod's requests cannot be read", "无法解析 Pod 的资源请求"),

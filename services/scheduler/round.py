@@ -49,6 +49,12 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     return round_.drafts()
 
 
+def working_copies(index: Index, now_ns: int) -> tuple[Room, dict[Plugin, Trial]]:
+    """What is taken on the nodes, and each plugin's working copy, as they stand in a settled index at `now_ns`."""
+    room = Room(index.table, index.book, index.surroundings)
+    return room, {plugin: plugin.trial(room, ledger, now_ns) for plugin, ledger in index.ledgers.items()}
+
+
 class _Class:
     """A class of equal pods within a round, and which record of it holds: how it was judged first, and how once it was refused."""
 
@@ -66,10 +72,7 @@ class _Round:
     def __init__(self, index: Index, now_ns: int) -> None:
         self._index = index
         self._number = index.view.round + 1
-        self._room = Room(index.table, index.book, index.surroundings)
-        self._trials: dict[Plugin, Trial] = {
-            plugin: plugin.trial(self._room, ledger, now_ns) for plugin, ledger in index.ledgers.items()
-        }
+        self._room, self._trials = working_copies(index, now_ns)
         self._classes: dict[PodAsk, _Class] = {}
         self._placements: list[int] = []
         self._judged: list[ClassJudged] = []

@@ -11,10 +11,11 @@ from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.settings import SchedulerSettings
+from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
-from shared.events.scheduling import PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.scheduling import PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service
 
@@ -31,6 +32,9 @@ async def lead(runtime: Runtime) -> None:
     settings: SchedulerSettings = runtime.settings
     view: ClusterView = runtime.state
     index: Index | None = None
+    shadow = Shadow(view, settings.shadow_scheduler) if settings.shadow_scheduler else None
+    if shadow is not None:
+        runtime.look(shadow.look)
     config_digest = ""
     file: Offered | None = None
     file_due_ns = 0
@@ -47,17 +51,26 @@ async def lead(runtime: Runtime) -> None:
             configuration = config_of(view)
             for note in configuration.notes:
                 log.warning(note, extra={"config": view.config_source})
-            index = Index(view, configuration.profiles)
+            if shadow is not None:
+                shadow.judge_by(None)
+            index = Index(view, configuration.profiles, settings.shadow_scheduler)
         while not index.settle(SETTLED_AT_ONCE):
             await asyncio.sleep(0)
         seen, now_ns = dict(view.positions), runtime.now_ns()
         drafts = decide(index, now_ns, settings.batch_size)
+        if shadow is not None:
+            shadow.judge_by(index, config_digest)
+            drafts += shadow.take()
         if drafts:
             await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
             taken_s = (runtime.now_ns() - now_ns) / SECOND
             await asyncio.sleep(min(max(settings.round_every_s - taken_s, 0.0), settings.round_every_s))
             continue
         await runtime.changed(_wait_s(index, runtime.now_ns()))
+    if shadow is not None:
+        runtime.look(None)
+        while drafts := shadow.take():
+            await runtime.append(drafts, now_ns=runtime.now_ns())
 
 
 def _wait_s(index: Index, now_ns: int) -> float:
@@ -81,7 +94,7 @@ SERVICE = Service(
     name="scheduler",
     writes="scheduling",
     follows=FOLDED,
-    emits=(WriterStarted, RoundDecided, PodPlaced, PodUnschedulable, ConfigTaken, ConfigRefused),
+    emits=(WriterStarted, RoundDecided, PodPlaced, PodUnschedulable, PlacementCompared, ConfigTaken, ConfigRefused),
     settings=SchedulerSettings,
     new_state=ClusterView,
     lead=lead,

@@ -16,6 +16,12 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
             description="KubeSchedulerConfiguration file; without one, ConfigMap koord-scheduler-config or the shipped profile"
         ),
     ] = ""
+    shadow_scheduler: Annotated[
+        str,
+        Meta(
+            description="another scheduler's name: its pods are left to it, and each binding is compared with our choice"
+        ),
+    ] = ""
     batch_size: Annotated[int, Meta(ge=1, le=4096, description="pods a round takes at most")] = 256
     round_every_s: Annotated[
         float, Meta(ge=0, description="seconds from one round's start to the next; pods that come meanwhile share it")

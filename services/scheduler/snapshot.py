@@ -27,7 +27,7 @@ class _Kept(msgspec.Struct):
 
 _SCALARS = (
     "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
-    "config_digest", "config_seq", "refused_digest",
+    "config_digest", "config_seq", "refused_digest", "listed_seq",
 )  # fmt: skip
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)

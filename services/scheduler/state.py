@@ -21,6 +21,7 @@ from shared.events.cluster import (
     BindFailed,
     BindRejected,
     BindWithheld,
+    Listed,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -32,7 +33,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
-from shared.events.scheduling import ClassJudged, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.scheduling import ClassJudged, PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.pod import Pod
 
 CONFIG_MAP = "koordinator-system/koord-scheduler-config"
@@ -44,9 +45,9 @@ CONFIG_KEY = "koord-scheduler-config"
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, WriterStarted,
+        ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, WriterStarted, Listed,
     ),
-    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, ConfigTaken, ConfigRefused),
+    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, PlacementCompared, ConfigTaken, ConfigRefused),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
@@ -65,6 +66,7 @@ class ClusterView:
         changed: per class of change the `cluster` seq of the last one that was of no node in particular.
         released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
         gateway_since: `cluster` seq at which the gateway last started.
+        listed_seq: `cluster` seq at which the gateway last had everything listed; what it said before may be incomplete.
         config_map: text of CONFIG_MAP, None while there is none.
         round, round_saw, round_ns: the last round of our log: its number, the `cluster` seq it saw, its `now_ns`.
         config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: when (`scheduling`
@@ -74,7 +76,7 @@ class ClusterView:
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -85,6 +87,7 @@ class ClusterView:
         self.changed: list[int] = [0] * len(Change)
         self.released_seq = 0
         self.gateway_since = 0
+        self.listed_seq = 0
         self.config_map: str | None = None
         self.round = 0
         self.round_saw = 0
@@ -240,6 +243,9 @@ class ClusterView:
         if self.touched is not None:
             self.touched.pods.update((uid, None) for uid, facts in self.pods.items() if facts.withheld_seq)
 
+    def _listed(self, record: Recorded, _: Listed) -> None:
+        self.listed_seq = record.seq
+
     # scheduling
 
     def _round_decided(self, record: Recorded, event: RoundDecided) -> None:
@@ -275,6 +281,15 @@ class ClusterView:
         facts = self._seen_by_round(event.pod_uid)
         if facts is not None:
             facts.told = event.code
+
+    def _placement_compared(self, record: Recorded, event: PlacementCompared) -> None:
+        binding = record.cause.seq if record.cause else 0
+        facts = self.pods.get(event.pod_uid)
+        if facts is None:
+            if self.positions.get("cluster", 0) >= binding:
+                return  # it was bound before, and is gone
+            facts = self.pods[event.pod_uid] = PodFacts(event.pod_uid)
+        facts.compared = True
 
     def _config_taken(self, record: Recorded, event: ConfigTaken) -> None:
         self.config_seq = record.seq
@@ -377,9 +392,11 @@ class ClusterView:
         BindWithheld: _placement_refused,
         MissingPermission: _permission_missing,
         WriterStarted: _writer_started,
+        Listed: _listed,
         RoundDecided: _round_decided,
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,
+        PlacementCompared: _placement_compared,
         ConfigTaken: _config_taken,
         ConfigRefused: _config_refused,
     }

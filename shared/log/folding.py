@@ -4,7 +4,7 @@ Nothing here knows the bus; a rebuild and a replay need no more than this.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from shared.events import Event, Recorded
@@ -18,6 +18,11 @@ log = logging.getLogger(__name__)
 
 Reads = Mapping[str, Sequence[type[Event]]]
 
+Look = Callable[[Recorded], None]
+
+LOOKED_AT_ONCE = 64
+"""How many seqs are folded at a time while somebody looks at each record first: a look may take a millisecond or two."""
+
 
 class Folding:
     """A State on its way along the log.
@@ -27,6 +32,7 @@ class Folding:
         positions: context -> last event folded or passed.
         skips: events that are passed over by someone's decision; they are part of what the State is a function of.
         folded: events folded or passed since it was made.
+        look: called with each record just before it is applied, when somebody must see the State as it is then.
         sound: False once a fold broke off in the middle of what it was given; such a State is worth nothing.
     """
 
@@ -37,6 +43,7 @@ class Folding:
         self.positions = dict.fromkeys(codecs, Position())
         self.folded = 0
         self.sound = True
+        self.look: Look | None = None
         self._reader = reader
         self._codecs = codecs
         self._skips = frozenset(skips)
@@ -73,7 +80,8 @@ class Folding:
         What the bus brings meanwhile may be taken in between: what is read of it then is dropped. Raises as `load` does.
         """
         while (position := self.positions[name]).seq < upto:
-            pages = self._reader.pages(name, position, upto, self._codecs[name], self._skipped[name])
+            end = upto if self.look is None else min(upto, position.seq + LOOKED_AT_ONCE)
+            pages = self._reader.pages(name, position, end, self._codecs[name], self._skipped[name])
             try:
                 async with aclosing(pages):
                     async for page in pages:
@@ -112,7 +120,7 @@ class Folding:
         Raises:
             Unreadable: the State refused one.
         """
-        apply, skips = self.state.apply, self._skips
+        apply, skips = self.state.apply if self.look is None else self._looked_at, self._skips
         for record in records:
             if skips and (name, record.seq) in skips:
                 continue
@@ -124,6 +132,11 @@ class Folding:
         self.folded += end.seq - self.positions[name].seq
         self.positions[name] = end
         self.state.positions[name] = end.seq
+
+    def _looked_at(self, record: Recorded) -> None:
+        assert self.look is not None, "chosen because there is one"
+        self.look(record)
+        self.state.apply(record)
 
     def skips(self, name: str, seq: int) -> bool:
         """Whether an event is passed over."""

@@ -23,7 +23,7 @@ from shared.log import announce
 from shared.log.announce import Batch, Entry
 from shared.log.codec import Codec, Unreadable
 from shared.log.database import FAILURES
-from shared.log.folding import Folding, Reads
+from shared.log.folding import LOOKED_AT_ONCE, Folding, Look, Reads
 from shared.log.heard import Heard
 from shared.log.positions import LogRewound, Position
 from shared.log.reader import LogReader
@@ -153,6 +153,23 @@ class Follower:
             raise KoordError(f"{self._service} loads its state anew while it takes over; it starts over")
         self._leading = True
 
+    def look(self, look: Look | None) -> None:
+        """Let somebody see each record, and the State, just before it is applied; None ends that.
+
+        For who leads: from then on the State is not replaced. An error in it stops this follower.
+        """
+        if look is None:
+            self._folding.look = None
+            return
+
+        def guarded(record: Recorded) -> None:
+            try:
+                look(record)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is no fault of the event, which is folded
+                self._fail(error)
+
+        self._folding.look = guarded
+
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Wait until something was folded since the last call; False when the time ran out first."""
         try:
@@ -249,12 +266,17 @@ class Follower:
             if any(not entry.data for entry in batch.entries):
                 self._repair(name, grace_s=0)  # too large for the bus: nothing will come
                 return
-            context.take()
             if (batch.previous if skip == 0 else batch.entries[skip - 1].digest) != position.digest:
+                context.take()
                 self._repair(name, check=True)
                 return
+            count = len(batch.entries)
+            end = count if self._folding.look is None else min(count, skip + LOOKED_AT_ONCE)
+            if end == count:
+                context.take()
             try:
-                self._take(name, self._decoded(name, batch, skip), Position(batch.last, batch.entries[-1].digest))
+                records = self._decoded(name, batch, skip, end)
+                self._take(name, records, Position(batch.first + end - 1, batch.entries[end - 1].digest))
             except Unreadable as error:
                 self._stop_at(error)
                 return
@@ -271,12 +293,12 @@ class Follower:
             return None if event is None else msgspec.structs.replace(record, event=event)
         return record if type(record.event) in self._own_kinds else None
 
-    def _decoded(self, name: str, batch: Batch, skip: int) -> list[Recorded]:
-        """The declared events of a batch, decoded at once; one by one where that fails, to name the event."""
+    def _decoded(self, name: str, batch: Batch, skip: int, end: int) -> list[Recorded]:
+        """The declared events of a batch from one index to another, decoded at once; one by one where that fails, to name the event."""
         codec, passed = self._codecs[name], self._folding.skips
         wanted = [
             (seq, entry)
-            for seq, entry in enumerate(batch.entries[skip:], batch.first + skip)
+            for seq, entry in enumerate(batch.entries[skip:end], batch.first + skip)
             if entry.type in codec.declared and not passed(name, seq)
         ]
         if not wanted:

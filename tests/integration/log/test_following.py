@@ -2,6 +2,7 @@
 
 import asyncio
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -252,3 +253,42 @@ async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer,
     assert heard.follower.positions == read.follower.positions == {"source": Position(31, writer.log.head.digest)}
     await heard.close()
     await read.close()
+
+
+async def test_who_looks_sees_each_event_with_the_state_just_before_it_whichever_way_it_comes(
+    url: str, writer: Writer, following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await following.start()
+    looked: list[tuple[int, int]] = []  # seq of the event, how many were folded before it
+    following.follower.look(lambda record: looked.append((record.seq, len(following.state.seen))))
+    heard = await writer.see(300, size=150)  # batches larger than what is folded at once under someone's eyes
+    await until(lambda: len(following.state.seen) == 300)
+    with monkeypatch.context() as silent:
+        silent.setattr(announce, "split", lambda _batch: iter(()))
+        await writer.see(150, size=150)
+    await writer.see(1)
+    await until(lambda: len(following.state.seen) == 451)  # the middle was read from Postgres
+    assert looked == [(seq, before) for before, seq in enumerate(range(heard[0], heard[0] + 451))]
+    following.follower.look(None)
+    await writer.see(5)
+    await until(lambda: len(following.state.seen) == 456)
+    assert len(looked) == 451
+
+
+async def test_an_error_of_who_looks_stops_the_follower_and_parks_nothing(
+    url: str, writer: Writer, following: Following
+) -> None:
+    await following.start()
+
+    def look(record: Recorded) -> None:
+        raise RuntimeError("cannot look")
+
+    following.follower.look(look)
+    await writer.see(1)
+    with pytest.raises(RuntimeError, match="cannot look"):
+        await asyncio.wait_for(following.follower.failed, 10)
+    connection = await asyncpg.connect(url)
+    try:
+        assert await connection.fetchval("select count(*) from parked") == 0
+    finally:
+        await connection.close()
