@@ -6,8 +6,8 @@ from typing import Any
 from services.scheduler.plugins.numa.accumulator import NotEnoughCpus, Take, take_preferred
 from services.scheduler.plugins.numa.ledger import CpuBook
 from services.scheduler.plugins.numa.required import obeys, usable_cpus
-from services.scheduler.plugins.numa.texts import NOT_ENOUGH_CPUS, policy_unsatisfied
 from services.scheduler.plugins.numa.topology import CpuTopology
+from services.scheduler.reasons import text
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 
 
@@ -27,7 +27,7 @@ def _required(topology: CpuTopology, given: Mapping[str, Any]) -> dict[str, Any]
     cpus, policy = parse_cpus(given["cpuset"]), given["policy"]
     satisfied = obeys(topology, policy, cpus)
     said = {"usable": cpu_list(usable_cpus(topology, policy, cpus)), "satisfied": satisfied}
-    return said if satisfied else said | {"error": policy_unsatisfied(policy)}
+    return said if satisfied else said | {"error": text("CpuBindPolicyUnsatisfied", policy)}
 
 
 def _take(topology: CpuTopology, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,4 +58,4 @@ def _take(topology: CpuTopology, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return said | {"cpuset": cpu_list(take_preferred(topology, take, available, preferred, book.held))}
     except NotEnoughCpus:
-        return said | {"error": NOT_ENOUGH_CPUS}
+        return said | {"error": text("NotEnoughCpus")}

@@ -57,9 +57,9 @@ def narrowest_combinations(lists: Sequence[Sequence[Hint]], every: Mask) -> Iter
     unsatisfied = np.zeros(1, np.bool_)
     places: list[NDArray[np.intp]] = []
     masks = [np.array([every if hint.mask is None else hint.mask for hint in hints], np.int64) for hints in lists]
-    for hints, mask in zip(lists, masks, strict=True):
+    for hints, all_masks in zip(lists, masks, strict=True):
         size = max(1, MOST_COMBINATIONS // max(1, len(both)))
-        mask = mask[:size]
+        mask = all_masks[:size]
         named = np.array([hint.mask is not None for hint in hints[:size]], np.bool_)
         bad = np.array([hint.unsatisfied for hint in hints[:size]], np.bool_)
         joined = (both[:, None] & mask).ravel()

@@ -8,6 +8,7 @@ Source: spec/scheduler-core.md 4.2; upstream pkg/scheduler/plugins/nodenumaresou
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,6 +39,7 @@ _REPORTED_POLICIES = {
     "Restricted": policies.RESTRICTED,
     "SingleNUMANodePodLevel": policies.SINGLE_NUMA,
 }
+_NO_RATIOS: Ratios = MappingProxyType({})
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}").fullmatch
 
 
@@ -72,9 +74,9 @@ class NodeOptions(NamedTuple):
     reserved: frozenset[int] = frozenset()
     zones: tuple[Zone, ...] = ()
     reported: tuple[Zone, ...] = ()
-    ratios: Ratios = {}
-    reported_ratios: Ratios = {}
-    node_ratios: Ratios = {}
+    ratios: Ratios = _NO_RATIOS
+    reported_ratios: Ratios = _NO_RATIOS
+    node_ratios: Ratios = _NO_RATIOS
     reported_policy: str = ""
     numa_policy: str = ""
     bind_policy: str = policies.NODE_NONE

@@ -1,0 +1,168 @@
+"""What a pod gets on a node: amounts of NUMA zones, and CPUs.
+
+Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresource/resource_manager.go.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from services.scheduler.plugins.numa import policies
+from services.scheduler.plugins.numa.accumulator import NotEnoughCpus, Take, take_preferred
+from services.scheduler.plugins.numa.amplification import amplified
+from services.scheduler.plugins.numa.combinations import Mask
+from services.scheduler.plugins.numa.demand import Refused, Wanted
+from services.scheduler.plugins.numa.ledger import Allocation, Amounts, NodeBook
+from services.scheduler.plugins.numa.merge import numas_of
+from services.scheduler.plugins.numa.options import NodeOptions
+from services.scheduler.plugins.numa.required import obeys, usable_cpus
+from services.scheduler.reasons import Reason
+
+Zones = dict[int, dict[str, int]]
+"""NUMA node -> amounts."""
+
+
+class NumaNode(NamedTuple):
+    """A node as pods meet it: what it offers, and what is held of that.
+
+    Attributes:
+        max_pods: how many pods may share a CPU.
+    """
+
+    options: NodeOptions
+    book: NodeBook
+    max_pods: int = 1
+
+    def held(self) -> Zones:
+        """What is held of each zone, with held CPUs counted as much as the zone counts them."""
+        ratio = self.options.ratios.get("cpu", 1)
+        zones: Zones = {}
+        for zone in self.options.zones:
+            amounts = dict(self.book.zones.get(zone.numa, {}))
+            own = 1000 * self.book.bound.get(zone.numa, 0)
+            if own and ratio > 1 and zone.numa in self.book.zones:  # else nobody's amounts are counted there
+                amounts["cpu"] = amounts.get("cpu", 0) - own + amplified(own, ratio)
+            zones[zone.numa] = amounts
+        return zones
+
+    def free(self) -> Zones:
+        """What is left of each zone."""
+        held = self.held()
+        return {
+            zone.numa: {name: max(0, total - held[zone.numa].get(name, 0)) for name, total in zone.total.items()}
+            for zone in self.options.zones
+        }
+
+    def free_cpus(self) -> frozenset[int] | Refused:
+        """CPUs that a pod may be given; none where no topology is reported."""
+        if not self.options.known:
+            return frozenset()
+        if not self.options.topology.valid:
+            return Refused((Reason("InvalidCpuTopology"),), hopeless=True)
+        return self.book.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
+
+    def room(self, want: Wanted) -> Zones:
+        """What is left of each zone for a pod: of cpu only whole CPUs that its required bind policy lets it have."""
+        zones = self.free()
+        if not want.required:
+            return zones
+        free = self.free_cpus()
+        topology = self.options.topology
+        usable = frozenset() if isinstance(free, Refused) else usable_cpus(topology, want.bind, free)
+        for numa, amounts in zones.items():
+            count = 1000 * sum(1 for cpu in usable if topology.cpus[cpu].numa == numa)
+            if "cpu" in amounts and amounts["cpu"] > count:
+                amounts["cpu"] = count
+        return zones
+
+
+def allocate(node: NumaNode, want: Wanted, mask: Mask | None) -> Allocation | Refused:
+    """What the pod would get with an affinity; nothing when it has none and wants no CPUs of its own."""
+    zones: list[tuple[int, Amounts]] = []
+    if mask is not None:
+        room = node.room(want)
+        shares, short = distribute(want, room, numas_of(mask), node.options.topology.cpus_per_core)
+        if short:
+            return Refused(tuple(Reason("InsufficientNumaResource", name) for name in short))
+        zones = sorted(shares.items())
+    if not want.binds:
+        return Allocation(zones=tuple(zones))
+    cpus = _take(node, want, zones)
+    return cpus if isinstance(cpus, Refused) else Allocation(cpus, want.exclusive, tuple(zones))
+
+
+def distribute(
+    want: Wanted, room: Zones, numas: Sequence[int], cpus_per_core: int
+) -> tuple[dict[int, dict[str, int]], list[str]]:
+    """Split what is asked for evenly over NUMA nodes, those with least room first.
+
+    Resources that no zone knows are somebody else's matter.
+
+    Returns:
+        NUMA node -> amounts, and the resources that do not fit.
+    """
+    known = {name for amounts in room.values() for name in amounts}
+    requests = want.asked if want.binds else want.requests
+    shares: dict[int, dict[str, int]] = {}
+    short: list[str] = []
+    for name in sorted(requests.keys() & known):
+        left = requests[name]
+        ordered = _by_room([room.get(position, {}).get(name, 0) for position in range(len(numas))], numas)
+        for position, numa in enumerate(ordered):
+            part = _part(want, name, left, len(numas) - position, cpus_per_core)
+            taken = min(part, room.get(numa, {}).get(name, 0))
+            if taken > 0:
+                shares.setdefault(numa, {})[name] = taken
+                left -= taken
+        if left > 0:
+            short.append(name)
+    return shares, short
+
+
+def _by_room(room: Sequence[int], numas: Sequence[int]) -> list[int]:
+    """NUMA nodes, least room first, as upstream sorts them: it compares the room of NUMA nodes 0, 1, ... at those positions."""
+    ordered = list(numas)
+    for last in range(1, len(ordered)):
+        at = last
+        while at > 0 and room[at] < room[at - 1]:
+            ordered[at], ordered[at - 1] = ordered[at - 1], ordered[at]
+            at -= 1
+    return ordered
+
+
+def _part(want: Wanted, name: str, left: int, parts: int, cpus_per_core: int) -> int:
+    if name != "cpu" or not want.binds:
+        return left // parts
+    cpus = left // 1000
+    if want.required_bind == policies.FULL_CORES and cpus_per_core:
+        return cpus // cpus_per_core // parts * cpus_per_core * 1000
+    return cpus // parts * 1000
+
+
+def _take(node: NumaNode, want: Wanted, zones: Sequence[tuple[int, Amounts]]) -> frozenset[int] | Refused:
+    topology = node.options.topology
+    free = node.free_cpus()
+    if isinstance(free, Refused):
+        return free
+    if want.required:
+        free = usable_cpus(topology, want.bind, free)
+    not_enough = Refused((Reason("NotEnoughCpus"),))
+    if len(free) < want.cpus:
+        return not_enough
+    take = Take(want.cpus, want.bind, want.exclusive, want.strategy, node.max_pods)
+    held = node.book.cpus.held
+    try:
+        if not zones:
+            taken = take_preferred(topology, take, free, frozenset(), held)
+        else:
+            taken = frozenset()
+            for numa, amounts in zones:
+                there = frozenset(cpu for cpu in free if topology.cpus[cpu].numa == numa)
+                need = min(amounts.get("cpu", 0) // 1000, len(there))
+                taken |= take_preferred(topology, take._replace(need=need), there, frozenset(), held)
+            if len(taken) != want.cpus:
+                return not_enough
+    except NotEnoughCpus:
+        return not_enough
+    if want.required and not obeys(topology, want.bind, taken):
+        return Refused((Reason("CpuBindPolicyUnsatisfied", want.bind),))
+    return taken

@@ -1,0 +1,86 @@
+"""What a pod got, as annotations of the pod: written for the node's agent, and read back.
+
+    scheduling.koordinator.sh/resource-status
+        {"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4","memory":"8Gi"}}]}
+
+Source: spec/scheduler-core.md 4.3, 4.9; upstream apis/extension/numa_aware.go.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from services.scheduler.plugins.numa import policies
+from services.scheduler.plugins.numa.demand import RESOURCE_SPEC, ResourceSpec, Wanted
+from services.scheduler.plugins.numa.ledger import Allocation
+from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
+from shared.kube.pod import Pod
+from shared.kube.quantity import NANO, BadQuantity, amounts
+from shared.kube.quantity_text import Notation, quantity_text, request_notations
+
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+class _Share(msgspec.Struct, frozen=True):
+    node: int = 0
+    resources: dict[str, str] = {}
+
+
+class _Status(msgspec.Struct, frozen=True, omit_defaults=True, rename={"shares": "numaNodeResources"}):
+    cpuset: str = ""
+    shares: tuple[_Share, ...] | None = None
+
+
+def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
+    """What the annotations say a pod has; nothing when they do not say or cannot be read."""
+    notes = annotations or {}
+    text = notes.get(RESOURCE_STATUS)
+    if not text:
+        return Allocation()
+    try:
+        status = msgspec.json.decode(text, type=_Status)
+        cpus = parse_cpus(status.cpuset)
+        zones = tuple(sorted((share.node, amounts(share.resources)) for share in status.shares or ()))
+    except (msgspec.MsgspecError, BadCpuList, BadQuantity):
+        return Allocation()
+    return Allocation(cpus, _exclusive(notes), zones)
+
+
+def annotations_for(pod: Pod, want: Wanted, got: Allocation) -> dict[str, str]:
+    """The annotations to write for what a pod got: always the status; the policy that was applied, where the pod left it open."""
+    notes = {RESOURCE_STATUS: _status_text(pod, got)}
+    if want.binds:
+        text = _spec_text((pod.metadata.annotations or {}).get(RESOURCE_SPEC), want)
+        if text is not None:
+            notes[RESOURCE_SPEC] = text
+    return notes
+
+
+def _status_text(pod: Pod, got: Allocation) -> str:
+    notations = request_notations(pod)
+
+    def text(name: str, size: int) -> str:
+        unit = NANO // 1000 if name == "cpu" else NANO
+        return quantity_text(size * unit, notations.get(name, Notation.DECIMAL))
+
+    shares = tuple(
+        _Share(numa, {name: text(name, size) for name, size in sorted(held.items())}) for numa, held in got.zones
+    )
+    return msgspec.json.encode(_Status(cpu_list(got.cpus), shares or None)).decode()
+
+
+def _spec_text(stated: str | None, want: Wanted) -> str | None:
+    spec = msgspec.json.decode(stated, type=ResourceSpec) if stated else ResourceSpec()
+    filled = spec
+    if want.required and spec.required in ("", policies.DEFAULT_BIND):
+        filled = msgspec.structs.replace(filled, required=want.bind)
+    if spec.preferred == policies.DEFAULT_BIND or not (filled.required or spec.preferred):
+        filled = msgspec.structs.replace(filled, preferred=want.bind)
+    return None if filled == spec else msgspec.json.encode(filled).decode()
+
+
+def _exclusive(notes: Mapping[str, str]) -> str:
+    try:
+        return msgspec.json.decode(notes.get(RESOURCE_SPEC) or "{}", type=ResourceSpec).exclusive
+    except msgspec.MsgspecError:
+        return ""

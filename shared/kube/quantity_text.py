@@ -1,0 +1,96 @@
+"""Amounts as Kubernetes writes them: `8Gi`, `500m`, `14000000065`.
+
+A quantity keeps the way it was written in (binary, decimal, with an exponent), so that what is derived from `8Gi` reads `4Gi`.
+
+Source: k8s.io/apimachinery/pkg/api/resource, Quantity.CanonicalizeBytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from shared.kube.pod import Pod, Quantities
+from shared.kube.quantity import NANO, nanos
+
+
+class Notation(Enum):
+    """How a quantity was written."""
+
+    DECIMAL = "500m, 2, 3G"
+    BINARY = "8Gi"
+    EXPONENT = "1e3"
+
+
+_DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+Noted = tuple[int, Notation]
+
+
+def notation_of(text: str) -> Notation:
+    """How a quantity is written."""
+    if text.endswith("i"):
+        return Notation.BINARY
+    digits = text.rstrip("0123456789+-")
+    return Notation.EXPONENT if digits and digits[-1] in "eE" and digits != text else Notation.DECIMAL
+
+
+def quantity_text(amount_nanos: int, notation: Notation) -> str:
+    """An amount in nanos (10^-9 of the unit), shortest without a loss.
+
+    Binary notation is kept for whole amounts from 1024 on.
+    """
+    if amount_nanos == 0:
+        return "0"
+    whole, rest = divmod(amount_nanos, NANO)
+    if notation is Notation.BINARY and rest == 0 and abs(whole) >= 1024:
+        power = 0
+        while whole % 1024 == 0 and power < len(_BINARY) - 1:
+            whole //= 1024
+            power += 1
+        return f"{whole}{_BINARY[power]}"
+    digits, exponent = amount_nanos, -9
+    while digits % 1000 == 0 and exponent < 18:
+        digits //= 1000
+        exponent += 3
+    if notation is Notation.EXPONENT:
+        return f"{digits}e{exponent}" if exponent else str(digits)
+    return f"{digits}{_DECIMAL[exponent]}"
+
+
+def request_notations(pod: Pod) -> dict[str, Notation]:
+    """How a pod's requests as a whole are written: a sum as its first part that is not zero, a maximum as the larger."""
+    total: dict[str, Noted] = {}
+    sidecars: dict[str, Noted] = {}
+    peak: dict[str, Noted] = {}
+    for container in pod.spec.containers:
+        _add(total, _read(container.resources.requests if container.resources else None))
+    for container in pod.spec.init_containers:
+        own = _read(container.resources.requests if container.resources else None)
+        if container.restart_policy == "Always":
+            _add(total, own)
+            _add(sidecars, own)
+            _raise(peak, sidecars.items())
+        else:
+            _add(own, sidecars)
+            _raise(peak, own.items())
+    _raise(total, peak.items())
+    if pod.spec.resources is not None:
+        total.update(_read(pod.spec.resources.requests))
+    _add(total, _read(pod.spec.overhead))
+    return {name: notation for name, (_, notation) in total.items()}
+
+
+def _read(quantities: Quantities | None) -> dict[str, Noted]:
+    return {name: (nanos(text), notation_of(text)) for name, text in (quantities or {}).items()}
+
+
+def _add(total: dict[str, Noted], more: Mapping[str, Noted]) -> None:
+    for name, (size, notation) in more.items():
+        before = total.get(name)
+        total[name] = (size, notation) if before is None else (before[0] + size, before[1] if before[0] else notation)
+
+
+def _raise(total: dict[str, Noted], others: Iterable[tuple[str, Noted]]) -> None:
+    for name, noted in others:
+        if name not in total or noted[0] > total[name][0]:
+            total[name] = noted
