@@ -91,7 +91,14 @@ class Bus:
     """
 
     def __init__(
-        self, url: str, *, name: str, pending_messages: int = PENDING_MESSAGES, nkey: str = "", ca: str = ""
+        self,
+        url: str,
+        *,
+        name: str,
+        pending_messages: int = PENDING_MESSAGES,
+        nkey: str = "",
+        ca: str = "",
+        echo_every_s: float = ECHO_EVERY_S,
     ) -> None:
         self.dropped = 0
         self.unsent = 0
@@ -103,6 +110,8 @@ class Bus:
         self._denied: set[str] = set()
         self._asking: dict[str, set[asyncio.Task[Msg]]] = {}
         self._name = name
+        self._echo_every_s = echo_every_s
+        self._silent_after_s = SILENT_AFTER_S * echo_every_s / ECHO_EVERY_S
         self._pending_messages = pending_messages
         self._client: Client | None = None
         self._subscriptions: list[Callable[[Client], Awaitable[None]]] = []
@@ -113,7 +122,7 @@ class Bus:
     @property
     def connected(self) -> bool:
         """Whether the server was heard within the last seconds."""
-        return self._connection() is not None and time.monotonic() - self._echo_at < SILENT_AFTER_S
+        return self._connection() is not None and time.monotonic() - self._echo_at < self._silent_after_s
 
     @property
     def connection(self) -> Client | None:
@@ -244,9 +253,11 @@ class Bus:
             return (await asked).data
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if subject.lower() not in self._denied or (task is not None and task.cancelling()):
+            if task is not None and task.cancelling():
                 raise
-            raise NotPermitted(self.login.user, f"publish on {subject}") from error
+            if subject.lower() in self._denied:
+                raise NotPermitted(self.login.user, f"publish on {subject}") from error
+            raise nats.errors.ConnectionClosedError from error  # a client that closes cancels what waits for answers
         finally:
             together.discard(asked)
             if not together:
@@ -329,10 +340,10 @@ class Bus:
 
         self._echo_at = time.monotonic()
         await client.subscribe(subject, cb=echoed)
-        while not gone.is_set() and time.monotonic() - self._echo_at < SILENT_AFTER_S:
+        while not gone.is_set() and time.monotonic() - self._echo_at < self._silent_after_s:
             await client.publish(subject, b"")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(gone.wait(), ECHO_EVERY_S)
+                await asyncio.wait_for(gone.wait(), self._echo_every_s)
 
     def _answered(self, task: "asyncio.Task[None]") -> None:
         self._answering.discard(task)

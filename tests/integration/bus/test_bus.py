@@ -230,3 +230,18 @@ async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answer
     with pytest.raises(NoAnswer):
         await bus.ask("koord.ask.some", b"bad", deadline_s=0.5)
     assert await bus.ask("koord.ask.some", b"good", deadline_s=DEADLINE_S) == b"good"
+
+
+async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
+    asked = asyncio.Event()
+
+    async def never(_data: bytes) -> bytes:
+        asked.set()
+        return await asyncio.Future[bytes]()
+
+    await other.answer("koord.test.never", never)
+    question = asyncio.create_task(bus.ask("koord.test.never", b"?", deadline_s=5))
+    await asyncio.wait_for(asked.wait(), DEADLINE_S)
+    await server.kill()
+    with pytest.raises(NoAnswer):
+        await question
