@@ -6,9 +6,6 @@ The session outlasts the connection, so a refusal or NodeSLO published meanwhile
 import asyncio
 import contextlib
 import logging
-import ssl
-from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 from aiomqtt import Client, MqttError
@@ -17,47 +14,12 @@ from services.node_agent.carrier import Pauses
 from services.node_agent.outbox import Outbox
 from services.node_agent.slo import SloKeeper
 from shared.agents import answer, subjects
-from shared.errors import KoordError
+from shared.agents.broker import Broker
 
 log = logging.getLogger(__name__)
 
 ACKNOWLEDGED_WITHIN_S = 10.0
 KEEPALIVE_S = 30
-PORTS = {"mqtt": 1883, "mqtts": 8883}
-
-
-class BadBroker(KoordError):
-    """KOORD_MQTT is no address of a broker."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"KOORD_MQTT {why}; give mqtt://user:password@host:port, or mqtts:// for TLS")
-
-
-class Broker(NamedTuple):
-    """Where a broker is, and who logs in there."""
-
-    host: str
-    port: int
-    user: str | None
-    password: str | None
-    tls: bool
-
-    @classmethod
-    def parse(cls, url: str) -> "Broker":
-        """Read KOORD_MQTT; user and password percent-decoded, as in any URL.
-
-        Raises:
-            BadBroker: it does not fit; the text holds no password.
-        """
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise BadBroker(f"has no such port: {error}") from error
-        if parts.scheme not in PORTS or not parts.hostname:
-            raise BadBroker(f"begins with {parts.scheme!r} and names the host {parts.hostname!r}")
-        user, password = (None if text is None else unquote(text) for text in (parts.username, parts.password))
-        return cls(parts.hostname, port or PORTS[parts.scheme], user, password, parts.scheme == "mqtts")
 
 
 class OverMqtt:
@@ -68,7 +30,7 @@ class OverMqtt:
         self._broker = broker
         self._outbox = outbox
         self._keeper = keeper
-        self._tls = ssl.create_default_context(cafile=ca_file or None) if broker.tls else None
+        self._tls = broker.tls_context(ca_file)
         self._connected = False
 
     @property

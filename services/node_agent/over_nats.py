@@ -15,6 +15,8 @@ from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
 
+ECHO_EVERY_S = 5.0
+"""A fleet's echoes are the server's load: an agent has time to notice a connection that is half alive."""
 ANSWER_WITHIN_S = 5.0
 LOOK_EVERY_S = 60.0
 """The newest NodeSLO is heard when it is published; asked for at each connection, and so often for good measure."""

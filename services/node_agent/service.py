@@ -85,13 +85,21 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
 def _carrier(environment: AgentEnvironment, settings: AgentSettings, outbox: Outbox, keeper: SloKeeper) -> Carrier:
     """The connection that the settings ask for; only its client's library is imported."""
     if settings.transport == "mqtt" or (settings.transport == "auto" and environment.mqtt):
-        from services.node_agent.over_mqtt import Broker, OverMqtt
+        from services.node_agent.over_mqtt import OverMqtt
+        from shared.agents.broker import Broker
 
-        return OverMqtt(settings.node, Broker.parse(environment.mqtt), outbox, keeper)
-    from services.node_agent.over_nats import OverNats
+        return OverMqtt(settings.node, Broker.parse(environment.mqtt), outbox, keeper, ca_file=environment.nats_ca)
+    from services.node_agent.over_nats import ECHO_EVERY_S, OverNats
     from shared.bus import Bus
 
-    return OverNats(settings.node, Bus(environment.nats, name=f"koord {NAME} {settings.node}"), outbox, keeper)
+    bus = Bus(
+        environment.nats,
+        name=f"koord {NAME} {settings.node}",
+        nkey=environment.nats_nkey,
+        ca=environment.nats_ca,
+        echo_every_s=ECHO_EVERY_S,
+    )
+    return OverNats(settings.node, bus, outbox, keeper)
 
 
 async def _pages(address: str, agent: Agent, carrier: Carrier, draining: asyncio.Event) -> "AppRunner":
