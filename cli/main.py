@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, Entry] = {
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),
+    "top": Entry("cli.top.command", "top", "Show how the services, the logs and the bus do, until Ctrl-C."),
     "up": Entry("cli.supervisor.command", "up", "Run the whole system on this machine until Ctrl-C."),
     "why": Entry("cli.commands.why", "why", "Explain a decision from the log alone."),
 }

@@ -12,9 +12,8 @@ SMALLEST_PAYLOAD = 2 * LARGEST
 """One announced batch with its envelope fits by far; questions and answers may be larger."""
 
 
-def about_bus(server: Server, url: str) -> Iterator[Finding]:
-    """Version, limits, JetStream, and who is let in."""
-    where = shown(url)
+def about_bus(server: Server, where: str) -> Iterator[Finding]:
+    """Version, limits, JetStream, and who is let in; `where` is the server's address without a login."""
     what = f"NATS {server.version} at {where} answers in {server.round_trip_s * 1000:.1f} ms"
     yield Finding("ok", "nats", what)
     if server.max_payload < SMALLEST_PAYLOAD:
@@ -31,7 +30,7 @@ def about_bus(server: Server, url: str) -> Iterator[Finding]:
             f"JetStream is off at {where}: no event stream for outsiders, no strategies for node agents on NATS",
             "add a jetstream block with a store_dir to the server's configuration",
         )
-    if not is_loopback(url):
+    if not is_loopback(where):
         if not server.authenticated:
             yield Finding(
                 "warning",
@@ -55,15 +54,9 @@ def about_bus(server: Server, url: str) -> Iterator[Finding]:
         )
 
 
-def shown(url: str) -> str:
-    """A bus URL as it may be shown: without a password or token."""
-    parts = urlsplit(url if "//" in url else f"nats://{url}")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
 def is_loopback(url: str) -> bool:
     """Whether the server is on this machine, where nobody listens on the way."""
-    host = urlsplit(url if "//" in url else f"nats://{url}").hostname or ""
+    host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from cli.bus import bus_of, login_of
 from cli.configuration import status_of
 from cli.doctor import bus as bus_checks
 from cli.doctor import cluster, postgres, services
@@ -15,8 +16,8 @@ from cli.doctor.finding import Finding
 from cli.doctor.services import BeaconHeard
 from cli.services import contexts as wanted_contexts
 from cli.supervisor.servers import Endpoints
-from shared.bus import Bus
-from shared.bus.bus import NoAnswer
+from shared.bus import NoAnswer, NotPermitted
+from shared.bus.login import BadLogin
 from shared.bus.server import BusRefused, BusUnreachable
 from shared.bus.server import look as look_at_bus
 from shared.errors import KoordError
@@ -78,8 +79,9 @@ async def _bus(url: str) -> tuple[list[Finding], Beacons | None]:
         ], None
     every = beacon_subject("*")
     try:
-        found = list(bus_checks.about_bus(seen := await look_at_bus(url, [every, "koord.log.*"]), url))
-    except BusRefused as error:
+        login = login_of(url)
+        found = list(bus_checks.about_bus(seen := await look_at_bus(login, [every, "koord.log.*"]), login.server))
+    except (BusRefused, BadLogin) as error:
         return [Finding("error", "credentials", str(error), _OPERATOR)], None
     except BusUnreachable as error:
         cure = (
@@ -95,7 +97,7 @@ async def _bus(url: str) -> tuple[list[Finding], Beacons | None]:
             beacon = decode_beacon(data)
             beacons.setdefault(beacon.context, []).append(BeaconHeard(beacon.epoch, beacon.seq))
 
-    bus = Bus(url, name="koord doctor")
+    bus = bus_of(url, "koord doctor")
     await bus.start()
     try:
         await bus.hear(every, heard)
@@ -139,6 +141,8 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
         try:
             answered = await _ask_gateway(nats)
             found += cluster.about_permissions(answered)
+        except NotPermitted as error:
+            found.append(Finding("warning", "credentials", str(error), _OPERATOR))
         except NoAnswer:
             what = f"the gateway did not answer within {ANSWER_S:g} s, so what its account may do is not known"
             found.append(
@@ -149,7 +153,7 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
 
 
 async def _ask_gateway(nats: str) -> Permissions:
-    bus = Bus(nats, name="koord doctor")
+    bus = bus_of(nats, "koord doctor")
     await bus.start()
     try:
         return msgspec.json.decode(await bus.ask(SUBJECT, b"", deadline_s=ANSWER_S), type=Permissions)

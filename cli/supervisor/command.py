@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from cli.services import AGENTS, SERVICES
 from cli.supervisor.folder import DEFAULT, announced, taken
@@ -69,7 +70,8 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
             endpoints = servers.endpoints
             click.echo(f"  export KOORD_POSTGRES={endpoints.postgres} KOORD_NATS={endpoints.nats}", err=True)
             supervisor = Supervisor(specs, endpoints, folder, log_level=log_level)
-            with announced(folder, endpoints), View(supervisor.units.values()) as view:
+            pages = {name: unit.http for name, unit in supervisor.units.items()}
+            with announced(folder, replace(endpoints, services=pages)), View(supervisor.units.values()) as view:
                 await supervisor.start()
                 while not interrupts.first.is_set():
                     view.update()

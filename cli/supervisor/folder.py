@@ -54,8 +54,9 @@ def find_endpoints(folder: Path) -> Endpoints:
         KoordError: neither is there.
     """
     postgres, nats = os.environ.get("KOORD_POSTGRES", ""), os.environ.get("KOORD_NATS", "")
+    services = dict(part.partition("=")[::2] for part in os.environ.get("KOORD_STATUSZ", "").split(",") if "=" in part)
     if postgres and nats:
-        return Endpoints(postgres, nats)
+        return Endpoints(postgres, nats, services=services)
     file = folder / "endpoints.json"
     found = msgspec.json.decode(file.read_bytes(), type=Endpoints) if file.exists() else None
     if found and not Path(f"/proc/{found.pid}").exists():
@@ -64,4 +65,8 @@ def find_endpoints(folder: Path) -> Endpoints:
         raise KoordError(
             f"no system runs in {folder}; start one with `koord up`, or name its database in KOORD_POSTGRES"
         )
-    return Endpoints(postgres or (found.postgres if found else ""), nats or (found.nats if found else ""))
+    if found and not postgres:
+        services = {**found.services, **services}
+    return Endpoints(
+        postgres or (found.postgres if found else ""), nats or (found.nats if found else ""), services=services
+    )

@@ -19,12 +19,14 @@ class Endpoints(msgspec.Struct, frozen=True):
     Attributes:
         pid: the process that keeps them.
         mqtt: empty when no broker is known.
+        services: name of a process -> `host:port` of its pages.
     """
 
     postgres: str
     nats: str
     pid: int = 0
     mqtt: str = ""
+    services: dict[str, str] = {}
 
 
 class Servers:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import nats.errors
 from nats.aio.client import Client
 
+from shared.bus.login import DENIED, Login
 from shared.errors import KoordError
 
 CONNECTING_S = 3
@@ -41,13 +42,14 @@ class Server(NamedTuple):
     refused: tuple[str, ...]
 
 
-async def look(url: str, hears: Sequence[str] = ()) -> Server:
+async def look(login: Login, hears: Sequence[str] = ()) -> Server:
     """Connect once, try to subscribe, and go.
 
     Args:
         hears: subjects to try.
 
     Raises:
+        BadLogin: a file of the login cannot be used.
         BusUnreachable: no server, or none that speaks NATS.
         BusRefused: the login is not accepted.
     """
@@ -56,10 +58,12 @@ async def look(url: str, hears: Sequence[str] = ()) -> Server:
     async def on_error(error: Exception) -> None:
         said.append(str(error))
 
-    client = Client()
+    client, url = Client(), login.server
+    options = login.options()
     try:
         await client.connect(
             url,
+            **options,
             name="koord command",
             allow_reconnect=False,
             connect_timeout=CONNECTING_S,
@@ -68,7 +72,7 @@ async def look(url: str, hears: Sequence[str] = ()) -> Server:
     except (nats.errors.Error, OSError, TimeoutError) as error:
         reason = next((text for text in (*said, str(error)) if "uthoriz" in text or "uthentic" in text), "")
         if reason:
-            raise BusRefused(f"NATS at {url} refuses this login: {reason}") from error
+            raise BusRefused(f"NATS at {url} refuses {login.user or 'a client without a login'}: {reason}") from error
         raise BusUnreachable(f"NATS at {url} cannot be reached: {str(error) or type(error).__name__}") from error
     try:
         said.clear()
@@ -78,6 +82,7 @@ async def look(url: str, hears: Sequence[str] = ()) -> Server:
         started = time.monotonic()
         await client.flush(CONNECTING_S)
         round_trip_s = time.monotonic() - started
+        denied = {match[2] for text in said if (match := DENIED.search(text.lower()))}
         # The client keeps the server's greeting to itself, but for the parts that it acts on.
         greeting = client._server_info  # noqa: SLF001
         return Server(
@@ -86,9 +91,9 @@ async def look(url: str, hears: Sequence[str] = ()) -> Server:
             max_payload=client.max_payload,
             jetstream=bool(greeting.get("jetstream")),
             authenticated=bool(greeting.get("auth_required")),
-            encrypted=bool(greeting.get("tls_required")) or url.startswith("tls:"),
+            encrypted="tls" in options,
             round_trip_s=round_trip_s,
-            refused=tuple(subject for subject in hears if any(f'"{subject}"' in text.lower() for text in said)),
+            refused=tuple(subject for subject in hears if subject.lower() in denied),
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise BusUnreachable(f"NATS at {url} was lost: {str(error) or type(error).__name__}") from error

@@ -1,0 +1,30 @@
+"""The bus as a command meets it: with the login of the environment, as a service would."""
+
+import os
+
+from shared.bus import Bus
+from shared.bus.login import Login
+
+NOWHERE = "nats://127.0.0.1:1"
+"""For an installation whose bus is not known: nothing answers there."""
+
+
+def login_of(url: str) -> Login:
+    """The login of KOORD_NATS, KOORD_NATS_NKEY and KOORD_NATS_CA.
+
+    Raises:
+        BadLogin: the URL is none.
+    """
+    environment = os.environ
+    nkey, ca = environment.get("KOORD_NATS_NKEY", ""), environment.get("KOORD_NATS_CA", "")
+    return Login.of(url or NOWHERE, nkey=nkey, ca=ca)
+
+
+def bus_of(url: str, name: str) -> Bus:
+    """A connection that is not started yet.
+
+    Raises:
+        BadLogin: the URL is none.
+    """
+    login = login_of(url)
+    return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)

@@ -1,0 +1,1 @@
+"""`koord top`: how a running system does."""

@@ -1,0 +1,118 @@
+"""`koord top`: services, contexts and the bus, twice a second or once."""
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import Self
+
+import click
+import msgspec
+
+from cli.bus import bus_of, login_of
+from cli.options import folder_option, output_option
+from cli.output import Format, show, show_one_of_many, show_table
+from cli.supervisor.folder import find_endpoints
+from cli.supervisor.servers import Endpoints
+from cli.top.reading import Instruments, Reading
+from cli.top.summary import Bus, Summary, summarise
+from cli.top.table import CONTEXTS, SERVICES, bus_line, context_cells, rendered, service_cells
+from shared.bus.server import Server, look
+from shared.errors import KoordError
+from shared.log.announce import beacon_subject, decode_beacon
+from shared.log.database import Database
+from shared.log.session import opened
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Look for two seconds, print, and end.")
+@click.option(
+    "--every", "every_s", type=click.FloatRange(min=0.5), default=2.0, show_default=True, help="Seconds between looks."
+)
+@output_option
+@folder_option
+def top(*, once: bool, every_s: float, output: Format, folder: Path) -> None:
+    """Show how the services, the logs and the bus do, until Ctrl-C.
+
+    From the log and the bus alone; what a service says of itself (its core and memory) is added for a system that `koord up` runs
+    here, and for the addresses in KOORD_STATUSZ: `scheduler=http://scheduler:8080,...`. Without a terminal it is as with --once.
+    With -o json and no --once, each look is one line.
+    """
+    asyncio.run(_top(find_endpoints(folder), output, every_s, once=once))
+
+
+async def _top(endpoints: Endpoints, output: Format, every_s: float, *, once: bool) -> None:
+    async with opened(endpoints.postgres) as database, _Watched(endpoints, database) as watched:
+        if once or (output == "table" and not sys.stdout.isatty()):
+            await watched.look()
+            await asyncio.sleep(every_s)
+            _print(await watched.look(), output)
+            return
+        if output != "table":
+            await watched.look()
+            while True:
+                await asyncio.sleep(every_s)
+                show_one_of_many(await watched.look(), output)
+        from rich.live import Live
+
+        with Live(rendered(await watched.look()), auto_refresh=False, screen=True) as live:
+            while True:
+                await asyncio.sleep(every_s)
+                live.update(rendered(await watched.look()), refresh=True)
+
+
+class _Watched:
+    """The system under the eye: its instruments, and the reading before."""
+
+    def __init__(self, endpoints: Endpoints, database: Database) -> None:
+        self._login = login_of(endpoints.nats)
+        self._bus = bus_of(endpoints.nats, "koord top")
+        self._instruments = Instruments(database, endpoints.services)
+        self._before: Reading | None = None
+        self._server: Server | None = None
+        self._beacons, self._counted = 0, 0
+
+    async def look(self) -> Summary:
+        """Take a reading and compare it with the one before."""
+        self._instruments.bus_connected = self._bus.connected
+        if self._server is None and self._bus.connected:
+            with contextlib.suppress(KoordError):
+                self._server = await look(self._login)
+        now = await self._instruments.read()
+        bus: Bus = {"url": self._login.server, "connected": self._bus.connected}
+        if self._server:
+            bus |= {"version": self._server.version, "round_trip_ms": round(self._server.round_trip_s * 1000, 1)}
+        if self._bus.refused:
+            bus["refused"] = self._bus.refused
+        if self._before and now.at_s > self._before.at_s:
+            bus["beacons_per_s"] = round((self._beacons - self._counted) / (now.at_s - self._before.at_s), 1)
+        self._counted = self._beacons
+        summary = summarise(self._before, now, bus)
+        self._before = now
+        return summary
+
+    def _heard(self, data: bytes) -> None:
+        with contextlib.suppress(msgspec.DecodeError):  # whoever may publish there may publish anything
+            self._instruments.hear(decode_beacon(data))
+            self._beacons += 1
+
+    async def __aenter__(self) -> Self:
+        await self._bus.start()
+        await self._bus.hear(beacon_subject("*"), self._heard)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._bus.close()
+
+
+def _print(summary: Summary, output: Format) -> None:
+    if output != "table":
+        show(summary, output)
+        return
+    show_table(SERVICES, [service_cells(row) for row in summary.services])
+    click.echo()
+    show_table(CONTEXTS, [context_cells(row) for row in summary.contexts])
+    click.echo()
+    click.echo(bus_line(summary))
+    for problem in summary.problems:
+        click.echo(problem, err=True)

@@ -1,0 +1,100 @@
+"""How a summary looks: plain tables for a pipe, rich ones for a terminal."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cli.durations import age, size
+from cli.top.summary import ContextRow, ServiceRow, Summary
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SERVICES = ("service", "replica", "state", "epoch", "up", "cpu", "rss", "lag", "events/s")
+CONTEXTS = ("context", "head", "events/s", "size", "partitions", "oldest", "written by", "behind")
+_RIGHT = frozenset({"epoch", "up", "cpu", "rss", "lag", "events/s", "head", "size", "partitions", "oldest"})
+_STYLES = {
+    "leading": "green",
+    "following": "cyan",
+    "waiting-for-lock": "cyan",
+    "silent": "bold red",
+    "running": "green",
+}
+
+
+def service_cells(row: ServiceRow) -> tuple[str, ...]:
+    """One line of the first table; empty where nothing is known."""
+    return (
+        row.service,
+        row.replica,
+        row.state + (" (NATS refuses it)" if row.refused else ""),
+        _number(row.epoch, plain=True),
+        "" if row.up_s is None else age(row.up_s),
+        "" if row.cpu_percent is None else f"{row.cpu_percent:.1f} %",
+        "" if row.rss_bytes is None else size(row.rss_bytes),
+        _number(row.lag),
+        "" if row.events_per_s is None else f"{row.events_per_s:,.0f}",
+    )
+
+
+def context_cells(row: ContextRow) -> tuple[str, ...]:
+    """One line of the second table; only followers that are behind are named."""
+    late = [f"{service} {events:,}" for service, events in sorted(row.lag.items()) if events]
+    nobody = "" if row.lag else "no followers"
+    return (
+        row.context,
+        f"{row.head:,}",
+        "" if row.events_per_s is None else f"{row.events_per_s:,.0f}",
+        "" if row.size_bytes is None else size(row.size_bytes),
+        _number(row.partitions),
+        _number(row.oldest),
+        row.writer + (" (not heard)" if row.writer and row.heard is False else ""),
+        ", ".join(late) or nobody or "none",
+    )
+
+
+def bus_line(summary: Summary) -> str:
+    """The bus in one line."""
+    bus = summary.bus
+    if bus.get("refused"):
+        return f"bus: {bus['url']} refuses {bus['refused']}"
+    if not bus.get("connected") or "version" not in bus:
+        return f"bus: {bus.get('url') or 'no address'}, not connected"
+    return (
+        f"bus: {bus['url']}, NATS {bus['version']}, {bus['round_trip_ms']} ms, {bus.get('beacons_per_s', 0)} beacons/s"
+    )
+
+
+def rendered(summary: Summary) -> "RenderableType":
+    """All of it for a terminal."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(
+        _grid(SERVICES, [service_cells(row) for row in summary.services], state=2),
+        Text(""),
+        _grid(CONTEXTS, [context_cells(row) for row in summary.contexts]),
+        Text(""),
+        Text(bus_line(summary)),
+        *(Text(problem, style="bold red") for problem in summary.problems),
+    )
+
+
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, state: int | None = None) -> "RenderableType":
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        grid.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
+    for row in rows:
+        cells = [Text(cell) for cell in row]
+        if state is not None:
+            cells[state].stylize(_STYLES.get(row[state], ""))
+        grid.add_row(*cells)
+    return grid
+
+
+def _number(value: int | None, *, plain: bool = False) -> str:
+    if value is None:
+        return ""
+    return str(value) if plain else f"{value:,}"
