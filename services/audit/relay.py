@@ -88,9 +88,9 @@ class Relay:
         """Relay until cancelled. Whatever fails is begun again from what the stream holds by then."""
         pause = PAUSE_S
         while True:
+            relayed = self.relayed
             try:
                 last_seq = await self._find_place()
-                relayed = self.relayed
                 await self._go_on(last_seq)
             except (_Wiped, StreamsUnreachable, StreamRefused, MissingEvents, *FAILURES) as error:
                 pause = PAUSE_S if self.relayed > relayed else min(2 * pause, LONGEST_PAUSE_S)
@@ -132,13 +132,15 @@ class Relay:
         return await self._lacks(state)
 
     async def _lacks(self, state: StreamState) -> str:
-        """What is missing at the stream's beginning that neither age nor bytes have taken; empty for nothing."""
+        """What is too much in the stream, or missing at its beginning without its age or bytes as the reason; empty for nothing."""
         if state.num_deleted:
             return f"{state.num_deleted} messages were taken out of it"
         first = await self._streams.get(self._stream, state.first_seq)
         if first is None:
             return ""  # it has aged out between the two looks
         seq, _ = _event_of(first.data)
+        if self.stands - seq < state.last_seq - state.first_seq:
+            return f"it holds more messages than the log has events from {self._context}/{seq} to {self.stands}"
         if seq <= max(self._filled_from, 1) or state.bytes >= FULL * self._config.max_bytes:
             return ""
         at = await at_of(self._log.database, self._context, seq - 1)

@@ -1,0 +1,96 @@
+"""A relay of `cluster` as the audit service runs one, and what its stream then holds."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from services.audit.cloudevent import stream_of
+from services.audit.relay import Relay
+from services.audit.settings import AuditSettings
+from shared.bus import Bus
+from shared.bus.streams import Stored, StreamRefused, Streams, StreamsUnreachable
+from shared.events import Draft
+from shared.events.cluster import PodBound
+from shared.log.database import Database
+from shared.log.reader import LogReader
+from tests.integration.log.system import Writer, until
+
+STREAM = stream_of("cluster")
+
+
+class Relaying:
+    """Appends events to `cluster` and relays them.
+
+    Attributes:
+        upto: seq of the last event that was appended.
+    """
+
+    def __init__(self, database: Database, bus: Bus, writer: Writer, settings: AuditSettings) -> None:
+        self.streams = Streams(bus)
+        self.settings = settings
+        self.reader = LogReader(database)
+        self.upto = 1
+        self._writer = writer
+        self._task: asyncio.Task[None] | None = None
+        self.relay = self._made()
+
+    def _made(self, head: Callable[[], int] | None = None) -> Relay:
+        found = head or (lambda: self.upto)
+        return Relay("cluster", self.settings, self.reader, self.streams, head=found, now_ns=time.time_ns)
+
+    async def append(self, count: int, *, text: str = "x", size: int = 100) -> None:
+        """Append so many events; a running relay hears of them."""
+        for start in range(0, count, size):
+            events = [PodBound(pod=f"a.b/{text}-{n}", pod_uid="u", node="n1") for n in range(min(size, count - start))]
+            records = await self._writer.log.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
+            self.upto = records[-1].seq
+            self.relay.wake()
+
+    def start(self) -> None:
+        """Relay in the background, as a new process would."""
+        self.relay = self._made()
+        self._task = asyncio.create_task(self.relay.run())
+
+    async def stop(self) -> None:
+        """End the relay in the middle of what it does."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def stands_at(self, seq: int) -> None:
+        """Wait until the relay says that it has stored the log up to a seq."""
+        await until(lambda: self.relay.stands >= seq)
+
+    async def at_head(self) -> None:
+        """Wait until the stream ends with the log's last event."""
+        await until(self._is_at_head)
+
+    async def _is_at_head(self) -> bool:
+        try:
+            last = await self.streams.last(STREAM)
+        except (StreamsUnreachable, StreamRefused):
+            return False
+        return last is not None and last.headers.get("Nats-Msg-Id") == f"cluster/{self.upto}"
+
+    async def holds(self) -> list[Stored]:
+        """All messages of the stream."""
+        state = await self.streams.state(STREAM)
+        assert state is not None
+        found = [await self.streams.get(STREAM, seq) for seq in range(state.first_seq, state.last_seq + 1)]
+        return [message for message in found if message is not None]
+
+    async def seqs(self) -> list[int]:
+        """The events that the stream holds, by the ids of the messages."""
+        return [seq_of(message) for message in await self.holds()]
+
+
+def seq_of(message: Stored) -> int:
+    """The seq of the event in a message; 0 for one that is not the relay's."""
+    return int(message.headers.get("Nats-Msg-Id", "0").rpartition("/")[2])
+
+
+def counted(upto: int, first: int = 1) -> list[Any]:
+    """`first` to `upto`."""
+    return list(range(first, upto + 1))
