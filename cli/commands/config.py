@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cli import names
 from cli.configuration import ConfigStatus, status_of, text_of
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
@@ -46,7 +47,7 @@ def status(*, output: Format, folder: Path) -> None:
 
 
 @config.command(name="show")
-@click.argument("context")
+@click.argument("context", shell_complete=names.contexts)
 @folder_option
 def show_command(*, context: str, folder: Path) -> None:
     """Print the text of the configuration in force for CONTEXT, as it was taken over."""

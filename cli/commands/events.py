@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from cli import names
 from cli.commands.parking import parked, skip
 from cli.instants import Since
 from cli.options import folder_option, output_option
@@ -34,9 +35,16 @@ class Wanted(NamedTuple):
 
 
 @click.group(invoke_without_command=True)
-@click.option("--context", help="Only this context's log, such as cluster or scheduling.")
-@click.option("--type", "kind", help="Only this type; the end of its name is enough: PodPlaced, PodPlaced.v1.")
-@click.option("--key", help="Only events about this object: NAMESPACE/NAME, or a NAME.")
+@click.option(
+    "--context", help="Only this context's log, such as cluster or scheduling.", shell_complete=names.contexts
+)
+@click.option(
+    "--type",
+    "kind",
+    help="Only this type; the end of its name is enough: PodPlaced, PodPlaced.v1.",
+    shell_complete=names.event_types,
+)
+@click.option("--key", help="Only events about this object: NAMESPACE/NAME, or a NAME.", shell_complete=names.keys)
 @click.option("--since", type=Since(), help="Only events from this instant on: 10m (ago), or RFC 3339.")
 @click.option(
     "-n",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cli import names
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
 from cli.supervisor.folder import find_endpoints
@@ -33,7 +34,7 @@ def list_command(*, output: Format, folder: Path) -> None:
 
 
 @followers.command()
-@click.argument("service")
+@click.argument("service", shell_complete=names.followers)
 @folder_option
 def forget(*, service: str, folder: Path) -> None:
     """Drop a follower that is gone for good.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cli import names
 from cli.options import folder_option, output_option
 from cli.output import Format, show
 from cli.supervisor.folder import find_endpoints
@@ -27,7 +28,7 @@ def why() -> None:
 
 
 @why.command()
-@click.argument("name", metavar="NAMESPACE/NAME")
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
 @click.option("--uid", default="", help="Which pod of this name; the newest otherwise.")
 @click.option("--language", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Of the reasons.")
 @output_option
