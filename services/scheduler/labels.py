@@ -60,6 +60,11 @@ class LabelColumns:
             return table[column]
         return np.zeros(size, np.bool_)
 
+    def numbers(self, key: str, size: int) -> tuple[Numbers, int]:
+        """int32[size]: number of each row's value of the label, ABSENT without it; and how many values there have been."""
+        column = self._column(key, size)[:size]
+        return column, len(self._values[key])
+
     def _column(self, key: str, size: int) -> Numbers:
         column = self._columns.get(key)
         if column is None or len(column) < size:

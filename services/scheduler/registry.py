@@ -9,14 +9,24 @@ from typing import Any, NamedTuple
 
 from services.scheduler.framework import Plugin
 from services.scheduler.plugins.fit_args import read_fit_args
+from services.scheduler.plugins.image_locality import ImageLocality
+from services.scheduler.plugins.inter_pod_affinity import InterPodAffinity, read_inter_pod_args
 from services.scheduler.plugins.load_aware import read_args as read_load_aware_args
 from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from services.scheduler.plugins.node_affinity import NodeAffinity, read_affinity_args
 from services.scheduler.plugins.node_name import NodeName
 from services.scheduler.plugins.node_ports import NodePorts
+from services.scheduler.plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+    read_balance_args,
+)
 from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from services.scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlus, read_fit_plus_args
 from services.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from services.scheduler.plugins.pod_topology_spread import PodTopologySpread
+from services.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance, read_scarce_args
 from services.scheduler.plugins.taint_toleration import TaintToleration
+from services.scheduler.plugins.topology_spread_constraints import read_spread_args
 
 Args = Mapping[str, Any]
 
@@ -47,9 +57,40 @@ PLUGINS: Mapping[str, Known] = {
     "NodeResourcesFit": Known(
         lambda args, source: NodeResourcesFit(read_fit_args(args, source)), filters=True, scores=True, reads_args=True
     ),
+    "PodTopologySpread": Known(
+        lambda args, source: PodTopologySpread(read_spread_args(args, source)),
+        filters=True,
+        scores=True,
+        reads_args=True,
+    ),
+    "InterPodAffinity": Known(
+        lambda args, source: InterPodAffinity(read_inter_pod_args(args, source)),
+        filters=True,
+        scores=True,
+        reads_args=True,
+    ),
+    "NodeResourcesBalancedAllocation": Known(
+        lambda args, source: NodeResourcesBalancedAllocation(read_balance_args(args, source)),
+        filters=False,
+        scores=True,
+        reads_args=True,
+    ),
+    "ImageLocality": Known(lambda _, __: ImageLocality(), filters=False, scores=True),
     "LoadAwareScheduling": Known(
         lambda args, source: LoadAwareScheduling(read_load_aware_args(args, source)),
         filters=True,
+        scores=True,
+        reads_args=True,
+    ),
+    "NodeResourcesFitPlus": Known(
+        lambda args, source: NodeResourcesFitPlus(read_fit_plus_args(args, source)),
+        filters=False,
+        scores=True,
+        reads_args=True,
+    ),
+    "ScarceResourceAvoidance": Known(
+        lambda args, source: ScarceResourceAvoidance(read_scarce_args(args, source)),
+        filters=False,
         scores=True,
         reads_args=True,
     ),
@@ -68,9 +109,8 @@ BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder", "Defau
 """Plugins that the queue, the round and the gateway are made of; they cannot be taken out."""
 
 ELSEWHERE = frozenset((
-    "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
-    "DefaultPreemption", "NodeResourcesBalancedAllocation", "ImageLocality", "DynamicResources", "NodeDeclaredFeatures",
-    "NodeNUMAResource", "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota", "NodeResourcesFitPlus",
-    "ScarceResourceAvoidance", "SchedulingHint",
+    "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
+    "DefaultPreemption", "DynamicResources", "NodeDeclaredFeatures",
+    "NodeNUMAResource", "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota", "SchedulingHint",
 ))  # fmt: skip
 """Plugins of Kubernetes and Koordinator that this scheduler does not have."""

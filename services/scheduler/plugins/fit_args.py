@@ -9,6 +9,9 @@ from shared.errors import KoordError
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 
+ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")
+"""Resources that a node is scored by for every pod; any other one only for pods that ask for it."""
+
 
 class BadFitArgs(KoordError):
     """Arguments that cannot be used; names the path, what was found there and what is allowed."""

@@ -61,12 +61,35 @@ class NodeAffinity:
         """Whatever goes, the labels stay."""
         return True
 
+    def requires(self, ask: PodAsk) -> bool:
+        """Whether a pod can be refused at all."""
+        affinity = _affinity_of(ask)
+        own = ask.pod.spec.node_selector is not None or (affinity is not None and affinity.required is not None)
+        return own or (self.added is not None and self.added.required is not None)
+
+    def prefers(self, ask: PodAsk) -> bool:
+        """Whether nodes can differ for a pod."""
+        return any(affinity.preferred for affinity in (self.added, _affinity_of(ask)) if affinity)
+
+    def named_nodes(self, ask: PodAsk) -> frozenset[str] | None:
+        """The nodes that a pod's required terms name, when each of them names some; None when any node may do."""
+        affinity = _affinity_of(ask)
+        if affinity is None or affinity.required is None or not affinity.required.node_selector_terms:
+            return None
+        named: frozenset[str] = frozenset()
+        for term in affinity.required.node_selector_terms:
+            of_term = [
+                frozenset(field.values)
+                for field in term.match_fields
+                if field.key == "metadata.name" and field.operator == "In"
+            ]
+            if not of_term:
+                return None
+            named |= frozenset.intersection(*of_term)
+        return named
+
     def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
-        spec = ask.pod.spec
-        matches = np.ones(table.size, np.bool_)
-        for key, value in (spec.node_selector or {}).items():
-            matches &= table.labels.matches(Requirement(key=key, operator="In", values=(value,)), table.size)
-        matches &= _required(table, _affinity_of(ask))
+        matches = own_matches(table, ask)
         enforced = _required(table, self.added)
         return np.where(enforced, np.where(matches, 0, _NO_MATCH), _NO_ENFORCED_MATCH)[rows]
 
@@ -97,6 +120,14 @@ def read_affinity_args(raw: Mapping[str, Any], source: str) -> Affinity | None:
         return msgspec.convert(stated, _Args).added_affinity
     except msgspec.ValidationError as error:
         raise BadAffinityArgs(f"{source}: {error}") from error
+
+
+def own_matches(table: NodeTable, ask: PodAsk) -> Bools:
+    """bool[rows]: which nodes match the pod's own selector and required terms."""
+    matches = np.ones(table.size, np.bool_)
+    for key, value in (ask.pod.spec.node_selector or {}).items():
+        matches &= table.labels.matches(Requirement(key=key, operator="In", values=(value,)), table.size)
+    return matches & _required(table, _affinity_of(ask))
 
 
 def _affinity_of(ask: PodAsk) -> Affinity | None:

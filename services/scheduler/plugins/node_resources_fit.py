@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
-from services.scheduler.plugins.fit_args import LEAST, MOST, FitArgs
+from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, FitArgs
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 
@@ -21,7 +21,6 @@ Int64 = NDArray[np.int64]
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
 _TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing on it
 _MOST_RESOURCES = 60
-_ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")  # others only for pods that ask for them
 _COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of Room.scored
 _MILLI_POINTS = 10  # a shape's scores go to 10, MaxNodeScore is 100
 _ROOM = frozenset((Change.POD_RELEASED, Change.ALLOCATABLE))
@@ -113,7 +112,7 @@ class FitTrial:
         for name, weight in self._resources:
             asked = ask.scored.get(name, 0)
             column = table.columns.get(name)
-            if column is None or column >= room.requested.shape[1] or (not asked and name not in _ALWAYS_SCORED):
+            if column is None or column >= room.requested.shape[1] or (not asked and name not in ALWAYS_SCORED):
                 continue
             capacity = table.allocatable[: room.size, column][rows]
             default_column = _COUNTED_WITH_DEFAULTS.get(name)
@@ -151,7 +150,7 @@ class FitTrial:
         for name, weight in self._resources:
             asked = ask.scored.get(name, 0)
             column = table.columns.get(name)
-            if column is None or column >= room.requested.shape[1] or (not asked and name not in _ALWAYS_SCORED):
+            if column is None or column >= room.requested.shape[1] or (not asked and name not in ALWAYS_SCORED):
                 continue
             capacity = table.allocatable.item(row, column)
             if capacity <= 0:

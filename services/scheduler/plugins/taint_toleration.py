@@ -67,6 +67,19 @@ class TaintToleration:
         return by_set[table.taint_set[rows]]
 
 
+def all_tolerated(table: NodeTable, ask: PodAsk) -> NDArray[np.bool_]:
+    """bool[rows]: which nodes have no hard taint that the pod does not tolerate."""
+    tolerations = ask.pod.spec.tolerations
+    by_set = np.array(
+        [
+            all(taint.effect not in _HARD or any(tolerates(t, taint) for t in tolerations) for taint in taints)
+            for taints in table.taints
+        ]
+    )
+    tolerated: NDArray[np.bool_] = by_set[table.taint_set[: table.size]]
+    return tolerated
+
+
 def tolerations_of(ask: PodAsk) -> tuple[Toleration, ...]:
     """What the taint plugins read of a pod."""
     return ask.pod.spec.tolerations

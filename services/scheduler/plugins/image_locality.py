@@ -1,0 +1,166 @@
+"""ImageLocality: prefer nodes that have a pod's images already.
+
+    S     = sum over containers and init containers of floor( size on the node * (nodes that have the image / nodes) )
+    score = 100 * (clamp(S, low, high) - low) // (high - low),  low = 23 MiB, high = 1000 MiB a container
+
+The share of nodes keeps pods from piling up on the one node that has an image.
+
+Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/plugins/imagelocality.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.pods import Held, PodFacts
+from services.scheduler.reasons import Reason
+from shared.kube.node import Node, NodeMetric
+
+MIB = 1 << 20
+LOW = 23 * MIB
+HIGH = 1000 * MIB
+
+
+class ImageLocality:
+    """Scores nodes by the bytes they need not pull; refuses none."""
+
+    name: ClassVar[str] = "ImageLocality"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+
+    def new_ledger(self) -> Ledger:
+        """Which images are where."""
+        return ImageLedger()
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Scores 0..100."""
+        assert isinstance(ledger, ImageLedger), "the index hands back what new_ledger made"
+        return _ImageTrial(room, ledger)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """It refuses nothing."""
+        return ()
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """It refuses nothing."""
+        return False
+
+
+class ImageLedger:
+    """The images on the nodes.
+
+    Attributes:
+        version: grows with every change.
+        nodes: how many nodes there are.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.memo: dict[tuple[str, ...], tuple[int, int, Int64 | None]] = {}
+        self._sizes: dict[str, dict[int, int]] = {}
+        self._on: dict[int, dict[str, int]] = {}
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self._on)
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Take over the images of the node in a row."""
+        after = None if node is None else {name: i.size_bytes for i in node.status.images for name in i.names}
+        before = self._on.get(row)
+        if before == after:
+            return
+        self.version += 1
+        for name in before or ():
+            held = self._sizes[name]
+            del held[row]
+            if not held:
+                del self._sizes[name]
+        if after is None:
+            self._on.pop(row, None)
+            return
+        self._on[row] = after
+        for name, size in after.items():
+            self._sizes.setdefault(name, {})[row] = size
+
+    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
+        """Nothing: reports say nothing of images."""
+
+    def assign(self, row: int, uid: str, held: Held) -> None:
+        """Nothing: an image counts once the node says that it has it."""
+
+    def release(self, row: int, uid: str, held: Held) -> None:
+        """Nothing, likewise."""
+
+    def scores(self, images: tuple[str, ...], size: int) -> Int64 | None:
+        """int64[size]: what each row scores for these images, one a container; None when no node has any of them."""
+        kept = self.memo.get(images)
+        if kept is None or kept[:2] != (self.version, size):
+            if kept is None and len(self.memo) >= 1024:
+                self.memo.clear()
+            kept = self.memo[images] = (self.version, size, self._work_out(images, size))
+        return kept[2]
+
+    def _work_out(self, images: tuple[str, ...], size: int) -> Int64 | None:
+        if not images:
+            return None
+        total = np.zeros(size, np.int64)
+        for name in images:
+            held = self._sizes.get(name)
+            if held:
+                rows = np.fromiter(held, np.intp, len(held))
+                sizes = np.fromiter(held.values(), np.int64, len(held))
+                total[rows] += (sizes * (len(held) / self.nodes)).astype(np.int64)
+        high = HIGH * len(images)
+        scores: Int64 = MAX_SCORE * (np.clip(total, LOW, high) - LOW) // (high - LOW)
+        return scores if scores.any() else None
+
+
+class _ImageTrial:
+    """The plugin for one round."""
+
+    def __init__(self, room: Room, ledger: ImageLedger) -> None:
+        self._size = room.size
+        self._ledger = ledger
+
+    def filter(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+        return None
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        return 0
+
+    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """None when no node has any of the images."""
+        scores = self._ledger.scores(images_of(ask), self._size)
+        return None if scores is None else scores[rows]
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The score of one node."""
+        scores = self._ledger.scores(images_of(ask), self._size)
+        return 0 if scores is None else int(scores[row])
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        """Nothing: the image is not there yet."""
+
+
+def images_of(ask: PodAsk) -> tuple[str, ...]:
+    """The images of init containers and containers, one each, as nodes name them."""
+    images: tuple[str, ...] | None = ask.memo.get(ImageLocality)
+    if images is None:
+        spec = ask.pod.spec
+        images = ask.memo[ImageLocality] = tuple(
+            image_name(container.image) for container in (*spec.init_containers, *spec.containers)
+        )
+    return images
+
+
+def image_name(image: str) -> str:
+    """With the tag that an image without one stands for: `reg:5000/app` -> `reg:5000/app:latest`."""
+    return f"{image}:latest" if image.rfind(":") <= image.rfind("/") else image

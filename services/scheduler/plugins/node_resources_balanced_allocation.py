@@ -1,0 +1,178 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources would be used up evenly.
+
+    f_r   = min( (requested + asked) / allocatable, 1 ), for each configured resource that the node has
+    score = floor( (1 - std) * 100 ),  std = |f_0 - f_1| / 2 of two, the population's standard deviation of more, else 0
+
+What is requested counts as it is, without the defaults of NodeResourcesFit. Kubernetes after 1.35 has another formula.
+
+Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
+"""
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.plugins.fit_args import ALWAYS_SCORED, WeightedResource
+from services.scheduler.pods import PodFacts
+from services.scheduler.reasons import Reason
+from shared.errors import KoordError
+
+Floats = NDArray[np.float64]
+
+
+class BadBalanceArgs(KoordError):
+    """NodeResourcesBalancedAllocationArgs that cannot be used."""
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resources: tuple[WeightedResource, ...] = ()
+
+
+def read_balance_args(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    """The resources that are to be balanced: cpu and memory when none are named.
+
+    Raises:
+        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one upstream takes.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        resources = msgspec.convert(stated, _Args).resources
+    except msgspec.ValidationError as error:
+        raise BadBalanceArgs(f"{source}: {error}") from error
+    for number, resource in enumerate(resources):
+        if resource.weight not in (0, 1):
+            raise BadBalanceArgs(f"{source}: resources[{number}].weight is {resource.weight}; give 1 or leave it out")
+    return tuple(resource.name for resource in resources) or ("cpu", "memory")
+
+
+class NodeResourcesBalancedAllocation:
+    """Scores nodes by how evenly the configured resources would be used; refuses none."""
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+
+    def __init__(self, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
+        self.resources = resources
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Scores 0..100."""
+        return _BalanceTrial(self.resources, room)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """It refuses nothing."""
+        return ()
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """It refuses nothing."""
+        return False
+
+
+class _BalanceTrial:
+    """The plugin for one round."""
+
+    def __init__(self, resources: tuple[str, ...], room: Room) -> None:
+        self._resources = resources
+        self._room = room
+
+    def filter(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+        return None
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        return 0
+
+    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """None for a pod that asks for none of the resources."""
+        columns = self._columns(ask)
+        if columns is None:
+            return None
+        room, table = self._room, self._room.table
+        fractions: list[Floats] = []
+        counts: list[NDArray[np.bool_]] = []
+        for column, asked in columns:
+            capacity = table.allocatable[: room.size, column][rows]
+            exists = capacity > 0
+            used = (room.requested[:, column][rows] + asked) / np.maximum(capacity, 1)
+            fractions.append(np.where(exists, np.minimum(used, 1.0), 0.0))
+            counts.append(exists)
+        if not fractions:
+            return np.full(len(room.pods[rows]), MAX_SCORE, np.int64)
+        deviation = _two(fractions, counts) if len(fractions) <= 2 else _many(fractions, counts)
+        scores: Int64 = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
+        return scores
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The score of one node."""
+        columns = self._columns(ask)
+        if columns is None:
+            return 0
+        room, table = self._room, self._room.table
+        fractions: list[float] = []
+        for column, asked in columns:
+            capacity = table.allocatable.item(row, column)
+            if capacity > 0:
+                fractions.append(min((room.requested.item(row, column) + asked) / capacity, 1.0))
+        deviation = 0.0
+        if len(fractions) == 2:
+            deviation = abs((fractions[0] - fractions[1]) / 2)
+        elif len(fractions) > 2:
+            total = 0.0
+            for fraction in fractions:
+                total += fraction
+            mean, squares = total / len(fractions), 0.0
+            for fraction in fractions:
+                squares += (fraction - mean) * (fraction - mean)
+            deviation = sqrt(squares / len(fractions))
+        return int((1 - deviation) * MAX_SCORE)
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        """The round's room counts the pod."""
+
+    def _columns(self, ask: PodAsk) -> list[tuple[int, int]] | None:
+        """(column, amount asked for) of each resource that may count, None when the pod asks for none of them."""
+        if not any(ask.request.get(name, 0) for name in self._resources):
+            return None
+        room, table = self._room, self._room.table
+        found: list[tuple[int, int]] = []
+        for name in self._resources:
+            asked, column = ask.request.get(name, 0), table.columns.get(name)
+            if column is not None and column < room.requested.shape[1] and (asked or name in ALWAYS_SCORED):
+                found.append((column, asked))
+        return found
+
+
+def _two(fractions: list[Floats], counts: list[NDArray[np.bool_]]) -> Floats:
+    """The deviation over at most two resources; 0 on nodes that lack one of them."""
+    if len(fractions) < 2:
+        return np.zeros_like(fractions[0])
+    return np.where(counts[0] & counts[1], np.abs((fractions[0] - fractions[1]) / 2), 0.0)
+
+
+def _many(fractions: list[Floats], counts: list[NDArray[np.bool_]]) -> Floats:
+    """The deviation over the resources that each node has, summed in their order, as one by one."""
+    number, total = np.zeros(len(fractions[0])), np.zeros(len(fractions[0]))
+    for fraction, exists in zip(fractions, counts, strict=True):
+        number += exists
+        total += fraction
+    mean, squares = total / np.maximum(number, 1), np.zeros_like(total)
+    first, second = np.zeros_like(total), np.zeros_like(total)
+    seen = np.zeros_like(total)
+    for fraction, exists in zip(fractions, counts, strict=True):
+        squares += np.where(exists, (fraction - mean) * (fraction - mean), 0.0)
+        first = np.where(exists & (seen == 0), fraction, first)
+        second = np.where(exists & (seen == 1), fraction, second)
+        seen += exists
+    deviation = np.where(number == 2, np.abs((first - second) / 2), np.sqrt(squares / np.maximum(number, 1)))
+    return np.where(number < 2, 0.0, deviation)

@@ -1,0 +1,104 @@
+"""Affinity terms between pods, in the form in which they are counted.
+
+Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework (AffinityTerm) and the API server, which merges
+`matchLabelKeys` and `mismatchLabelKeys` into the selector when a pod is created. Merging again changes nothing, so pods that never
+were at an API server get the same treatment.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.selectors import EVERYTHING, Matcher, Selector, canonical, ordered, selects
+from services.scheduler.surroundings import Surroundings
+from shared.kube.pod import PodAffinity, PodAffinityTerm
+from shared.kube.selectors import Requirement
+
+_NOBODY = PodAffinity()
+
+
+class Term(NamedTuple):
+    """One term of a pod of a known namespace.
+
+    Attributes:
+        key: topology key.
+        namespaces: by name; the pod's own when it states neither names nor a selector.
+        namespace_selector: by label; None: no others.
+        selector: which pods; None: none.
+    """
+
+    key: str
+    namespaces: frozenset[str]
+    namespace_selector: Selector | None
+    selector: Selector | None
+
+    def matches(self, ask: PodAsk, namespace_labels: Mapping[str, str] | None) -> bool:
+        """Whether the term means a pod, given the labels of that pod's namespace."""
+        if self.selector is None:
+            return False
+        if ask.namespace not in self.namespaces and (
+            self.namespace_selector is None or not selects(self.namespace_selector, namespace_labels)
+        ):
+            return False
+        return selects(self.selector, ask.labels)
+
+    def matcher(self, around: Surroundings) -> Matcher:
+        """The same with the namespaces that there are now, by name."""
+        if self.namespace_selector == EVERYTHING:
+            return Matcher(None, self.selector)
+        if self.namespace_selector is None:
+            return Matcher(self.namespaces, self.selector)
+        return Matcher(self.namespaces | around.namespaces_selected(self.namespace_selector), self.selector)
+
+
+class Terms(NamedTuple):
+    """All terms of a class of pods; preferred ones with their weights, 1..100."""
+
+    affinity: tuple[Term, ...]
+    anti_affinity: tuple[Term, ...]
+    preferred: tuple[tuple[Term, int], ...]
+    preferred_anti: tuple[tuple[Term, int], ...]
+
+
+NO_TERMS = Terms((), (), (), ())
+
+
+def terms_of(ask: PodAsk) -> Terms:
+    """The terms of a class, read once."""
+    terms: Terms | None = ask.memo.get(Terms)
+    if terms is None:
+        terms = ask.memo[Terms] = _read(ask)
+    return terms
+
+
+def _read(ask: PodAsk) -> Terms:
+    affinity = ask.pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    near, far = affinity.pod_affinity or _NOBODY, affinity.pod_anti_affinity or _NOBODY
+    return Terms(
+        affinity=_terms(near.required, ask),
+        anti_affinity=_terms(far.required, ask),
+        preferred=tuple((_term(each.pod_affinity_term, ask), each.weight) for each in near.preferred),
+        preferred_anti=tuple((_term(each.pod_affinity_term, ask), each.weight) for each in far.preferred),
+    )
+
+
+def _terms(terms: Iterable[PodAffinityTerm], ask: PodAsk) -> tuple[Term, ...]:
+    return tuple(_term(term, ask) for term in terms)
+
+
+def _term(term: PodAffinityTerm, ask: PodAsk) -> Term:
+    namespaces = frozenset(term.namespaces)
+    if not namespaces and term.namespace_selector is None:
+        namespaces = frozenset((ask.namespace,))
+    selector = canonical(term.label_selector)
+    if selector is not None and (term.match_label_keys or term.mismatch_label_keys):
+        merged = [
+            Requirement(key=key, operator=operator, values=(ask.labels[key],))
+            for keys, operator in ((term.match_label_keys, "In"), (term.mismatch_label_keys, "NotIn"))
+            for key in keys
+            if key in ask.labels
+        ]
+        selector = ordered((*selector, *merged))
+    return Term(term.topology_key, namespaces, canonical(term.namespace_selector), selector)
