@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, Entry] = {
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),
+    "shadow": Entry("cli.commands.shadow", "shadow", "Say what running beside another scheduler has shown."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),
     "top": Entry("cli.top.command", "top", "Show how the services, the logs and the bus do, until Ctrl-C."),
     "up": Entry("cli.supervisor.command", "up", "Run the whole system on this machine until Ctrl-C."),

@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from cli.services import AGENTS, SERVICES
+from cli.supervisor.audit import with_audit
 from cli.supervisor.folder import DEFAULT, announced, taken
 from cli.supervisor.servers import Servers
 from cli.supervisor.signals import Interrupts
@@ -16,6 +17,7 @@ from cli.supervisor.supervisor import Spec, Supervisor
 from cli.supervisor.view import View
 
 NODES = "KOORD_SIMULATOR_NODES"
+DEFAULT_SCHEDULER = "default-scheduler"
 
 
 @click.command()
@@ -39,8 +41,22 @@ NODES = "KOORD_SIMULATOR_NODES"
     type=click.Choice((*SERVICES, *AGENTS)),
     help="Run only this one; may be repeated.",
 )
+@click.option("--shadow", is_flag=True, help="Write nothing to the cluster: answer every intent as withheld.")
+@click.option(
+    "--shadow-scheduler",
+    metavar="NAME",
+    help=f"Compare this scheduler's placements with ours.  [default with --shadow: {DEFAULT_SCHEDULER}]",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
-def up(*, kubeconfig: Path | None, folder: Path, chosen: tuple[str, ...], log_level: str) -> None:
+def up(
+    *,
+    kubeconfig: Path | None,
+    folder: Path,
+    chosen: tuple[str, ...],
+    shadow: bool,
+    shadow_scheduler: str | None,
+    log_level: str,
+) -> None:
     """Run the whole system on this machine until Ctrl-C.
 
     Starts Postgres and NATS (or uses those of KOORD_POSTGRES and KOORD_NATS), migrates, and keeps each service running
@@ -48,19 +64,34 @@ def up(*, kubeconfig: Path | None, folder: Path, chosen: tuple[str, ...], log_le
 
     A new simulated cluster has 10 nodes; KOORD_SIMULATOR_NODES, KOORD_SIMULATOR_PODS and the other settings that
     `koord run simulator --help` prints make it another one.
+
+    With --shadow it runs beside the scheduler of a cluster and a read-only account is enough; `koord shadow report` says
+    what came of it.
     """
-    specs = specs_for(kubeconfig, chosen)
+    if shadow and not kubeconfig:
+        raise click.UsageError("--shadow needs --kubeconfig: it runs beside the scheduler of a cluster")
+    specs = shadowed(specs_for(kubeconfig, chosen), shadow=shadow, scheduler=shadow_scheduler)
     with taken(folder):
         asyncio.run(_up(specs, folder.absolute(), log_level))
 
 
 def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spec]:
     """The processes of a system: with a cluster the gateway, else the simulator, and what follows them."""
-    names = chosen or ("gateway" if kubeconfig else "simulator", "scheduler")
+    names = chosen or ("gateway" if kubeconfig else "simulator", "scheduler", "audit")
     own: dict[str, Mapping[str, str]] = {"simulator": {NODES: os.environ.get(NODES, "10")}}
     if kubeconfig:
         own["gateway"] = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig.absolute())}
     return [Spec(name, name, own.get(name, {})) for name in names]
+
+
+def shadowed(specs: list[Spec], *, shadow: bool, scheduler: str | None) -> list[Spec]:
+    """The same processes in shadow mode; as they are without."""
+    own: dict[str, dict[str, str]] = {}
+    if shadow:
+        own["gateway"] = {"KOORD_GATEWAY_SHADOW": "true"}
+    if name := scheduler or (DEFAULT_SCHEDULER if shadow else ""):
+        own["scheduler"] = {"KOORD_SCHEDULER_SHADOW_SCHEDULER": name}
+    return [spec._replace(env={**spec.env, **own.get(spec.service, {})}) for spec in specs]
 
 
 async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
@@ -69,7 +100,7 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
         async with Servers(folder) as servers:
             endpoints = servers.endpoints
             click.echo(f"  export KOORD_POSTGRES={endpoints.postgres} KOORD_NATS={endpoints.nats}", err=True)
-            supervisor = Supervisor(specs, endpoints, folder, log_level=log_level)
+            supervisor = Supervisor(with_audit(specs, folder), endpoints, folder, log_level=log_level)
             pages = {name: unit.http for name, unit in supervisor.units.items()}
             with announced(folder, replace(endpoints, services=pages)), View(supervisor.units.values()) as view:
                 await supervisor.start()

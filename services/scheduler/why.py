@@ -22,7 +22,7 @@ from shared.events.cluster import (
     PodEvicted,
     PodObserved,
 )
-from shared.events.scheduling import ClassJudged, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.scheduling import ClassJudged, PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import instant_text
 
 
@@ -281,6 +281,17 @@ class _Story:
     def _withheld(self, _: BindWithheld) -> str:
         return self._stand("withheld", text("Withheld", language=self._language))
 
+    def _compared(self, event: PlacementCompared) -> str:
+        self.node = event.theirs
+        verdict = f"{event.scheduler} bound it to {event.theirs}"
+        if event.ours == event.theirs:
+            return self._stand("bound", f"{verdict}, as we would have")
+        ours = f"we would have chosen {event.ours} ({event.score})" if event.ours else "none passed our filters"
+        if event.refused:
+            why = ", ".join(text(one.code, one.detail, self._language) for one in event.refused)
+            return self._stand("bound", f"{verdict}, which we refuse: {why}; {ours}")
+        return self._stand("bound", f"{verdict} ({event.their_score} by our scores); {ours}")
+
     def _missing(self, event: MissingPermission) -> str:
         return self._stand("refused", f"the gateway may not do this; allow it to {event.rule}")
 
@@ -298,6 +309,7 @@ class _Story:
         BindRejected: _refused,
         BindFailed: _refused,
         BindWithheld: _withheld,
+        PlacementCompared: _compared,
         MissingPermission: _missing,
         PodDeleted: _deleted,
         PodEvicted: _evicted,

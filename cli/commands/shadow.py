@@ -1,0 +1,132 @@
+"""`koord shadow`: what came of running beside another scheduler."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from cli.instants import Since
+from cli.options import folder_option, output_option
+from cli.output import Format, show, show_table
+from cli.supervisor.folder import find_endpoints
+from services.scheduler.shadow_log import NOT_COMPARED, READ, ShadowLog
+from services.scheduler.shadow_report import ShadowReport, Worst, report
+from shared.kube.instants import instant_text
+from shared.log.codec import Codec
+from shared.log.positions import Position
+from shared.log.reader import LogReader, at_us
+from shared.log.session import reading
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+@click.group()
+def shadow() -> None:
+    """Say what running beside another scheduler has shown."""
+
+
+@shadow.command("report")
+@click.option(
+    "--scheduler",
+    "schedulers",
+    multiple=True,
+    help="Only this scheduler's placements; may be repeated.  [default: all that were compared]",
+)
+@click.option("--since", type=Since(), help="Only bindings from this instant on: 10m (ago), or RFC 3339.")
+@click.option("--worst", type=click.IntRange(min=0), default=10, show_default=True, help="Placements to show singly.")
+@output_option
+@folder_option
+def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, output: Format, folder: Path) -> None:
+    """Sum up where we would have placed pods otherwise, and by how much.
+
+    From the log alone: no service needs to run. Each placement was judged on the cluster as it stood just before its
+    binding; -o json has every node.
+    """
+    since_ns = at_us(since) * 1000 if since else 0
+    found = asyncio.run(_report(find_endpoints(folder).postgres, schedulers, since_ns, worst))
+    if output == "table":
+        _render(found)
+    else:
+        show(found, output)
+
+
+async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, worst: int) -> ShadowReport:
+    async with reading(postgres) as log:
+        told = await read_shadow(log)
+    if not schedulers and not told.compared:
+        schedulers = (DEFAULT_SCHEDULER,)
+    return report(told, schedulers, since_ns, worst)
+
+
+async def read_shadow(log: LogReader) -> ShadowLog:
+    """Fold what a report rests on, from the oldest kept events to the heads."""
+    told = ShadowLog()
+    for context, kinds in READ.items():
+        begin, head = await log.oldest(context) or Position(), await log.head(context)
+        async with aclosing(log.pages(context, begin, head.seq, Codec(kinds))) as pages:
+            async for page in pages:
+                for record in page.records:
+                    told.tell(record)
+    return told
+
+
+def _render(found: ShadowReport) -> None:
+    whose = ", ".join(found.schedulers)
+    if not found.compared:
+        click.echo(f"no placement of {whose} was compared; docs/shadow.md says how to run beside it")
+    else:
+        click.echo(
+            f"{found.compared:,} placements of {whose}, judged by our profile {', '.join(found.profiles)}, "
+            f"{instant_text(found.first_ns)} to {instant_text(found.last_ns)}\n"
+        )
+        gap = f"lower by {found.gap.p50} (p50), {found.gap.p90} (p90), {found.gap.max} (max)"
+        rows = [
+            ("the node we would have chosen", found.same_node, ""),
+            ("another node with the same score", found.equal_score, ""),
+            ("another node with a lower score", found.lower_score, gap if found.lower_score else ""),
+            ("a node that our filters refuse", found.refused, ""),
+            ("any node, where our filters refuse all", found.found_none, ""),
+        ]
+        show_table(
+            ("they chose", "pods", "share", ""),
+            [(what, f"{pods:,}", f"{100 * pods / found.compared:.1f} %", more) for what, pods, more in rows],
+        )
+    if found.not_compared:
+        click.echo()
+        rows_missed = [(f"{pods:,}", NOT_COMPARED.get(why, why)) for why, pods in found.not_compared.items()]
+        show_table(("not compared", "because"), rows_missed)
+    if found.refused_by:
+        click.echo()
+        show_table(
+            ("refused by", "reason", "pods", "for example"),
+            [(one.plugin or "-", _reason(one.text, one.detail), one.pods, one.example) for one in found.refused_by],
+        )
+    if found.compared:
+        click.echo("\nrequested on the nodes, percent of allocatable:")
+        show_table(("resource", "placed by", "max", "mean", "stddev"), _balance_rows(found))
+    for one in found.worst:
+        _render_worst(one)
+
+
+def _reason(text: str, detail: str) -> str:
+    return f"{text} ({detail})" if detail and detail not in text else text
+
+
+def _balance_rows(found: ShadowReport) -> Iterator[tuple[object, ...]]:
+    for balance in found.balance:
+        for whose, spread in (("them", balance.theirs), ("us", balance.ours)):
+            numbers = (spread.max_percent, spread.mean_percent, spread.stddev_percent)
+            yield balance.resource, whose, *(f"{number:.2f}" for number in numbers)
+
+
+def _render_worst(one: Worst) -> None:
+    click.echo(f"\n{one.pod} at {instant_text(one.at_ns)} ({one.event}): {one.gap} below ours")
+    for mark, node, score, parts in (
+        ("theirs", one.theirs, one.their_score, one.their_parts),
+        ("ours  ", one.ours, one.score, one.parts),
+    ):
+        listed = ", ".join(f"{plugin} {part}" for plugin, part in parts.items())
+        click.echo(f"  {mark} {node}: {score} ({listed})")

@@ -1,0 +1,106 @@
+"""What `koord shadow report` sums up, from the events of a small history."""
+
+from services.scheduler.shadow_log import ShadowLog
+from services.scheduler.shadow_report import ShadowReport, report
+from services.scheduler.why import explain, render
+from shared.events.log import WriterStarted
+from shared.kube.node import Taint
+from tests.unit.scheduler.scheduling_world import node, pod
+from tests.unit.scheduler.test_shadow import THEIRS, Beside, theirs
+
+
+def told(world: Beside) -> ShadowLog:
+    log = ShadowLog()
+    for records in world.logs.values():
+        for record in records:
+            log.tell(record)
+    return log
+
+
+def history() -> Beside:
+    """Pods on the best node, on an equal one, on a worse one, on one that we refuse, and where we find none."""
+    world = Beside()
+    world.add_node(node("tainted", cpu="64", memory="64Gi", taints=(Taint(key="k", value="v", effect="NoSchedule"),)))
+    world.add_node(node("large", cpu="16", memory="64Gi"))
+    world.add_node(node("small", cpu="4", memory="8Gi"))
+    world.indexed()
+    for name, cpu, to in (
+        ("best", "1", "large"),
+        ("worse", "1", "small"),
+        ("refused", "1", "tainted"),
+        ("none", "40", "small"),
+    ):
+        world.add_pod(theirs(name, cpu=cpu, memory="1Gi"))
+        world.bind(name, to, cpu=cpu, memory="1Gi")
+    world.compared()
+    return world
+
+
+def test_every_comparison_is_in_one_of_five_numbers() -> None:
+    found = report(told(history()))
+    assert (found.schedulers, found.profiles, found.compared) == ((THEIRS,), ("koord-scheduler",), 4)
+    assert (found.same_node, found.equal_score, found.lower_score, found.refused, found.found_none) == (1, 0, 1, 1, 1)
+    assert found.gap.p50 == found.gap.p90 == found.gap.max == found.worst[0].gap > 0
+    assert [(one.plugin, one.code, one.detail, one.pods, one.example) for one in found.refused_by] == [
+        ("NodeResourcesFit", "InsufficientResource", "cpu", 1, "d/none"),
+        ("TaintToleration", "UntoleratedTaint", "k=v:NoSchedule", 1, "d/refused"),
+    ]
+
+
+def test_the_worst_placements_have_each_plugins_part_of_both_totals() -> None:
+    (worst,) = report(told(history())).worst
+    assert (worst.pod, worst.theirs, worst.ours) == ("d/worse", "small", "large")
+    assert (sum(worst.their_parts.values()), sum(worst.parts.values())) == (worst.their_score, worst.score)
+    assert report(told(history()), worst=0).worst == ()
+
+
+def test_nodes_hold_what_runs_on_them_or_would_if_we_had_been_followed() -> None:
+    world = history()
+    world.add_pod(pod("other", cpu="2", on="large", phase="Running", scheduler="volcano"))
+    world.add_pod(theirs("best", cpu="1", on="large", phase="Succeeded"))
+    found = report(told(world))
+    cpu = {load.node: (load.theirs["cpu"], load.ours["cpu"]) for load in found.nodes}
+    # `worse` and `refused` go to `large`; `none` stays, for we have no better node.
+    assert cpu == {"large": (2000, 4000), "small": (41_000, 40_000), "tainted": (1000, 0)}
+    assert found.nodes[1].theirs["memory"] == 2 << 30
+    balance = {one.resource: one for one in found.balance}
+    assert balance["cpu"].theirs.max_percent == 1025.0
+    assert balance["cpu"].ours.max_percent == 1000.0
+    assert balance["memory"].theirs.mean_percent == round((100 * 0.5 / 64 + 100 * 2 / 8 + 100 / 64) / 3, 2)
+
+
+def test_what_was_not_compared_is_counted_by_its_reason() -> None:
+    world = Beside()
+    world.observe(WriterStarted(epoch=2, release="x"))
+    world.bind("before", "a")
+    world.list_all()
+    world.add_pod(theirs("static", on="a"))
+    world.bind("fast", "a")
+    world.add_pod(pod("other", on="a", scheduler="volcano"))
+    found = report(told(world), [THEIRS])
+    assert found.compared == 0
+    assert found.not_compared == {"BoundBefore": 1, "NamedItsNode": 1, "NobodyCompared": 1}
+    assert found.gap.max == 0
+
+
+def test_only_what_was_bound_since_an_instant_counts_when_asked() -> None:
+    world = history()
+    later = world.now_ns + 60 * 10**9
+    world.wait(60)
+    world.add_pod(theirs("later"))
+    world.bind("later", "large")
+    world.compared()
+    found: ShadowReport = report(told(world), since_ns=later)
+    assert (found.compared, found.first_ns, found.last_ns) == (1, later, later)
+
+
+def test_why_says_what_we_would_have_done_with_another_schedulers_pod() -> None:
+    records = [record for records in history().logs.values() for record in records]
+    for uid, words in (
+        ("best", "bound it to large, as we would have"),
+        ("worse", "we would have chosen large ("),
+        ("refused", "which we refuse: node(s) had untolerated taint(s); we would have chosen large"),
+        ("none", "which we refuse: Insufficient cpu; none passed our filters"),
+    ):
+        told_ = explain(records, uid)
+        assert (told_.status, words in render(told_)) == ("bound", True), render(told_)
