@@ -10,7 +10,7 @@ from shared.errors import KoordError
 if TYPE_CHECKING:
     from shared.service import Service
 
-SERVICES = ("gateway", "scheduler", "simulator", "metrics-ingest", "deeds-ingest")
+SERVICES = ("gateway", "scheduler", "simulator", "metrics-ingest", "deeds-ingest", "audit")
 AGENTS = ("node-agent",)
 """What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the environment."""
 

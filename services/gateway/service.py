@@ -188,6 +188,7 @@ SERVICE = Service(
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
         "metrics-*": ANY_INTENTS,
         "nodes-*": ANY_INTENTS,
+        "audit": ANY_INTENTS,
     },
     emits=(*OBSERVATIONS, *OUTCOMES, Listed, WatchResumed, WriterStarted),
     settings=GatewaySettings,

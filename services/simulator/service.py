@@ -125,6 +125,7 @@ def simulator() -> Service:
             "scheduling": INTENTS,
             "metrics-*": ANY_INTENTS,
             "nodes-*": ANY_INTENTS,
+            "audit": ANY_INTENTS,
         },
         emits=(*OBSERVATIONS, *OUTCOMES, WriterStarted),
         settings=SimulatorSettings,
