@@ -34,7 +34,7 @@ class Domain(NamedTuple):
     rules: tuple[Rule, ...] = ()
 
 
-DOMAINS = ("loadaware", "cpuset", "stock")
+DOMAINS = ("loadaware", "cpuset", "numa", "fit-plus", "stock")
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 
 

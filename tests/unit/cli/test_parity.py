@@ -89,7 +89,7 @@ def estimates(tmp_path: Path) -> Path:
 def test_the_json_form_is_one_object_by_domain(estimates: Path) -> None:
     result = CliRunner().invoke(parity, [str(estimates), "--json"])
     assert result.exit_code == 0
-    counts = {"cases": 1, "equal": 1, "documented": 0, "different": 0, "first_different": None}
+    counts = {"cases": 1, "equal": 1, "documented": 0, "different": 0, "crashes": 0, "first_different": None}
     assert json.loads(result.stdout) == {"loadaware": counts}
 
 
@@ -105,3 +105,12 @@ def test_a_folder_without_cases_and_a_line_that_is_none_are_errors(tmp_path: Pat
     assert "holds no cases" in str(CliRunner().invoke(parity, [str(tmp_path)]).exception)
     (tmp_path / "loadaware.jsonl").write_text('{"case": 1}\n')
     assert "loadaware.jsonl:1 is no case" in str(CliRunner().invoke(parity, [str(tmp_path)]).exception)
+
+
+def test_a_documented_crash_of_upstream_does_not_count_towards_the_share_that_may_differ(tmp_path: Path) -> None:
+    lines = [{"case": "c", "op": "double", "input": {"n": 0}, "output": {"panic": True}}] * 3
+    (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    rule = Rule("zero", lambda _, given: given["n"] == 0, lambda _, __: {"panic": True})
+    tally = tally_file(tmp_path / "c.jsonl", Domain(doubled, (rule,)))
+    assert (tally.documented, tally.crashes, tally.different) == (3, 3, 0)
+    assert tally.holds

@@ -1,0 +1,61 @@
+"""One plugin asked as a round asks it, over nodes and pods that a test gives."""
+
+from collections.abc import Mapping, Sequence
+
+from services.scheduler.ask import PodAsk, ask_key, common_part
+from services.scheduler.framework import Plugin, Profile, Room, Scorer, Trial
+from services.scheduler.index import Index
+from services.scheduler.state import ClusterView
+from shared.events import Event, Recorded
+from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+
+
+class OnePlugin:
+    """A plugin with its ledger, fed by events."""
+
+    def __init__(
+        self, plugin: Plugin, nodes: Sequence[Node], pods: Sequence[Pod] = (), objects: Sequence[ObjectObserved] = ()
+    ) -> None:
+        self.plugin = plugin
+        self.view = ClusterView()
+        self.index = Index(self.view, {"one": Profile("one", (plugin,), (Scorer(plugin, 1),))})
+        self._seq = 0
+        self.see(*objects)
+        self.see(*(NodeObserved(node=node.metadata.name, object=node) for node in nodes))
+        self.see(*(PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod) for pod in pods))
+
+    def see(self, *events: Event) -> None:
+        for event in events:
+            self._seq += 1
+            self.view.apply(Recorded("cluster", self._seq, event, self._seq, None))
+        self.index.settle()
+
+    def trial(self) -> Trial:
+        index = self.index
+        return self.plugin.trial(Room(index.table, index.book, index.surroundings), index.ledgers[self.plugin], 0)
+
+    def scores(self, pod: Pod) -> Mapping[str, int]:
+        """Node -> score, asked of all at once and of each alone, which must be the same."""
+        ask, trial = ask_of(pod), self.trial()
+        found = trial.score(ask, slice(0, self.index.table.size))
+        scores = {name: 0 if found is None else int(found[row]) for name, row in self.index.table.rows.items()}
+        assert scores == {name: trial.score_at(ask, row) for name, row in self.index.table.rows.items()}
+        return scores
+
+    def refusals(self, pod: Pod) -> Mapping[str, tuple[str, ...]]:
+        """Node -> codes of the reasons that refuse it, of refused ones."""
+        ask, trial = ask_of(pod), self.trial()
+        found = trial.filter(ask, slice(0, self.index.table.size))
+        verdicts = {name: 0 if found is None else int(found[row]) for name, row in self.index.table.rows.items()}
+        assert verdicts == {name: trial.filter_at(ask, row) for name, row in self.index.table.rows.items()}
+        return {
+            name: tuple(reason.code for reason in self.plugin.reasons(ask, verdict))
+            for name, verdict in verdicts.items()
+            if verdict
+        }
+
+
+def ask_of(pod: Pod) -> PodAsk:
+    return PodAsk(ask_key(pod), common_part(pod))
