@@ -108,6 +108,11 @@ class Process:
             self._child.send_signal(signal.SIGCONT)  # a paused program would not hear it
             self._child.send_signal(number)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal that does not end it."""
+        if self._child and self._child.poll() is None:
+            self._child.send_signal(number)
+
     async def ended(self) -> None:
         """Wait until the process is gone; returns at once when it does not run."""
         pid = self.pid

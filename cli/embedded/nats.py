@@ -2,11 +2,13 @@
 
 import asyncio
 import shutil
+import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Self
 
+from cli.credentials.book import write_private
 from cli.ports import free_port
 from cli.process import Process
 from shared.errors import KoordError
@@ -18,7 +20,7 @@ server_name: "koord-{port}"
 max_payload: 1048576
 jetstream {{ store_dir: "{store}" }}
 mqtt {{ listen: "127.0.0.1:{mqtt_port}" }}
-"""
+{users}"""
 
 
 class EmbeddedNats:
@@ -28,12 +30,14 @@ class EmbeddedNats:
         directory: configuration, streams and log; created when absent.
         port: on 127.0.0.1; a free one is chosen when it is given as 0.
         mqtt_port: likewise, for MQTT.
+        users: the configuration's block `authorization`; without one everybody on this machine may do everything.
     """
 
     def __init__(self, directory: Path, port: int = 0, mqtt_port: int = 0) -> None:
         self.directory = directory.absolute()
         self.port = port or free_port()
         self.mqtt_port = mqtt_port or free_port()
+        self.users = ""
         self.process = Process("nats-server", [_program(), "-c", directory / "nats.conf"], directory / "nats.log")
 
     @property
@@ -58,9 +62,13 @@ class EmbeddedNats:
             ProgramFailed: it ended or did not answer within 10 s; with the end of its log.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        text = _CONFIGURATION.format(port=self.port, mqtt_port=self.mqtt_port, store=self.directory / "streams")
-        (self.directory / "nats.conf").write_text(text)
+        self._configure()
         await asyncio.to_thread(self._start)
+
+    def reload(self) -> None:
+        """Take over `users` while running; connections of logins that have gone or lost a right are closed."""
+        self._configure()
+        self.process.send(signal.SIGHUP)
 
     async def stop(self) -> None:
         """End it; clients see their connections close."""
@@ -89,6 +97,12 @@ class EmbeddedNats:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def _configure(self) -> None:
+        text = _CONFIGURATION.format(
+            port=self.port, mqtt_port=self.mqtt_port, store=self.directory / "streams", users=self.users
+        )
+        write_private(self.directory / "nats.conf", text)
 
     def _start(self) -> None:
         self.process.start()

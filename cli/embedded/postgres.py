@@ -8,16 +8,19 @@ import asyncio
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import stat
 import subprocess
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
 import psutil
 
+from cli.credentials.book import scram_verifier, write_private
 from cli.ports import free_port
 from cli.process import Process, ProgramFailed
 from shared.errors import KoordError
@@ -49,10 +52,13 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+_HBA = "host all all 127.0.0.1/32 scram-sha-256\n"
+
+
 class EmbeddedPostgres:
     """One server with its data below `directory`; `start` after `kill` or `stop` goes on with the same data and port.
 
-    Every local user may connect as superuser, as is fit for a development server on loopback and nothing else.
+    It listens on loopback and takes passwords (SCRAM) alone; the superuser's lies in `owner.pgpass`, for its own unix user.
 
     Attributes:
         directory: everything it writes lies here; created when absent.
@@ -64,17 +70,22 @@ class EmbeddedPostgres:
         self.directory = directory.absolute()
         self.data = self.directory / "data"
         self.port = port or free_port()
+        self._pgpass = self.directory / "owner.pgpass"
         self._settings = {**SETTINGS, **(settings or {})}
         self._process: Process | None = None
 
     @property
     def url(self) -> str:
-        """Where clients connect: user and database `koord`."""
+        """Where the owner connects: user and database `koord`, with the password."""
         return self.url_of(DATABASE)
 
     def url_of(self, database: str) -> str:
         """Another database of this server."""
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{USER}:{self._password()}@{self.place_of(database)}"
+
+    def place_of(self, database: str = DATABASE) -> str:
+        """A database of this server without a login: `host:port/name`."""
+        return f"127.0.0.1:{self.port}/{database}"
 
     @property
     def pid(self) -> int | None:
@@ -160,7 +171,9 @@ class EmbeddedPostgres:
                 _let_pass(path)
         if not (self.data / "PG_VERSION").exists():
             self._create_data(programs, user)
-        settings = {**self._settings, "port": str(self.port)}
+        self._set_password(programs, user)
+        (self.directory / "pg_hba.conf").write_text(_HBA)
+        settings = {**self._settings, "port": str(self.port), "hba_file": str(self.directory / "pg_hba.conf")}
         arguments = [f"--{name}={value}" for name, value in settings.items()]
         self._process = Process(
             "postgres",
@@ -174,9 +187,49 @@ class EmbeddedPostgres:
         self._process.wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, 60)
         if not self._run_sql(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"):  # noqa: S608
             self._run_sql(f"CREATE DATABASE {DATABASE}")
+            self._run_sql("REVOKE ALL ON DATABASE postgres, template1 FROM PUBLIC")
+
+    def _password(self) -> str:
+        """The superuser's password, made at the first mention."""
+        if not self._pgpass.exists():
+            write_private(self._pgpass, f"*:*:*:{USER}:{secrets.token_urlsafe(24)}\n")
+        return self._pgpass.read_text().strip().rpartition(":")[2]
+
+    def _set_password(self, programs: Path, user: int) -> None:
+        """Give the superuser the password of the file, unless this data directory was given it before.
+
+        Without the server, which nobody could log into: the data may be older than the file, or than passwords here.
+        """
+        password = self._password()
+        stamp = self.data / "koord.password"
+        known = sha256(password.encode()).hexdigest()
+        if stamp.exists() and stamp.read_text() == known:
+            return
+        script = self.directory / "password.sql"
+        script.write_text(f"ALTER ROLE {USER} PASSWORD '{scram_verifier(password)}'\n")
+        alone = Process(
+            "postgres --single",
+            [
+                "/bin/sh",
+                "-c",
+                'exec "$0" --single -D "$1" -c log_statement=none postgres < "$2"',
+                programs / "postgres",
+                self.data,
+                script,
+            ],
+            self.log,
+            user=user,
+        )
+        alone.start()
+        if alone.wait(60):
+            raise ProgramFailed(f"the owner's password could not be set; {self.log} ends with:\n{alone.tail()}")
+        script.unlink()
+        stamp.write_text(known)
+        if user:
+            os.chown(stamp, user, -1)
 
     def _create_data(self, programs: Path, user: int) -> None:
-        options = ["--encoding=UTF8", "--locale=C", "--auth=trust", f"--username={USER}", "--no-instructions"]
+        options = ["--encoding=UTF8", "--locale=C", "--auth=reject", f"--username={USER}", "--no-instructions"]
         # Under another name until it is whole: a creation that was killed half-way is begun anew.
         unfinished = self.directory / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -188,11 +241,16 @@ class EmbeddedPostgres:
 
     def _run_sql(self, statement: str) -> str:
         psql = [str(_programs() / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        where = f"postgresql://{USER}@{self.place_of('postgres')}"
         done = subprocess.run(
-            [*psql, self.url_of("postgres"), "-c", statement], check=False, capture_output=True, text=True
+            [*psql, where, "-c", statement],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PGPASSFILE": str(self._pgpass)},
         )
         if done.returncode:
-            raise ProgramFailed(f"Postgres at {self.url} refused {statement!r}: {done.stderr.strip()}")
+            raise ProgramFailed(f"Postgres at {where} refused {statement!r}: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def _family(self) -> list[psutil.Process]:

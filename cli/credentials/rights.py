@@ -1,0 +1,159 @@
+"""What each login may do on the bus and in the database: a function of the services' declarations, and nothing else.
+
+A right that stands in no declaration does not exist. Families are expanded for the installation's shards; each shard of a sharded
+service is a login of its own.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cli.services import CONTEXTS
+from shared.agents import subjects
+from shared.bus.login import INBOX
+from shared.families import is_family, members
+from shared.log.announce import batch_subject, beacon_subject
+
+if TYPE_CHECKING:
+    from shared.service import Service
+
+EVENTS = "koord.event.>"
+"""The stream of events for outsiders."""
+
+READ = "koord.log.read.*"
+"""Old events, by context."""
+
+OPERATOR, AUDITOR = "operator", "auditor"
+RESERVED = frozenset({OPERATOR, AUDITOR, "koord"})
+"""Tokens that name no node: the first ones of other logins' names."""
+
+
+class BusRights(NamedTuple):
+    """A user of the bus.
+
+    Attributes:
+        publish, subscribe: subjects, wildcards allowed; all that is not named is refused.
+        responds: it may answer what it is asked, once each.
+        mqtt: it may also come by MQTT.
+    """
+
+    user: str
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    responds: bool = False
+    mqtt: bool = False
+
+
+class LogRights(NamedTuple):
+    """A role of the database.
+
+    Attributes:
+        reads: contexts whose events it may select; None for all of them, also together.
+        writes: the context to which it may append; empty for none.
+        service: whether it keeps rows of its own beside the log: snapshots, parked events, its registration as a follower.
+        operates: whether it may pass over events and forget followers.
+    """
+
+    role: str
+    reads: tuple[str, ...] | None
+    writes: str = ""
+    service: bool = False
+    operates: bool = False
+
+
+class Login(NamedTuple):
+    """One login and its rights.
+
+    Attributes:
+        name: of its files: `scheduler`, `metrics-ingest-0`, `operator`, or a node's token.
+        log: None for who has nothing to do with the database.
+    """
+
+    name: str
+    bus: BusRights
+    log: LogRights | None = None
+
+
+def role_of(name: str) -> str:
+    """The Postgres role of a login: `metrics-ingest-0` -> `koord_metrics_ingest_0`."""
+    return f"koord_{name.replace('-', '_')}"
+
+
+def logins(declared: Sequence["Service"], shards: int) -> list[Login]:
+    """Every login but those of nodes: the services as their shards, then operator and auditor."""
+    services = [
+        one.member(shard, shards) for one in declared for shard in range(shards if is_family(one.writes) else 1)
+    ]
+    return [*(of_service(one) for one in services), operator(services, shards), auditor(services)]
+
+
+def of_service(service: "Service") -> Login:
+    """What a service may do; families are expanded already."""
+    user = f"koord.{service.name}"
+    publish = [batch_subject(service.writes), beacon_subject(service.writes), *service.says, *service.asks]
+    for stream in service.streams:
+        publish += _manage(stream)
+    subscribe = [subject(context) for context in service.follows for subject in (batch_subject, beacon_subject)]
+    subscribe += [*service.answers, *service.hears]
+    bus = BusRights(
+        user,
+        _with_inbox(user, publish),
+        _with_inbox(user, subscribe),
+        responds=bool(service.answers or service.hears),
+        mqtt=any(subject.startswith("koord.node.") for subject in service.hears),
+    )
+    return Login(
+        service.name, bus, LogRights(role_of(service.name), tuple(service.follows), service.writes, service=True)
+    )
+
+
+def operator(services: Sequence["Service"], shards: int) -> Login:
+    """Who runs the system: hears, asks, reads; changes only what is kept beside the logs."""
+    heard = [subject(context) for context in members(CONTEXTS, shards) for subject in (batch_subject, beacon_subject)]
+    asked = [subject for service in services for subject in service.answers]
+    looks = [f"$JS.API.STREAM.INFO.{stream}" for service in services for stream in service.streams]
+    bus = BusRights(OPERATOR, _with_inbox(OPERATOR, [*asked, *looks]), _with_inbox(OPERATOR, heard))
+    return Login(OPERATOR, bus, LogRights(role_of(OPERATOR), None, operates=True))
+
+
+def auditor(services: Sequence["Service"]) -> Login:
+    """Who reads the event stream, with consumers of its own, asks for old events, and verifies the log."""
+    publish = [READ]
+    for stream in dict.fromkeys(one for service in services if EVENTS in service.says for one in service.streams):
+        publish += _consume(stream)
+    bus = BusRights(AUDITOR, _with_inbox(AUDITOR, publish), _with_inbox(AUDITOR, [EVENTS]))
+    return Login(AUDITOR, bus, LogRights(role_of(AUDITOR), None))
+
+
+def node(token: str) -> Login:
+    """A node's agent: it publishes its own reports and deeds, hears its own NodeSLO and refusals. By NATS or MQTT; no database."""
+    name = subjects.node_of_token(token)
+    said = [subjects.subject(name, kind) for kind in subjects.FROM_AGENT]
+    heard = [subjects.subject(name, kind) for kind in subjects.TO_AGENT]
+    publish = _with_inbox(token, [*said, subjects.slo_question(name)])
+    return Login(token, BusRights(token, publish, _with_inbox(token, heard), mqtt=True))
+
+
+def _with_inbox(user: str, declared: Iterable[str]) -> tuple[str, ...]:
+    return (*sorted(set(declared)), f"{INBOX}.{user}.>")
+
+
+def _manage(stream: str) -> list[str]:
+    """Make, change, read, empty and remove a stream."""
+    verbs = ("CREATE", "UPDATE", "INFO", "PURGE", "DELETE", "MSG.GET")
+    return [*(f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs), f"$JS.API.DIRECT.GET.{stream}.>"]
+
+
+def _consume(stream: str) -> list[str]:
+    """Look at a stream, keep consumers of it, take from them, acknowledge."""
+    consumer = "$JS.API.CONSUMER"
+    return [
+        f"$JS.API.STREAM.INFO.{stream}",
+        f"{consumer}.CREATE.{stream}",
+        f"{consumer}.CREATE.{stream}.>",
+        f"{consumer}.DURABLE.CREATE.{stream}.*",
+        f"{consumer}.INFO.{stream}.*",
+        f"{consumer}.DELETE.{stream}.*",
+        f"{consumer}.MSG.NEXT.{stream}.*",
+        f"$JS.ACK.{stream}.>",
+        f"$JS.FC.{stream}.>",
+    ]
