@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, NamedTuple
@@ -42,6 +43,7 @@ DRAIN_DEADLINE_S = 10.0
 REGISTER_EVERY_S = 10.0
 
 Lead = Callable[["Runtime"], Awaitable[None]]
+Beside = Callable[["Runtime"], AbstractAsyncContextManager[Any]]
 AnswerWith = Callable[["Runtime", bytes], Awaitable[bytes]]
 
 
@@ -60,6 +62,7 @@ class Service(NamedTuple):
         lead: runs while this replica is the writer; returns when `runtime.draining` is set.
         answers: bus subject -> answer; every replica answers, from followed state.
         restates: type that says what an object is -> type that says it is gone; what is live outlasts its partition.
+        beside: runs around all of it, whether this replica leads or not; what it yields is `runtime.beside`.
         hears: bus subjects it subscribes to beside those of the logs it follows; with wildcards.
         says: bus subjects it publishes on beside those of the log it writes; with wildcards.
         asks: subjects of the questions it asks.
@@ -78,6 +81,7 @@ class Service(NamedTuple):
     lead: Lead
     answers: Mapping[str, AnswerWith | OnSubject] = {}
     restates: Mapping[type[Event], type[Event]] = {}
+    beside: Beside | None = None
     hears: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
@@ -164,6 +168,7 @@ class Runtime:
         )
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
+        self.beside: Any = None
         self.phase = "starting"
         self.counts: dict[str, int] = {}  # what the service itself counts, for `/statusz`
         self.rebuilt = ""
@@ -274,7 +279,10 @@ async def _serve(service: Service, settings: Settings, environment: Environment)
     probes = await health.serve(environment.http, runtime.status, runtime.metrics) if environment.http else None
     await runtime.bus.start()
     leading: asyncio.Task[None] | None = None
+    around = AsyncExitStack()
     try:
+        if service.beside is not None:
+            runtime.beside = await around.enter_async_context(service.beside(runtime))
         leading = asyncio.create_task(_follow_and_lead(runtime), name="lead")
         watched: set[asyncio.Future[Any]] = {
             leading,
@@ -292,6 +300,7 @@ async def _serve(service: Service, settings: Settings, environment: Environment)
         if leading is not None:
             leading.cancel()
             await asyncio.gather(leading, return_exceptions=True)
+        await around.aclose()
         await runtime.writer.close()
         await runtime.follower.stop()
         await runtime.bus.close()

@@ -10,10 +10,13 @@ from pathlib import Path
 from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.round import decide
+from services.scheduler.serving.desk import Desk
+from services.scheduler.serving.server import serving
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
+from shared.events.intents import EvictionAsked
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.scheduling import PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND
@@ -32,6 +35,7 @@ async def lead(runtime: Runtime) -> None:
     settings: SchedulerSettings = runtime.settings
     view: ClusterView = runtime.state
     index: Index | None = None
+    desk: Desk = runtime.beside
     shadow = Shadow(view, settings.shadow_scheduler) if settings.shadow_scheduler else None
     if shadow is not None:
         runtime.look(shadow.look)
@@ -56,17 +60,21 @@ async def lead(runtime: Runtime) -> None:
             index = Index(view, configuration.profiles, settings.shadow_scheduler)
         while not index.settle(SETTLED_AT_ONCE):
             await asyncio.sleep(0)
-        seen, now_ns = dict(view.positions), runtime.now_ns()
-        drafts = decide(index, now_ns, settings.batch_size)
-        if shadow is not None:
-            shadow.judge_by(index, config_digest)
-            drafts += shadow.take()
+        desk.index = index
+        async with desk.turn:
+            seen, now_ns = dict(view.positions), runtime.now_ns()
+            drafts = decide(index, now_ns, settings.batch_size)
+            if shadow is not None:
+                shadow.judge_by(index, config_digest)
+                drafts += shadow.take()
+            if drafts:
+                await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
         if drafts:
-            await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
             taken_s = (runtime.now_ns() - now_ns) / SECOND
             await asyncio.sleep(min(max(settings.round_every_s - taken_s, 0.0), settings.round_every_s))
             continue
         await runtime.changed(_wait_s(index, runtime.now_ns()))
+    desk.index = None
     if shadow is not None:
         runtime.look(None)
         while drafts := shadow.take():
@@ -94,8 +102,18 @@ SERVICE = Service(
     name="scheduler",
     writes="scheduling",
     follows=FOLDED,
-    emits=(WriterStarted, RoundDecided, PodPlaced, PodUnschedulable, PlacementCompared, ConfigTaken, ConfigRefused),
+    emits=(
+        WriterStarted,
+        RoundDecided,
+        PodPlaced,
+        PodUnschedulable,
+        PlacementCompared,
+        EvictionAsked,
+        ConfigTaken,
+        ConfigRefused,
+    ),
     settings=SchedulerSettings,
     new_state=ClusterView,
     lead=lead,
+    beside=serving,
 )

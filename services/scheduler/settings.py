@@ -29,3 +29,19 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
     config_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at the configuration file")] = (
         5.0
     )
+    listen: Annotated[
+        str, Meta(description="host:port, with TLS, for the extender's verbs and the views below /apis/v1; empty: none")
+    ] = ""
+    tls_cert: Annotated[str, Meta(description="certificate chain of that port, PEM")] = ""
+    tls_key: Annotated[str, Meta(description="its key, PEM")] = ""
+    insecure_listen: Annotated[str, Meta(description="the same without TLS; empty: none")] = ""
+    extender_profile: Annotated[
+        str,
+        Meta(
+            description="profile that judges pods of other schedulers; empty: the one of their scheduler's name, else the first"
+        ),
+    ] = ""
+    extender_timeout_s: Annotated[
+        float,
+        Meta(gt=0, description="how long a binding asked for by an extender's caller may take; below its httpTimeout"),
+    ] = 4.5

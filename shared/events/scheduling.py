@@ -64,6 +64,7 @@ class RoundDecided(Event, frozen=True, tag="koord.scheduling.RoundDecided.v1"):
         round: number of the round, from 1, within this context.
         pods: the pods in the order in which they were taken, with their outcomes.
         classes: per class of equal pods, how the nodes were judged.
+        by: who chose the nodes: empty for the round itself, `extender` when another scheduler did and asked for the binding.
     """
 
     KEY: ClassVar[str] = "round"
@@ -71,6 +72,7 @@ class RoundDecided(Event, frozen=True, tag="koord.scheduling.RoundDecided.v1"):
     round: int
     pods: tuple[PodOutcome, ...] = ()
     classes: tuple[ClassJudged, ...] = ()
+    by: str = ""
 
 
 class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):

@@ -1,0 +1,1 @@
+"""What the leading scheduler answers over HTTP: kube-scheduler's extender protocol, and the views of upstream's services engine."""

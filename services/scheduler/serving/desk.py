@@ -1,0 +1,163 @@
+"""What callers from outside may have done: questions answered from the index, bindings and evictions appended as intents.
+
+Decisions are taken one at a time: whoever decides holds `turn` until its events are folded.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from services.scheduler.index import Index
+from services.scheduler.pods import PodFacts
+from services.scheduler.serving.extender import cheapest
+from services.scheduler.serving.opinion import Opinion
+from services.scheduler.serving.wire import BindAsk, MetaVictims
+from services.scheduler.ties import name_hash
+from shared.events import Cause, Draft
+from shared.events.intents import EvictionAsked
+from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
+from shared.kube.pod import Pod
+from shared.service import Runtime
+
+T = TypeVar("T")
+
+LOOK_EVERY_S = 0.005
+
+EXTENDER = "extender"
+"""Who chose, in RoundDecided.by."""
+
+
+class Desk:
+    """The part of a leading scheduler that others talk to.
+
+    Attributes:
+        index: what is known; None while this replica does not lead.
+        turn: held while a decision is taken and appended.
+        profile: the profile that judges pods of others; empty: the one of their scheduler's name, else the first.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.index: Index | None = None
+        self.turn = asyncio.Lock()
+        self.profile: str = runtime.settings.extender_profile
+        self._timeout_s: float = runtime.settings.extender_timeout_s
+
+    def opinion(self, pod: Pod) -> Opinion:
+        """Judge a pod as things stand.
+
+        Raises:
+            BadQuestion: its requests cannot be read.
+        """
+        assert self.index is not None, "asked only while leading"
+        return Opinion(self.index, pod, self.runtime.now_ns(), self.profile)
+
+    async def bind(self, ask: BindAsk) -> str:
+        """Bind a pod through the gateway: a round of one pod. Returns once its outcome is known; why it is not bound, or empty."""
+        ends = _now_s() + self._timeout_s
+        pod = f"{ask.pod_namespace}/{ask.pod_name}"
+        facts = await self._until(lambda: self._known(ask.pod_uid), ends)
+        if facts is None:
+            return f"pod {pod} ({ask.pod_uid}) has not been observed; see whether the gateway follows this cluster (koord doctor)"
+        async with self.turn:
+            if facts.node:
+                return "" if facts.node == ask.node else f"pod {pod} is bound to {facts.node} already"
+            assert self.index is not None
+            assert facts.ask is not None
+            opinion = Opinion(self.index, facts.ask.pod, self.runtime.now_ns(), self.profile)
+            if not opinion.feasible(ask.node):
+                return f"node {ask.node} does not take pod {pod}: {opinion.why_not(ask.node)[0]}"
+            placed_seq = await self._place(facts, opinion, ask.node)
+
+        def ended() -> str | None:
+            now = self.index and self.index.view.pods.get(facts.uid)
+            if not now:
+                return f"pod {pod} is gone"
+            if now.node:
+                return "" if now.node == ask.node else f"pod {pod} is bound to {now.node} already"
+            if max(now.refused_seq, now.withheld_seq) >= placed_seq:
+                return f"the binding of pod {pod} was not made; see: koord why pod {pod}"
+            return None
+
+        answer = await self._until(ended, ends)
+        return f"the binding of pod {pod} has no outcome yet; see: koord why pod {pod}" if answer is None else answer
+
+    async def preempt(self, pod: Pod, candidates: dict[str, MetaVictims]) -> dict[str, MetaVictims]:
+        """Make room for a pod on one of the nodes: its victims are evicted through the gateway, within their disruption budgets.
+
+        Args:
+            candidates: node -> victims, of nodes where their going helps.
+
+        Returns:
+            The chosen node with its victims once they are going; nothing when none of the nodes helps, or the evictions
+            were refused.
+        """
+        ends = _now_s() + self._timeout_s
+        left = dict(candidates)
+        while node := cheapest(left):
+            victims = left.pop(node)
+            uids = [victim.uid for victim in victims.pods or ()]
+            if await self._evict(pod, uids, ends):
+                return {node: victims}
+        return {}
+
+    async def _place(self, facts: PodFacts, opinion: Opinion, node: str) -> int:
+        """Append the round and the placement; the placement's seq."""
+        assert self.index is not None
+        assert facts.ask is not None
+        view = self.index.view
+        number, score = view.round + 1, opinion.score(node)
+        judged = opinion.judge.judged(name_hash(facts.uid))
+        outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=node)
+        decided = RoundDecided(round=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
+        placed = PodPlaced(
+            pod_uid=facts.uid, pod=facts.name, node=node, round=number, request=facts.ask.request, score=score
+        )
+        drafts = (Draft(decided), Draft(placed, Cause("cluster", facts.since), facts.uid))
+        records = await self.runtime.append(drafts, now_ns=self.runtime.now_ns(), config=view.config_digest)
+        return records[-1].seq
+
+    async def _evict(self, pod: Pod, uids: list[str], ends: float) -> bool:
+        """Ask for the victims' evictions; whether all of them are going before the time is over."""
+        assert self.index is not None
+        known = [facts for uid in uids if (facts := self._known(uid))]
+        if len(known) < len(uids):
+            return False  # a victim that was never observed: the caller's view is not ours
+        reason = f"makes room for pod {pod.metadata.key}"
+        drafts = [
+            Draft(
+                EvictionAsked(pod_uid=facts.uid, pod=facts.name, reason=reason),
+                Cause("cluster", facts.since),
+                facts.uid,
+            )
+            for facts in known
+            if not facts.deleting
+        ]
+        async with self.turn:
+            await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
+
+        def going() -> bool | None:
+            assert self.index is not None
+            pods = self.index.view.pods
+            return all(uid not in pods or pods[uid].deleting or pods[uid].ended for uid in uids) or None
+
+        return bool(await self._until(going, ends))
+
+    def _known(self, uid: str) -> PodFacts | None:
+        if self.index is None:
+            return None
+        facts = self.index.view.pods.get(uid)
+        if facts is None or not facts.since:
+            return None
+        self.index.settle()
+        return facts if facts.ask is not None else None
+
+    async def _until(self, found: Callable[[], T | None], ends: float) -> T | None:
+        """What `found` returns as soon as it is not None; None when the time is over."""
+        while (value := found()) is None and _now_s() < ends and not self.runtime.draining.is_set():
+            await asyncio.sleep(LOOK_EVERY_S)
+        return value
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,70 @@
+"""How the nodes stand for one pod, asked from outside: any pod, whether or not this cluster has it.
+
+A pure function of the settled index, the pod and `now`; the same judge as a round's.
+"""
+
+from services.scheduler.ask import PodAsk, ask_key, common_part
+from services.scheduler.framework import Profile
+from services.scheduler.index import Index
+from services.scheduler.judge import NO_NODE, Judge
+from services.scheduler.reasons import NODE_UNKNOWN, text
+from services.scheduler.round import working_copies
+from shared.errors import KoordError
+from shared.kube.pod import Pod
+
+
+class BadQuestion(KoordError):
+    """A question that cannot be answered: names the pod and what is wrong."""
+
+
+class Opinion:
+    """One pod against all nodes.
+
+    Attributes:
+        judge: verdicts and totals.
+    """
+
+    def __init__(self, index: Index, pod: Pod, now_ns: int, profile: str = "") -> None:
+        """Judge the pod by the named profile; else by the one it asks for, else by the first.
+
+        Raises:
+            BadQuestion: the pod's requests cannot be read, or there is no such profile.
+        """
+        index.settle()
+        self._index = index
+        self.ask = ask = PodAsk(ask_key(pod), common_part(pod))
+        if ask.fault:
+            raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
+        self.judge = Judge(_profile(index, profile, ask.scheduler), working_copies(index, now_ns)[1], index.table, ask)
+
+    def feasible(self, node: str) -> bool:
+        """Whether the node may take the pod."""
+        row = self._row(node)
+        return row >= 0 and bool(self.judge.total[row] >= 0)
+
+    def score(self, node: str) -> int:
+        """The node's total; -1 when it may not take the pod."""
+        row = self._row(node)
+        return int(self.judge.total[row]) if row >= 0 else -1
+
+    def why_not(self, node: str) -> tuple[str, bool]:
+        """Why the node may not take the pod, in words, and whether no preemption would help."""
+        row = self._row(node)
+        if row < 0:
+            return text(NODE_UNKNOWN), True
+        plugin = self.judge.profile.filters[int(self.judge.by[row])]
+        words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.judge.refusals(row))
+        return words, plugin.hopeless(self.ask, int(self.judge.verdict[row]))
+
+    def _row(self, node: str) -> int:
+        row = self._index.table.rows.get(node, -1)
+        return -1 if row < 0 or self.judge.by[row] == NO_NODE else row
+
+
+def _profile(index: Index, name: str, asked: str) -> Profile:
+    if not name:
+        return index.profiles.get(asked) or next(iter(index.profiles.values()))
+    profile = index.profiles.get(name)
+    if profile is None:
+        raise BadQuestion(f"there is no profile {name!r}; the configuration has {', '.join(index.profiles)}")
+    return profile

@@ -1,0 +1,108 @@
+"""kube-scheduler's extender protocol, as its JSON has it. Source: k8s.io/kube-scheduler/extender/v1."""
+
+from typing import Any
+
+import msgspec
+
+from shared.kube.pod import Pod
+
+MAX_EXTENDER_SCORE = 10
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
+    """Base: the protocol's names are Go's own."""
+
+
+class NodeItems(msgspec.Struct, frozen=True):
+    """A NodeList whose items stay as they came."""
+
+    items: tuple[msgspec.Raw, ...] = ()
+
+
+class FilterAsk(Wire, frozen=True):
+    """Which of the nodes may take the pod, or how good they are: by name from a caller that says we know the nodes, else whole."""
+
+    pod: Pod
+    nodes: NodeItems | None = None
+    node_names: tuple[str, ...] | None = None
+
+
+class FilterAnswer(Wire, frozen=True, omit_defaults=False):
+    """The nodes that may, in the form they were asked in; the others with a reason.
+
+    Attributes:
+        failed_and_unresolvable_nodes: those where no preemption would help.
+    """
+
+    nodes: dict[str, Any] | None = None
+    node_names: tuple[str, ...] | None = None
+    failed_nodes: dict[str, str] = {}
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(Wire, frozen=True, omit_defaults=False):
+    """How good a node is, 0..10."""
+
+    host: str
+    score: int
+
+
+class BindAsk(Wire, frozen=True):
+    """Bind a pod to a node."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str = msgspec.field(name="PodUID")
+    node: str
+
+
+class BindAnswer(Wire, frozen=True, omit_defaults=False):
+    """Empty when it is bound."""
+
+    error: str = ""
+
+
+class MetaPod(Wire, frozen=True):
+    """A victim by its uid."""
+
+    uid: str = msgspec.field(name="UID")
+
+
+class MetaVictims(Wire, frozen=True, omit_defaults=False):
+    """The victims on one node."""
+
+    pods: tuple[MetaPod, ...] | None = None
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class Victims(Wire, frozen=True):
+    """The victims on one node, as whole pods."""
+
+    pods: tuple[Pod, ...] | None = None
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+    def meta(self) -> MetaVictims:
+        """The same by uid."""
+        uids = tuple(MetaPod(uid=pod.metadata.uid) for pod in self.pods or ())
+        return MetaVictims(pods=uids, num_pdb_violations=self.num_pdb_violations)
+
+
+class PreemptAsk(Wire, frozen=True):
+    """On which nodes which pods would have to go for the pod."""
+
+    pod: Pod
+    node_name_to_victims: dict[str, Victims] | None = None
+    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+    def candidates(self) -> dict[str, MetaVictims]:
+        """Node -> victims by uid, in whichever form they came."""
+        if self.node_name_to_meta_victims is not None:
+            return self.node_name_to_meta_victims
+        return {node: victims.meta() for node, victims in (self.node_name_to_victims or {}).items()}
+
+
+class PreemptAnswer(Wire, frozen=True, omit_defaults=False):
+    """The nodes that are left, with their victims."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims] = {}
