@@ -9,7 +9,7 @@
 ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS build
-ARG EXTRAS=gateway,scheduler,simulator,cli
+ARG EXTRAS=gateway,scheduler,simulator,metrics-ingest,deeds-ingest,audit,cli
 WORKDIR /src
 RUN python3 -m venv /opt/koord
 # What changes seldom comes first: a changed service is then a matter of seconds.
@@ -27,6 +27,9 @@ RUN /opt/koord/bin/pip install --no-cache-dir --no-deps . \
 
 FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/koord /opt/koord
+# Folders for volumes: an empty volume takes its mode from here, so that whoever the containers run as may write there.
+RUN mkdir -p /data /var/lib/postgresql /var/lib/koord-node-agent \
+    && chmod 1777 /data /var/lib/postgresql /var/lib/koord-node-agent
 # No account by name is needed: a number is enough, and Kubernetes can check that it is not 0.
 USER 10001:10001
 WORKDIR /tmp
