@@ -1,0 +1,154 @@
+"""Reports over MQTT, by NATS' own listener and by Mosquitto: what a broker has acknowledged is taken, whatever restarts."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from aiomqtt import Client, MqttError
+
+from cli.embedded import EmbeddedNats
+from shared.agents import answer, slo, subjects
+from shared.agents.report import Report, encode
+from shared.events.cluster import NodeObserved, ObjectObserved
+from shared.events.metrics import NodeReported
+from tests.integration.metrics_ingest.stage import Stage, report, stage, until
+from tests.mosquitto import Mosquitto
+from tests.unit.scheduler.scheduling_world import node
+
+NODES = [f"rack.{number}" for number in range(24)]
+
+
+class Broker(Protocol):
+    """A broker that a test may end and start."""
+
+    url: str
+
+    async def stop(self) -> None:
+        """End it as an update would."""
+        ...
+
+    async def start(self) -> None:
+        """Start it with its sessions."""
+        ...
+
+
+class _Mosquitto:
+    def __init__(self, directory: Path) -> None:
+        self._broker = Mosquitto(directory)
+        self.url = self._broker.url
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._broker.start)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._broker.stop)
+
+
+class _Nats:
+    def __init__(self, directory: Path) -> None:
+        self._server = EmbeddedNats(directory)
+        self.url = self._server.mqtt_url
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop()
+
+
+@pytest.fixture(params=["nats", "mosquitto"])
+async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Broker]:
+    """A broker of its own for each test, apart from the bus."""
+    started: Broker = (_Nats if request.param == "nats" else _Mosquitto)(tmp_path / "broker")
+    await started.start()
+    yield started
+    await started.stop()
+
+
+@asynccontextmanager
+async def agent(broker: Broker, name: str = "test") -> AsyncIterator[Client]:
+    host, _, port = broker.url.removeprefix("mqtt://").partition(":")
+    async with Client(host, int(port), identifier=name, clean_session=False, timeout=5) as client:
+        yield client
+
+
+async def publish(broker: Broker, reports: Iterable[Report], name: str = "test") -> None:
+    """As an agent does: again and again until the broker has acknowledged it."""
+    for told in reports:
+        while True:
+            try:
+                async with agent(broker, name) as client:
+                    await client.publish(subjects.topic(told.node, subjects.REPORT), encode(told), qos=1)
+                    break
+            except (MqttError, OSError):
+                await asyncio.sleep(0.1)
+
+
+async def recorded(on: Stage) -> set[str]:
+    return {event.node for event in await on.events("metrics-0") if isinstance(event, NodeReported)}
+
+
+async def ready(on: Stage, broker: Broker) -> None:
+    """Wait until ingest knows the nodes and has its session."""
+    await on.see(*(NodeObserved(node=name, object=node(name)) for name in (*NODES, "first")))
+    numbers = iter(range(1, 1_000))
+
+    async def first() -> set[str]:
+        await publish(broker, [report("first", next(numbers))])
+        return await recorded(on)
+
+    await until(first, len)
+
+
+async def test_what_is_published_while_ingest_is_away_is_taken_when_it_is_back(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        on.supervisor.kill("metrics-ingest")
+        await publish(broker, (report(name) for name in NODES))
+        await until(lambda: recorded(on), lambda found: found == {"first", *NODES})
+
+
+async def test_nothing_that_the_broker_has_acknowledged_is_lost_when_it_restarts(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        publishing = asyncio.create_task(publish(broker, (report(name) for name in NODES)))
+        await until(lambda: recorded(on), lambda found: len(found) > 5)
+        await broker.stop()
+        await broker.start()
+        await publishing
+        await until(lambda: recorded(on), lambda found: found == {"first", *NODES})
+        assert len(await on.reports()) == 1 + len(NODES), "what came twice is one"
+
+
+async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    spec = {"cpuBurstStrategy": {"policy": "auto"}}
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        await on.see(
+            ObjectObserved(resource="nodeslos.slo.koordinator.sh", name="rack.1", uid="s", object={"spec": spec})
+        )
+        async with agent(broker, "agent") as client:
+            await client.subscribe([(subjects.topic("rack.1", kind), 1) for kind in subjects.TO_AGENT])
+            told = report("rack.1", 7, at_ns=time.time_ns() + 10**12)
+            await client.publish(subjects.topic("rack.1", subjects.REPORT), encode(told), qos=1)
+            heard: dict[str, bytes] = {}
+            async with asyncio.timeout(30):
+                async for message in client.messages:
+                    assert isinstance(message.payload, bytes)
+                    heard[message.topic.value.rpartition("/")[2]] = message.payload
+                    if len(heard) == 2:
+                        break
+        refused = answer.decode(heard[subjects.REFUSED])
+        assert (refused.kind, refused.boot, refused.seq) == ("report", "b", 7)
+        assert "ahead of our clock" in refused.refused
+        assert slo.decode(heard[subjects.SLO], "rack.1").spec == spec

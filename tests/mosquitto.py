@@ -1,0 +1,64 @@
+"""Mosquitto as a broker for tests: Debian's package `mosquitto` (apt-get install mosquitto)."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from cli.ports import free_port
+from cli.process import Process
+
+_CONFIGURATION = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+user root
+persistence true
+persistence_location {directory}/
+max_queued_messages 0
+"""
+
+
+class Mosquitto:
+    """One broker on loopback; `start` after `stop` keeps port and sessions."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.port = free_port()
+        (directory / "mosquitto.conf").write_text(_CONFIGURATION.format(port=self.port, directory=directory))
+        self._process = Process(
+            "mosquitto", [program(), "-c", directory / "mosquitto.conf"], directory / "mosquitto.log"
+        )
+
+    @property
+    def url(self) -> str:
+        """For KOORD_MQTT."""
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and wait until it takes connections."""
+        self._process.start()
+        self._process.wait_until(self._listens, 10)
+
+    def stop(self) -> None:
+        """End it; it writes its sessions to disk."""
+        self._process.stop()
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+def program() -> str:
+    """Where the broker is; without it the test is skipped, or fails where KOORD_REQUIRE_MOSQUITTO=1."""
+    found = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if found:
+        return found
+    reason = "mosquitto is not installed: apt-get install mosquitto"
+    if os.environ.get("KOORD_REQUIRE_MOSQUITTO") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
