@@ -71,9 +71,9 @@ class PodCgroups:
         for folder in reversed(self._folders):
             _remove(folder)
 
-    def add(self, *, qos: str = "besteffort", burn_ms: int = 0, held_mib: int = 1) -> str:
-        """A pod whose process burns `burn_ms` of each second; its uid."""
-        uid = f"00000000-0000-4000-8000-{len(self.uids):012}"
+    def add(self, *, qos: str = "besteffort", burn_ms: int = 0, held_mib: int = 1, uid: str = "") -> str:
+        """A pod whose process burns `burn_ms` of each second; its uid, which is a new one unless it is given."""
+        uid = uid or f"00000000-0000-4000-8000-{len(self.uids):012}"
         self.uids.append(uid)
         places = [tree / "kubepods" / qos / f"pod{uid}" for tree in self._trees]
         for folder in places:

@@ -1,0 +1,178 @@
+"""`koord run node-agent` as a process on this machine: reports, pages, the end."""
+
+import asyncio
+import os
+import re
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+import cli
+from cli.bench.pods import PodCgroups
+from cli.embedded import EmbeddedNats
+from cli.ports import free_port
+from cli.process import Process
+from shared.agents import answer, report, subjects
+from shared.agents.answer import Answer
+from shared.agents.report import Report
+from shared.bus import Bus
+
+NODE = "this.node"
+DEADLINE_S = 60.0
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not true():
+            await asyncio.sleep(0.05)
+
+
+def an_agent(folder: Path, nats: EmbeddedNats | None, **settings: str) -> Process:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("KOORD_")}
+    env |= {
+        "PYTHONPATH": str(Path(cli.__file__).parents[1]),
+        "KOORD_NATS": nats.url if nats else "nats://127.0.0.1:1",
+        "KOORD_MQTT": nats.mqtt_url if nats else "",
+        "KOORD_NODE_AGENT_NODE": NODE,
+        "KOORD_NODE_AGENT_COLLECT_EVERY_S": "0.2",
+        "KOORD_NODE_AGENT_REPORT_EVERY_S": "1",
+        "KOORD_NODE_AGENT_STATE_DIR": str(folder / "state"),
+    }
+    command = [sys.executable, "-P", "-m", "cli", "run", "node-agent"]
+    return Process("node-agent", command, folder / "agent.log", env=env | settings)
+
+
+class Heard:
+    """Reports as they arrive over NATS, each accepted."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.reports: list[Report] = []
+
+    async def answer(self) -> None:
+        await self.bus.answer(subjects.subject(NODE, subjects.REPORT), self._accept)
+
+    async def hear(self) -> None:
+        await self.bus.hear(subjects.subject(NODE, subjects.REPORT), self._take)
+
+    async def _accept(self, data: bytes) -> bytes:
+        self._take(data)
+        return answer.encode(Answer("report", self.reports[-1].boot, self.reports[-1].seq))
+
+    def _take(self, data: bytes) -> None:
+        self.reports.append(report.decode(data, NODE))
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
+    async with EmbeddedNats(tmp_path / "nats") as running:
+        yield running
+
+
+@pytest.fixture
+async def heard(server: EmbeddedNats) -> AsyncIterator[Heard]:
+    bus = Bus(server.url, name="ingest")
+    await bus.start()
+    yield Heard(bus)
+    await bus.close()
+
+
+@pytest.mark.parametrize("transport", ["nats", "mqtt"])
+async def test_a_machine_reports_itself_and_its_pods(
+    transport: str, server: EmbeddedNats, heard: Heard, cgroups: PodCgroups, tmp_path: Path
+) -> None:
+    await (heard.answer() if transport == "nats" else heard.hear())
+    burning = cgroups.add(burn_ms=500, held_mib=32)
+    http = f"127.0.0.1:{free_port()}"
+    process = an_agent(
+        tmp_path,
+        server,
+        KOORD_NODE_AGENT_TRANSPORT=transport,
+        KOORD_NODE_AGENT_CGROUP_PARENT=cgroups.parent,
+        KOORD_HTTP=http,
+    )
+    process.start()
+    try:
+        await until(lambda: any(pod.cpu_count > 1 and pod.cpu_sum > 0 for one in heard.reports for pod in one.pods))
+        last = heard.reports[-1]
+        assert [pod.uid for pod in last.pods] == [burning]
+        assert last.pods[0].memory_last > 32 * 2**20
+        assert len(last.node_usage.cpu) == len(last.system_usage.memory) > 1
+        assert max(last.node_usage.cpu) > 0
+        assert await asyncio.to_thread(_page, http, "readyz") == "leading\n"
+        page = await asyncio.to_thread(_page, http, "metrics")
+        assert re.search(rf'koordlet_node_used_cpu_cores{{node="{NODE}"}} \d+\.\d+', page)
+        assert re.search(rf'koordlet_node_used_memory_bytes{{node="{NODE}"}} \d', page)
+        assert f'koord_node_agent_pods{{node="{NODE}"}} 1.0' in page
+        assert '"service":"node-agent"' in await asyncio.to_thread(_page, http, "statusz")
+        process.ask_to_end()
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+    finally:
+        process.stop()
+    seqs = [one.seq for one in heard.reports]
+    assert sorted(set(seqs)) == list(range(1, max(seqs) + 1))
+    assert len({one.boot for one in heard.reports}) == 1
+    for before, after in zip(heard.reports, heard.reports[1:], strict=False):
+        assert abs(after.begins_ns - before.at_ns) < 10**9  # one interval begins where the other ended
+
+
+async def test_what_was_measured_last_is_reported_at_the_end(
+    server: EmbeddedNats, heard: Heard, tmp_path: Path
+) -> None:
+    await heard.answer()
+    http = f"127.0.0.1:{free_port()}"
+    slow = {"KOORD_NODE_AGENT_REPORT_EVERY_S": "600", "KOORD_NODE_AGENT_FIRST_REPORT_S": "600"}
+    process = an_agent(tmp_path, server, **slow, KOORD_NODE_AGENT_TRANSPORT="nats", KOORD_HTTP=http)
+    process.start()
+    try:
+        await asyncio.to_thread(process.wait_until, lambda: _page(http, "readyz") == "leading\n", DEADLINE_S)
+        assert heard.reports == []
+        process.ask_to_end()
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+    finally:
+        process.stop()
+    assert [one.seq for one in heard.reports] == [1]
+
+
+async def test_without_a_bus_it_measures_and_ends_when_it_is_asked_to(tmp_path: Path) -> None:
+    http = f"127.0.0.1:{free_port()}"
+    process = an_agent(tmp_path, None, KOORD_HTTP=http)
+    process.start()
+    try:
+        await asyncio.to_thread(process.wait_until, lambda: _page(http, "readyz") == "leading\n", DEADLINE_S)
+        connected = f'koord_node_agent_connected{{node="{NODE}"}} 0.0'
+        assert connected in await asyncio.to_thread(_page, http, "metrics")
+        process.ask_to_end()
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+    finally:
+        process.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"KOORD_NODE_AGENT_NODE": ""}, "koord: neither KOORD_NODE_AGENT_NODE nor NODE_NAME is set"),
+        ({"KOORD_NODE_AGENT_TRANSPORT": "mqtt", "KOORD_MQTT": "broker:1883"}, "KOORD_MQTT begins with 'broker'"),
+        ({"KOORD_NATS": "127.0.0.1"}, "KOORD_NATS names no bus"),
+        ({"KOORD_NATS_CA": "/nowhere/ca.crt"}, "a file that cannot be used"),
+    ],
+)
+async def test_a_setting_that_does_not_fit_ends_it_with_what_to_do(
+    settings: dict[str, str], text: str, tmp_path: Path
+) -> None:
+    process = an_agent(tmp_path, None, **settings)
+    process.start()
+    assert await asyncio.to_thread(process.wait, DEADLINE_S) == 1
+    assert text in process.tail()
+    assert "Traceback" not in process.tail()
+
+
+def _page(http: str, name: str) -> str:
+    try:
+        with urllib.request.urlopen(f"http://{http}/{name}", timeout=5) as page:
+            return str(page.read().decode())
+    except OSError:
+        return ""

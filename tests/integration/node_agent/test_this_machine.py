@@ -1,0 +1,82 @@
+"""The collector on this machine's own /proc and cgroups, with processes that burn and hold memory."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.bench.pods import ROOT, PodCgroups
+from services.node_agent.collect import Collector, Round
+
+MIB = 2**20
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def collector(cgroups: PodCgroups) -> Iterator[Collector]:
+    made = Collector(Path("/proc"), ROOT, cgroups.parent, every_s=1, clock_ns=time.monotonic_ns)
+    yield made
+    made.close()
+
+
+def round_with(collector: Collector, true: Callable[[Round], bool]) -> Round:
+    """Measure until a round shows what is waited for."""
+    ends = time.monotonic() + DEADLINE_S
+    while True:
+        found = collector.collect()
+        if true(found):
+            return found
+        assert time.monotonic() < ends, found
+        time.sleep(0.2)
+
+
+def test_a_burning_pod_uses_what_it_burns_and_the_rest_is_system(cgroups: PodCgroups, collector: Collector) -> None:
+    burning = cgroups.add(qos="besteffort", burn_ms=900, held_mib=64)
+    idle = cgroups.add(qos="burstable", held_mib=1)
+    guaranteed = cgroups.add(qos="", held_mib=16)
+
+    def shown(found: Round) -> bool:
+        # Other processes may take the cpu from it for a while, so half of what it burns will do.
+        usage = found.pods.get(burning)
+        return len(found.pods) == 3 and usage is not None and (usage.cpu or 0) > 450_000
+
+    found = round_with(collector, shown)
+    pods = found.pods
+    assert found.node is not None
+    assert found.system is not None
+    assert found.best_effort is not None
+    assert found.node.cpu is not None
+    assert found.node.memory is not None
+    assert (pods[burning].cpu or 0) > (pods[idle].cpu or 0)
+    assert found.system.cpu == max(0, found.node.cpu - sum(pod.cpu or 0 for pod in pods.values()))
+    assert (pods[burning].memory or 0) > 64 * MIB > (pods[guaranteed].memory or 0) > 16 * MIB
+    assert (found.best_effort.memory or 0) >= 64 * MIB
+    assert found.system.memory == found.node.memory - sum(pod.memory or 0 for pod in pods.values())
+
+
+def test_a_pod_that_ends_is_gone_and_one_of_its_name_is_new(cgroups: PodCgroups, collector: Collector) -> None:
+    first, second = cgroups.add(burn_ms=100), cgroups.add()
+    round_with(collector, lambda found: set(found.pods) == {first, second})
+    cgroups.remove(first)
+    assert set(collector.collect().pods) == {second}
+    assert collector.pods == 1
+    cgroups.add(uid=first)
+    assert first not in collector.collect().pods  # primes
+    assert first in round_with(collector, lambda found: first in found.pods).pods
+
+
+def test_a_pod_made_anew_between_two_rounds_primes_again(cgroups: PodCgroups, collector: Collector) -> None:
+    uid = cgroups.add(burn_ms=500)
+    round_with(collector, lambda found: uid in found.pods)
+    cgroups.remove(uid)
+    cgroups.add(uid=uid)
+    assert uid not in collector.collect().pods  # the open files are those of the cgroup that is gone
+    assert uid in round_with(collector, lambda found: uid in found.pods).pods
+
+
+def test_a_tree_that_is_not_there_is_looked_for_again(cgroups: PodCgroups) -> None:
+    elsewhere = Collector(Path("/proc"), ROOT, f"{cgroups.parent}/none", every_s=1, clock_ns=time.monotonic_ns)
+    found = round_with(elsewhere, lambda found: found.node is not None)
+    assert (found.pods, found.system) == ({}, found.node)
+    elsewhere.close()
