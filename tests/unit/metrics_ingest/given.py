@@ -1,0 +1,60 @@
+"""Small histories for ingest's tests."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeVar
+
+from shared.events import Cause, Draft, Event, Recorded
+from shared.fold import State
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.pod import Pod, PodSpec, PodStatus
+
+START_NS = 1_780_000_000 * SECOND
+S = TypeVar("S", bound=State)
+
+
+class Logs:
+    """Contexts with what was appended to them, a second apart."""
+
+    def __init__(self) -> None:
+        self.contexts: dict[str, list[Recorded]] = {}
+        self.now_ns = START_NS
+
+    def append(self, context: str, *events: Event | Draft, cause: Cause | None = None) -> Recorded:
+        log = self.contexts.setdefault(context, [])
+        self.now_ns += SECOND
+        for event in events:
+            draft = event if isinstance(event, Draft) else Draft(event, cause)
+            log.append(Recorded(context, len(log) + 1, draft.event, self.now_ns, draft.cause))
+        return log[-1]
+
+    def interleaved(self, random: Random) -> list[Recorded]:
+        """In one order, each context's own kept."""
+        left = {name: list(log) for name, log in sorted(self.contexts.items())}
+        order = []
+        while any(left.values()):
+            name = random.choice([name for name, log in left.items() if log])
+            order.append(left[name].pop(0))
+        return order
+
+
+def fold(new: Callable[[], S], records: Sequence[Recorded]) -> S:
+    state = new()
+    for record in records:
+        state.apply(record)
+    return state
+
+
+def pod(name: str, node: str, *, qos: str = "LS", phase: str = "Running", mirror: str = "") -> Pod:
+    return Pod(
+        metadata=Metadata(
+            name=name,
+            namespace="d",
+            uid=f"uid-{name}",
+            labels={"koordinator.sh/qosClass": qos},
+            annotations={"kubernetes.io/config.mirror": mirror} if mirror else None,
+        ),
+        spec=PodSpec(node_name=node),
+        status=PodStatus(phase=phase),
+    )

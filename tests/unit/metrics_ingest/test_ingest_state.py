@@ -1,0 +1,207 @@
+"""The fold of metrics ingest: a function of the positions alone, and the same after a snapshot."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.metrics_ingest.decide import forgotten, is_due, levels, reported
+from services.metrics_ingest.policy import Policy, policy_of
+from services.metrics_ingest.settings import IngestSettings
+from services.metrics_ingest.state import GONE_KEPT_NS, NODE_METRICS, NODE_SLOS, IngestState, SloFacts
+from services.metrics_ingest.windows import Measured
+from shared.agents.report import Report
+from shared.events import Cause
+from shared.events.cluster import (
+    LevelRejected,
+    MissingPermission,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.log import WriterStarted
+from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec
+from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
+
+SETTINGS = IngestSettings()
+
+
+def node_seen(name: str) -> NodeObserved:
+    return NodeObserved(node=name, object=Node(metadata=Metadata(name=name)))
+
+
+def pod_seen(name: str, node: str, **fields: str) -> PodObserved:
+    return PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, node, **fields))
+
+
+def metric_seen(name: str, interval_s: int) -> NodeMetricObserved:
+    spec = NodeMetricSpec(metric_collect_policy=MetricCollectPolicy(report_interval_seconds=interval_s))
+    return NodeMetricObserved(node=name, object=NodeMetric(metadata=Metadata(name=name), spec=spec))
+
+
+def said(name: str, at_s: int) -> NodeReported:
+    return NodeReported(node=name, at_ns=START_NS + at_s * SECOND, interval_s=60, aggregate_s=300)
+
+
+def measured(node: str, pods: dict[str, Usage], at_ns: int = START_NS) -> Measured:
+    return Measured(node, at_ns, Usage(1, 1), Usage(), Usage(), (), pods)
+
+
+names = st.sampled_from("abc")
+numbers = st.integers(0, 9)
+cluster_events = st.one_of(
+    st.builds(node_seen, names),
+    st.builds(lambda name: NodeDeleted(node=name, node_uid=name), names),
+    st.builds(lambda name, node, phase: pod_seen(name, node, phase=phase), names, st.sampled_from(["", "a", "b"]),
+              st.sampled_from(["Pending", "Running", "Succeeded"])),
+    st.builds(lambda name, node: pod_seen(name, node, mirror=f"hash-{name}"), names, names),
+    st.builds(lambda name: PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"), names),
+    st.builds(metric_seen, names, numbers),
+    st.builds(lambda name: NodeMetricDeleted(node=name), names),
+    st.builds(lambda name, number: ObjectObserved(resource=NODE_SLOS, name=name, uid=name, object={"spec": {"n": number}}), names, numbers),
+    st.builds(lambda name: ObjectDeleted(resource=NODE_SLOS, name=name, uid=name), names),
+    st.builds(lambda number: WriterStarted(epoch=number, release="1"), numbers),
+    st.builds(lambda name: LevelRejected(resource=NODE_METRICS, name=name, reason="no"), names),
+    st.builds(lambda name: MissingPermission(name=name, rule="patch nodemetrics"), names),
+)  # fmt: skip
+own_events = st.one_of(
+    st.builds(said, names, numbers),
+    st.builds(lambda name, at_s: NodeForgotten(node=name, at_ns=START_NS + at_s * SECOND), names, numbers),
+)
+
+
+@given(
+    st.lists(cluster_events, max_size=30), st.lists(own_events, max_size=10), st.integers(0, 2**32), st.integers(0, 40)
+)
+def test_any_interleaving_gives_the_same_bytes_and_so_does_a_snapshot_on_the_way(
+    cluster: list[object], own: list[object], seed: int, cut: int
+) -> None:
+    logs = Logs()
+    for event in cluster:
+        logs.append("cluster", event, cause=Cause("metrics-0", 1))  # type: ignore[arg-type]
+    for event in own:
+        logs.append("metrics-0", event)  # type: ignore[arg-type]
+    orders = [logs.interleaved(Random(seed + number)) for number in range(3)]
+    assert len({fold(IngestState, order).encode() for order in orders}) == 1
+    restored = IngestState()
+    restored.restore(fold(IngestState, orders[0][:cut]).encode())
+    for record in orders[0][cut:]:
+        restored.apply(record)
+    assert restored.encode() == fold(IngestState, orders[0]).encode()
+
+
+def test_pods_are_joined_as_of_the_reports_own_time() -> None:
+    logs = Logs()
+    logs.append("cluster", node_seen("a"), pod_seen("p", "a"), pod_seen("q", "a", qos="BE"), pod_seen("elsewhere", "b"))
+    before_ns = logs.now_ns
+    logs.append("cluster", PodDeleted(pod="d/p", pod_uid="uid-p"))
+    state = fold(IngestState, logs.contexts["cluster"])
+    pods = {"uid-q": Usage(1, 1), "uid-p": Usage(2, 2), "uid-elsewhere": Usage(4, 4), "unknown": Usage(8, None)}
+    then = reported(state, measured("a", pods, before_ns), Policy())
+    assert then.pods == (
+        ClassReported("koord-batch", "BE", (PodReported("d/q", 1, 1),)),
+        ClassReported("koord-prod", "LS", (PodReported("d/p", 2, 2),)),
+    )
+    assert then.unmatched == Usage(8, 0)
+    now = reported(state, measured("a", pods, logs.now_ns), Policy())
+    assert [pod.pod for of in now.pods for pod in of.pods] == ["d/q"]
+
+
+def test_a_static_pod_is_known_by_the_uid_under_which_its_node_runs_it() -> None:
+    logs = Logs()
+    logs.append("cluster", pod_seen("apiserver", "a", mirror="hash"))
+    state = fold(IngestState, logs.contexts["cluster"])
+    assert reported(state, measured("a", {"hash": Usage(1, 1)}), Policy()).pods[0].pods == (
+        PodReported("d/apiserver", 1, 1),
+    )
+
+
+def test_pods_that_are_gone_are_remembered_for_a_while_only() -> None:
+    logs = Logs()
+    for name in "ab":
+        logs.append("cluster", pod_seen(name, "n"), PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"))
+        logs.now_ns += 2 * GONE_KEPT_NS
+    assert list(fold(IngestState, logs.contexts["cluster"]).seats) == ["uid-b"]
+
+
+def test_a_report_is_due_an_interval_after_the_last_and_only_of_a_node_that_is_there() -> None:
+    logs = Logs()
+    logs.append("metrics-0", said("a", 0))
+    unknown = fold(IngestState, logs.contexts["metrics-0"])
+    logs.append("cluster", node_seen("a"))
+    state = fold(IngestState, logs.interleaved(Random(1)))
+
+    def report(at_s: int) -> Report:
+        return Report("a", "b", 1, START_NS + at_s * SECOND, 10 * SECOND)
+
+    assert not is_due(unknown, report(600), Policy())
+    assert [at_s for at_s in (54, 55, 60) if is_due(state, report(at_s), Policy())] == [55, 60]
+
+
+def test_the_object_is_made_once_and_after_a_refusal_nothing_is_written_for_a_while() -> None:
+    logs = Logs()
+    logs.append("cluster", node_seen("a"))
+    state = fold(IngestState, logs.contexts["cluster"])
+    kinds = [type(draft.event) for draft in levels(state, said("a", 0), SETTINGS, logs.now_ns)]
+    assert kinds == [ObjectDecided, FieldsDecided]
+    state.apply(logs.append("cluster", metric_seen("a", 60)))
+    kinds = [type(draft.event) for draft in levels(state, said("a", 0), SETTINGS, logs.now_ns)]
+    assert kinds == [FieldsDecided]
+    refusal = LevelRejected(resource=NODE_METRICS, name="a", reason="no such resource")
+    state.apply(logs.append("cluster", refusal, cause=Cause("metrics-0", 3)))
+    assert levels(state, said("a", 0), SETTINGS, logs.now_ns) == []
+    later_ns = logs.now_ns + SETTINGS.refused_pause_s * SECOND
+    assert len(levels(state, said("a", 0), SETTINGS, later_ns)) == 1
+
+
+def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
+    event = NodeReported(node="a", at_ns=START_NS, interval_s=60, aggregate_s=300, usage=Usage(5, None))
+    written = levels(IngestState(), event, SETTINGS, START_NS)[-1].event
+    assert isinstance(written, FieldsDecided)
+    assert written.patch == {
+        "status": {
+            "updateTime": "2026-05-28T20:26:40Z",
+            "nodeMetric": {
+                "nodeUsage": {"resources": {"cpu": "5m", "memory": None}},
+                "systemUsage": {"resources": {"cpu": None, "memory": None}},
+                "aggregatedNodeUsages": [],
+                "aggregatedSystemUsages": [],
+            },
+            "podsMetric": [],
+        }
+    }
+
+
+def test_only_silent_nodes_that_are_gone_are_forgotten_with_their_object() -> None:
+    logs = Logs()
+    logs.append("cluster", node_seen("there"), metric_seen("there", 60), metric_seen("gone", 60))
+    logs.append("metrics-0", said("there", 0), said("gone", 5))
+    state = fold(IngestState, logs.interleaved(Random(1)))
+    drafts = [draft.event for draft in forgotten(state, ["there", "gone", "unheard"])]
+    assert drafts == [
+        NodeForgotten(node="gone", at_ns=START_NS + 5 * SECOND),
+        ObjectDecided(resource=NODE_METRICS, name="gone", body=None),
+    ]
+
+
+def test_a_nodeslo_carries_the_epoch_and_seq_of_the_cluster() -> None:
+    logs = Logs()
+    logs.append("cluster", WriterStarted(epoch=7, release="1"))
+    seen = logs.append("cluster", ObjectObserved(resource=NODE_SLOS, name="a", uid="u", object={"spec": {"x": 1}}))
+    state = fold(IngestState, logs.contexts["cluster"])
+    assert state.slos == {"a": SloFacts(7, seen.seq, {"x": 1})}
+
+
+def test_the_spec_of_the_newest_object_counts() -> None:
+    logs = Logs()
+    logs.append("cluster", metric_seen("a", 60), metric_seen("a", 120))
+    assert policy_of(fold(IngestState, logs.contexts["cluster"]).specs["a"]).interval_s == 120
