@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -36,8 +36,6 @@ LISTENED_S = 3.2
 ANSWER_S = 15.0
 """The gateway puts some eighty questions to the API server."""
 REFUSALS = 50
-FULL_WARNING, FULL_ERROR = 0.10, 0.02
-"""Of a disk, free."""
 
 _OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
 
@@ -161,18 +159,12 @@ async def _ask_gateway(nats: str) -> Permissions:
         await bus.close()
 
 
-def _disk(folder: Path) -> Iterator[Finding]:
+def _disk(folder: Path) -> list[Finding]:
     """Room on the disk of a system that runs here; of another machine's disk nothing is known."""
     if not (folder / "postgres").is_dir():
-        return
+        return []
     usage = shutil.disk_usage(folder)
-    share = usage.free / usage.total
-    what = f"{usage.free / 2**30:.1f} GiB are free where {folder} lies"
-    cure = "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
-    if share >= FULL_WARNING:
-        yield Finding("ok", "disk", what)
-    else:
-        yield Finding("error" if share < FULL_ERROR else "warning", "disk", what, cure)
+    return [services.about_disk(usage.free, usage.total, str(folder))]
 
 
 @contextlib.asynccontextmanager

@@ -16,6 +16,8 @@ NEEDED = frozenset({"cluster", "scheduling"})
 
 UNSEEN_S = 45.0
 """A follower registers every 10 s."""
+FULL_WARNING, FULL_ERROR = 0.10, 0.02
+"""Of a disk, free."""
 LAG_S = 45.0
 """Registered positions are up to 10 s old by themselves."""
 
@@ -121,6 +123,15 @@ def about_partitions(sizes: Sequence[ContextSize]) -> Iterator[Finding]:
         "disk",
         f"{len(sizes)} contexts hold {sum(one.head for one in sizes):,} events in {total / 2**20:,.0f} MiB",
     )
+
+
+def about_disk(free: int, total: int, where: str) -> Finding:
+    """Is there room on the disk that Postgres writes to? Amounts in bytes."""
+    what = f"{free / 2**30:.1f} GiB are free where {where} lies"
+    if free >= FULL_WARNING * total:
+        return Finding("ok", "disk", what)
+    cure = "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
+    return Finding("error" if free < FULL_ERROR * total else "warning", "disk", what, cure)
 
 
 def service_of(actor: str) -> str:

@@ -82,6 +82,7 @@ class Instruments:
         self.bus_connected = False
         self._database = database
         self._statuses = statuses
+        self._answered: set[str] = set()
         self._sizes: dict[str, server.ContextSize] = {}
         self._sizes_at = -SIZES_EVERY_S
 
@@ -121,7 +122,7 @@ class Instruments:
             heard: bool | None = None
             if self.bus_connected:
                 beacon, at = self.beacons.get(name, (None, 0.0))
-                heard = beacon is not None and now - at < HEARD_S
+                heard = beacon is not None and now - at < HEARD_S if writer else None
                 if beacon is not None and heard and writer and beacon.epoch == writer.epoch:
                     head = max(head, beacon.seq)
             found[name] = ContextSeen(head, heard, writer, self._sizes.get(name))
@@ -130,7 +131,10 @@ class Instruments:
     async def _ask(self) -> dict[str, Status | None]:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S)) as session:
             answers = await asyncio.gather(*(_status(session, address) for address in self._statuses.values()))
-        return dict(zip(self._statuses, answers, strict=True))
+        found = dict(zip(self._statuses, answers, strict=True))
+        self._answered |= {name for name, status in found.items() if status}
+        # An address that never answered may be of a service that is not part of this installation.
+        return {name: status for name, status in found.items() if name in self._answered}
 
 
 def _writer(found: Found | None) -> Writer | None:
