@@ -52,8 +52,15 @@ class Cluster:
     api: Api
     _authority: Authority
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, apiserver_flags: Sequence[str] = ()) -> None:
+        """Prepare one.
+
+        Args:
+            folder: keep everything here; in a temporary folder otherwise.
+            apiserver_flags: more flags of kube-apiserver, which win over ours.
+        """
         self._folder = Folder(folder)
+        self._apiserver_flags = tuple(apiserver_flags)
 
     def __enter__(self) -> Self:
         self.start()
@@ -214,7 +221,7 @@ class Cluster:
         command = flags.etcd(programs["etcd"], data=home.etcd, port=etcd, peer_port=peer)
         self.etcd = Process("etcd", command, home.log("etcd"))
         command = flags.apiserver(programs["kube-apiserver"], pki=home.pki, port=port, etcd_port=etcd)
-        self.apiserver = Process("kube-apiserver", command, home.log("kube-apiserver"))
+        self.apiserver = Process("kube-apiserver", [*command, *self._apiserver_flags], home.log("kube-apiserver"))
         self.etcd.start()
         self.etcd.wait_until(self._etcd_ready, READY_WITHIN_S)
         self.apiserver.start()

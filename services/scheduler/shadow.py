@@ -63,19 +63,23 @@ class Shadow:
             return None  # the gateway is still telling what happened while it was away
         facts = view.pods.get(event.pod_uid)
         if facts is None or not facts.since:
-            return _ask_of(view, pod) if _was_scheduled(pod) else None
+            return ask_of(view, event) if _was_scheduled(pod) else None
         if facts.node or facts.compared or facts.held() is not None:
             return None
-        view.read()
+        return ask_of(view, event)
+
+
+def ask_of(view: ClusterView, event: PodObserved) -> PodAsk:
+    """What a pod asks for, by what was known of it before this observation; by the observation if it is the first."""
+    view.read()
+    facts = view.pods.get(event.pod_uid)
+    if facts is not None and facts.ask is not None:
         return facts.ask
+    key = ask_key(event.object)
+    return view.asks.get(key) or PodAsk(key, common_part(event.object))
 
 
 def _was_scheduled(pod: Pod) -> bool:
     """Whether a pod that is first seen on a node was bound there, so fast that nobody saw it wait: a static pod names its node itself."""
     condition = pod.condition("PodScheduled")
     return condition is not None and condition.status == "True"
-
-
-def _ask_of(view: ClusterView, pod: Pod) -> PodAsk:
-    key = ask_key(pod)
-    return view.asks.get(key) or PodAsk(key, common_part(pod))

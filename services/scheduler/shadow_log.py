@@ -8,19 +8,13 @@ from typing import Final, NamedTuple
 
 from services.scheduler.ask import SCHEDULER_NAME
 from shared.domain.requests import pod_requests, whole
-from shared.events import Event, Recorded
+from shared.events import Recorded
 from shared.events.cluster import Listed, NodeDeleted, NodeObserved, PodDeleted, PodObserved
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, amount, nanos
-
-READ: Final[Mapping[str, tuple[type[Event], ...]]] = {
-    "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, WriterStarted, Listed),
-    "scheduling": (PlacementCompared,),
-}
-"""Context -> event types that a report rests on."""
 
 BOUND_BEFORE = "BoundBefore"
 NAMED_ITS_NODE = "NamedItsNode"
@@ -37,7 +31,7 @@ RESOURCES = ("cpu", "memory")
 
 
 class Compared(NamedTuple):
-    """A comparison and where it stands: `context/seq`."""
+    """A comparison, and its own `context/seq`."""
 
     event: str
     found: PlacementCompared

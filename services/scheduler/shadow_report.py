@@ -1,7 +1,7 @@
 """How another scheduler's placements compare with ours, summed up from the log alone, for `koord shadow report`."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import sqrt
 
 import msgspec
@@ -38,7 +38,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Balance(msgspec.Struct, frozen=True):
-    """A resource as it is requested now, and as it would be with each compared pod where we would have placed it."""
+    """A resource as it is requested now, and as it would be had our choices been followed (followed.py)."""
 
     resource: str
     theirs: Spread
@@ -102,20 +102,32 @@ class ShadowReport(msgspec.Struct, frozen=True):
     worst: tuple[Worst, ...]
 
 
-def report(log: ShadowLog, schedulers: Collection[str] = (), since_ns: int = 0, worst: int = 10) -> ShadowReport:
+def chosen(log: ShadowLog, schedulers: Collection[str] = (), since_ns: int = 0) -> list[Compared]:
+    """The comparisons that a report is about; arguments as of `report`."""
+    return [
+        one
+        for one in log.compared.values()
+        if (not schedulers or one.found.scheduler in schedulers) and one.found.as_of_ns >= since_ns
+    ]
+
+
+def report(
+    log: ShadowLog,
+    followed: Mapping[str, str],
+    schedulers: Collection[str] = (),
+    since_ns: int = 0,
+    worst: int = 10,
+) -> ShadowReport:
     """Sum up.
 
     Args:
+        followed: uid of a compared pod -> where it would be had our choices been followed.
         schedulers: whose placements; of all that were compared when empty.
         since_ns: only bindings recorded from then on.
         worst: how many single placements to name.
     """
-    names = sorted(schedulers or {compared.found.scheduler for compared in log.compared.values()})
-    found = [
-        compared
-        for compared in log.compared.values()
-        if compared.found.scheduler in names and compared.found.as_of_ns >= since_ns
-    ]
+    found = chosen(log, schedulers, since_ns)
+    names = sorted(schedulers or {one.found.scheduler for one in found})
     passed = [one for one in found if not one.found.refused]
     apart = [one for one in passed if one.found.ours != one.found.theirs]
     lower = [one for one in apart if one.found.gap > 0]
@@ -126,7 +138,7 @@ def report(log: ShadowLog, schedulers: Collection[str] = (), since_ns: int = 0, 
         if bound.scheduler in names and bound.at_ns >= since_ns and uid not in log.compared
     )
     instants = [one.found.as_of_ns for one in found]
-    nodes = _nodes(log, found)
+    nodes = _nodes(log, followed)
     return ShadowReport(
         schedulers=tuple(names),
         profiles=tuple(sorted({one.found.profile for one in found})),
@@ -167,21 +179,20 @@ def _refused_by(outside: Sequence[Compared]) -> tuple[RefusedBy, ...]:
     )
 
 
-def _nodes(log: ShadowLog, found: Sequence[Compared]) -> tuple[NodeLoad, ...]:
-    """What is requested per node now, and with the compared pods where we would have placed them."""
+def _nodes(log: ShadowLog, followed: Mapping[str, str]) -> tuple[NodeLoad, ...]:
+    """What is requested per node now, and had our choices been followed."""
     allocatable = log.allocatable()
     loads = [
         NodeLoad(node, sizes, dict.fromkeys(RESOURCES, 0), dict.fromkeys(RESOURCES, 0))
         for node, sizes in allocatable.items()
     ]
     by_name = {load.node: load for load in loads}
-    ours = {one.found.pod_uid: one.found.ours for one in found if one.found.ours in by_name}
     for uid, (node, request) in log.running().items():
         for resource, size in request.items():
             if node in by_name:
                 by_name[node].theirs[resource] += size
-            if (chosen := ours.get(uid, node)) in by_name:
-                by_name[chosen].ours[resource] += size
+            if (ours := followed.get(uid, node)) in by_name:
+                by_name[ours].ours[resource] += size
     return tuple(loads)
 
 

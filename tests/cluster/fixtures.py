@@ -13,7 +13,7 @@ them carry the marker `kube`.
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -102,8 +102,8 @@ def own_cluster(pytestconfig: pytest.Config) -> Iterator[StartCluster]:
     require_programs(pytestconfig)
     with ExitStack() as started:
 
-        def start(*, crds: bool = False) -> Cluster:
-            cluster = started.enter_context(Cluster())
+        def start(*, crds: bool = False, apiserver_flags: Sequence[str] = ()) -> Cluster:
+            cluster = started.enter_context(Cluster(apiserver_flags=apiserver_flags))
             if crds:
                 cluster.apply_crds()
             return cluster

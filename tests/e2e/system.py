@@ -33,16 +33,20 @@ class System(NamedTuple):
 
 @asynccontextmanager
 async def running(
-    cluster: Cluster, directory: Path, env: Mapping[str, Mapping[str, str]] | None = None
+    cluster: Cluster,
+    directory: Path,
+    env: Mapping[str, Mapping[str, str]] | None = None,
+    account: tuple[str, str] = ACCOUNT,
 ) -> AsyncIterator[System]:
     """Start everything and wait until gateway and scheduler lead.
 
     Args:
         env: service -> variables for it alone.
+        account: namespace and name of the gateway's service account.
     """
     env = env or {}
     await asyncio.to_thread(cluster.apply, K8S / "base")
-    kubeconfig = await asyncio.to_thread(cluster.service_account_kubeconfig, *ACCOUNT)
+    kubeconfig = await asyncio.to_thread(cluster.service_account_kubeconfig, *account)
     gateway = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig), **env.get("gateway", {})}
     specs = [Spec("gateway", "gateway", gateway), Spec("scheduler", "scheduler", env.get("scheduler", {}))]
     async with Servers(directory) as servers, Supervisor(specs, servers.endpoints, directory) as supervisor:

@@ -1,9 +1,13 @@
 """What `koord shadow report` sums up, from the events of a small history."""
 
+from collections.abc import Sequence
+
+from services.scheduler.compare import Binding, compare
+from services.scheduler.followed import Followed
 from services.scheduler.shadow_log import ShadowLog
 from services.scheduler.shadow_report import ShadowReport, report
 from services.scheduler.why import explain, render
-from shared.events.log import WriterStarted
+from shared.events.log import ConfigTaken, WriterStarted
 from shared.kube.node import Taint
 from tests.unit.scheduler.scheduling_world import node, pod
 from tests.unit.scheduler.test_shadow import THEIRS, Beside, theirs
@@ -15,6 +19,19 @@ def told(world: Beside) -> ShadowLog:
         for record in records:
             log.tell(record)
     return log
+
+
+def followed(world: Beside) -> dict[str, str]:
+    """Pod -> where it would be had we been followed."""
+    configs = [record for record in world.logs["scheduling"] if isinstance(record.event, ConfigTaken)]
+    cluster = Followed([one.found for one in told(world).compared.values()], configs)
+    for record in world.logs["cluster"]:
+        cluster.tell(record)
+    return cluster.nodes
+
+
+def summed_up(world: Beside, schedulers: Sequence[str] = (), since_ns: int = 0, worst: int = 10) -> ShadowReport:
+    return report(told(world), followed(world), schedulers, since_ns, worst)
 
 
 def history() -> Beside:
@@ -37,7 +54,7 @@ def history() -> Beside:
 
 
 def test_every_comparison_is_in_one_of_five_numbers() -> None:
-    found = report(told(history()))
+    found = summed_up(history())
     assert (found.schedulers, found.profiles, found.compared) == ((THEIRS,), ("koord-scheduler",), 4)
     assert (found.same_node, found.equal_score, found.lower_score, found.refused, found.found_none) == (1, 0, 1, 1, 1)
     assert found.gap.p50 == found.gap.p90 == found.gap.max == found.worst[0].gap > 0
@@ -48,17 +65,17 @@ def test_every_comparison_is_in_one_of_five_numbers() -> None:
 
 
 def test_the_worst_placements_have_each_plugins_part_of_both_totals() -> None:
-    (worst,) = report(told(history())).worst
+    (worst,) = summed_up(history()).worst
     assert (worst.pod, worst.theirs, worst.ours) == ("d/worse", "small", "large")
     assert (sum(worst.their_parts.values()), sum(worst.parts.values())) == (worst.their_score, worst.score)
-    assert report(told(history()), worst=0).worst == ()
+    assert summed_up(history(), worst=0).worst == ()
 
 
 def test_nodes_hold_what_runs_on_them_or_would_if_we_had_been_followed() -> None:
     world = history()
     world.add_pod(pod("other", cpu="2", on="large", phase="Running", scheduler="volcano"))
     world.add_pod(theirs("best", cpu="1", on="large", phase="Succeeded"))
-    found = report(told(world))
+    found = summed_up(world)
     cpu = {load.node: (load.theirs["cpu"], load.ours["cpu"]) for load in found.nodes}
     # `worse` and `refused` go to `large`; `none` stays, for we have no better node.
     assert cpu == {"large": (2000, 4000), "small": (41_000, 40_000), "tainted": (1000, 0)}
@@ -69,6 +86,44 @@ def test_nodes_hold_what_runs_on_them_or_would_if_we_had_been_followed() -> None
     assert balance["memory"].theirs.mean_percent == round((100 * 0.5 / 64 + 100 * 2 / 8 + 100 / 64) / 3, 2)
 
 
+def test_our_choices_see_each_other_where_they_are_followed() -> None:
+    """Judged singly, each of them goes to the node that theirs has left empty."""
+    world = Beside()
+    for name in ("a", "b"):
+        world.add_node(node(name, cpu="8"))
+    world.bind("first", "a", cpu="1")
+    world.indexed()
+    for name in ("p", "q", "r", "s"):
+        world.add_pod(theirs(name, cpu="1"))
+        world.bind(name, "a", cpu="1")
+    assert [found.ours for found in world.compared() if found.pod_uid != "first"] == ["b"] * 4
+    where = followed(world)
+    assert sorted(where.values()).count("a") in (2, 3)
+    found = summed_up(world)
+    cpu = {one.resource: one for one in found.balance}["cpu"]
+    assert (cpu.theirs.max_percent, cpu.theirs.stddev_percent) == (62.5, 31.25)
+    assert cpu.ours.max_percent == 37.5
+
+
+def test_who_chooses_as_we_do_loads_the_nodes_as_we_would() -> None:
+    world = Beside()
+    for name in ("a", "b", "c"):
+        world.add_node(node(name, cpu="8"))
+    world.indexed()
+    for number in range(9):
+        world.add_pod(theirs(f"p{number}", cpu="700m"))
+        world.read()
+        world.view.read()
+        ask = world.view.pods[f"p{number}"].ask
+        assert ask is not None
+        best = compare(world.indexed(), Binding(f"p{number}", "", ask, "a", 1, world.now_ns)).ours
+        world.bind(f"p{number}", best, cpu="700m")
+        world.read()
+    found = {one.pod_uid: one.theirs for one in world.compared()}
+    assert followed(world) == found
+    assert all(load.theirs == load.ours for load in summed_up(world).nodes)
+
+
 def test_what_was_not_compared_is_counted_by_its_reason() -> None:
     world = Beside()
     world.observe(WriterStarted(epoch=2, release="x"))
@@ -77,7 +132,7 @@ def test_what_was_not_compared_is_counted_by_its_reason() -> None:
     world.add_pod(theirs("static", on="a"))
     world.bind("fast", "a")
     world.add_pod(pod("other", on="a", scheduler="volcano"))
-    found = report(told(world), [THEIRS])
+    found = summed_up(world, [THEIRS])
     assert found.compared == 0
     assert found.not_compared == {"BoundBefore": 1, "NamedItsNode": 1, "NobodyCompared": 1}
     assert found.gap.max == 0
@@ -90,7 +145,7 @@ def test_only_what_was_bound_since_an_instant_counts_when_asked() -> None:
     world.add_pod(theirs("later"))
     world.bind("later", "large")
     world.compared()
-    found: ShadowReport = report(told(world), since_ns=later)
+    found = summed_up(world, since_ns=later)
     assert (found.compared, found.first_ns, found.last_ns) == (1, later, later)
 
 
