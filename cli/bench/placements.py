@@ -87,10 +87,11 @@ KINDS: Mapping[str, Callable[[int], PodSpec]] = {"equal": equal, "different": di
 
 def pods(kind: str, first: int, count: int) -> Iterator[PodObserved]:
     """Waiting pods number `first` to `first + count`."""
-    spec = KINDS[kind]
+    spec, apart = KINDS[kind], kind == "constrained"
     for number in range(first, first + count):
+        labels = _service(number if apart else 0)
         name, uid = f"pod-{number:07}", f"5f0e2a1c-77aa-4f10-9d3c-{number:012}"
-        metadata = Metadata(name=name, namespace="bench", uid=uid, labels=_service(number), creation_timestamp=_AT)
+        metadata = Metadata(name=name, namespace="bench", uid=uid, labels=labels, creation_timestamp=_AT)
         yield PodObserved(
             pod=f"bench/{name}",
             pod_uid=uid,
