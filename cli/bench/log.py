@@ -27,7 +27,8 @@ from cli.bench.history import history
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
 from cli.services import contexts
-from services.scheduler.state import FOLDED, ClusterView
+from services.scheduler.service import SERVICE
+from services.scheduler.state import ClusterView
 from shared.bus import Bus
 from shared.events import Recorded
 from shared.log.database import Database, migrate
@@ -38,6 +39,7 @@ from shared.log.registry import Registry
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
 
+FOLLOWS = SERVICE.member(0, 1).follows
 SNAPSHOT_EVERY_S = 10.0
 MILLION = 1_000_000
 
@@ -191,7 +193,7 @@ async def _append(pipe: Connection, servers: Servers, events: int, batch: int) -
 async def _follow(pipe: Connection, servers: Servers, events: int) -> None:
     bus = Bus(servers.nats, name="bench follower")
     await bus.start()
-    follower = Follower("bench", LogReader(Database(servers.postgres)), bus, FOLDED, ClusterView)
+    follower = Follower("bench", LogReader(Database(servers.postgres)), bus, FOLLOWS, ClusterView)
     await follower.start()
     gc.collect()
     gc.freeze()
@@ -208,7 +210,7 @@ async def _fold(pipe: Connection, servers: Servers) -> None:
     reader = LogReader(Database(servers.postgres))
     await reader.contexts()  # connected
     gc.freeze()
-    follower = Follower("bench", reader, None, FOLDED, ClusterView)
+    follower = Follower("bench", reader, None, FOLLOWS, ClusterView)
     started = time.monotonic()
     await follower.start()
     pipe.send((time.monotonic() - started, sha256(follower.state.encode()).digest()))
@@ -240,7 +242,7 @@ async def _follow_slowly(pipe: Connection, servers: Servers, seconds: float) -> 
     bus = Bus(servers.nats, name="bench follower")
     await bus.start()
     database = Database(servers.postgres)
-    follower = Follower("scheduler", LogReader(database), bus, FOLDED, ClusterView)
+    follower = Follower("scheduler", LogReader(database), bus, FOLLOWS, ClusterView)
     await follower.start()
     gc.collect()
     gc.freeze()

@@ -10,6 +10,7 @@ from typing import Any
 
 from services.scheduler.facts import Touched
 from services.scheduler.framework import Ledger, Plugin, Profile
+from services.scheduler.measured import newest
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held
@@ -52,7 +53,7 @@ class Index:
         view.touched = touched = Touched()
         touched.objects.update(((resource, key), None) for resource, held in view.objects.items() for key in held)
         touched.nodes.update(dict.fromkeys(sorted(view.nodes)))
-        touched.metrics.update(dict.fromkeys(sorted(view.metrics)))
+        touched.metrics.update(dict.fromkeys(sorted({*view.metrics, *view.reports})))
         touched.pods.update(dict.fromkeys(sorted(view.pods)))
         self._nodes_read: dict[str, object] = {}
         self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
@@ -107,7 +108,7 @@ class Index:
                 ledger.set_node(row, facts.node)
 
     def _settle_metric(self, name: str) -> None:
-        facts = self.view.metrics.get(name)
+        facts = newest(self.view.metrics.get(name), self.view.reports.get(name, {}))
         row = self.table.row(name)
         for ledger in self._ledgers:
             if facts is None:
@@ -143,5 +144,6 @@ class Index:
             self._release_row(held.node)
 
     def _release_row(self, name: str) -> None:
-        if name not in self.view.nodes and name not in self.view.metrics:
+        view = self.view
+        if name not in view.nodes and name not in view.metrics and name not in view.reports:
             self.table.release(name)

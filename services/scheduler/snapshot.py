@@ -7,6 +7,7 @@ import msgspec
 from services.scheduler.ask import PodAsk, ask_key
 from services.scheduler.facts import MetricFacts, NodeFacts
 from services.scheduler.pods import PodFacts
+from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
 
@@ -21,6 +22,7 @@ class _Kept(msgspec.Struct):
     pods: list[list[Any]]
     nodes: list[tuple[str, Node, list[int]]]
     metrics: list[tuple[str, NodeMetric, str]]
+    reports: dict[str, dict[str, NodeReported]]
     objects: dict[str, dict[str, dict[str, Any]]]
     changed: list[int]
 
@@ -45,6 +47,7 @@ def encode(view: "ClusterView") -> bytes:
         pods=[view.pods[uid].encode(numbers) for uid in sorted(view.pods)],
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
         metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
+        reports={name: dict(sorted(reports.items())) for name, reports in sorted(view.reports.items())},
         objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
         changed=view.changed,
     )
@@ -67,4 +70,5 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
     view.objects = kept.objects
     view.changed = kept.changed
+    view.reports = kept.reports
     view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}

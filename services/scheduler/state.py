@@ -33,6 +33,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
+from shared.events.metrics import NodeForgotten, NodeReported
 from shared.events.scheduling import ClassJudged, PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.pod import Pod
 
@@ -48,6 +49,7 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
         ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, WriterStarted, Listed,
     ),
     "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, PlacementCompared, ConfigTaken, ConfigRefused),
+    "metrics-*": (NodeReported, NodeForgotten),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
@@ -62,6 +64,7 @@ class ClusterView:
         pods: uid -> facts.
         nodes: name -> facts; present exactly while the node is observed.
         metrics: node name -> its NodeMetric object.
+        reports: node name -> context of `metrics-*` -> the newest report that it holds.
         objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`surroundings.FOLLOWED`).
         changed: per class of change the `cluster` seq of the last one that was of no node in particular.
         released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
@@ -76,13 +79,14 @@ class ClusterView:
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.pods: dict[str, PodFacts] = {}
         self.nodes: dict[str, NodeFacts] = {}
         self.metrics: dict[str, MetricFacts] = {}
+        self.reports: dict[str, dict[str, NodeReported]] = {}
         self.objects: dict[str, dict[str, dict[str, Any]]] = {}
         self.changed: list[int] = [0] * len(Change)
         self.released_seq = 0
@@ -246,6 +250,27 @@ class ClusterView:
     def _listed(self, record: Recorded, _: Listed) -> None:
         self.listed_seq = record.seq
 
+    # metrics-*
+
+    def _node_reported(self, record: Recorded, event: NodeReported) -> None:
+        reports = self.reports.setdefault(event.node, {})
+        before = reports.get(record.context)
+        if before is None or before.at_ns <= event.at_ns:
+            reports[record.context] = event
+            if self.touched is not None:
+                self.touched.metrics[event.node] = None
+
+    def _node_forgotten(self, record: Recorded, event: NodeForgotten) -> None:
+        reports = self.reports.get(event.node, {})
+        before = reports.get(record.context)
+        if before is None or before.at_ns > event.at_ns:
+            return
+        del reports[record.context]
+        if not reports:
+            del self.reports[event.node]
+        if self.touched is not None:
+            self.touched.metrics[event.node] = None
+
     # scheduling
 
     def _round_decided(self, record: Recorded, event: RoundDecided) -> None:
@@ -393,6 +418,8 @@ class ClusterView:
         MissingPermission: _permission_missing,
         WriterStarted: _writer_started,
         Listed: _listed,
+        NodeReported: _node_reported,
+        NodeForgotten: _node_forgotten,
         RoundDecided: _round_decided,
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,

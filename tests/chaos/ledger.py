@@ -9,7 +9,8 @@ import msgspec
 from cli.dev.cluster import Cluster
 from services.scheduler.config import config_of
 from services.scheduler.index import Index
-from services.scheduler.state import FOLDED, ClusterView
+from services.scheduler.service import SERVICE
+from services.scheduler.state import ClusterView
 from shared.events.cluster import BindFailed, BindRejected, BindWithheld, MissingPermission, PodBound
 from shared.events.scheduling import PodPlaced
 from shared.log.database import Database
@@ -76,8 +77,9 @@ async def _bindings(reader: LogReader, nodes: dict[str, str]) -> Counter[str]:
 
 
 async def _the_scheduler_counts_what_the_api_holds(cluster: Cluster, database: Database, reader: LogReader) -> None:
-    follower = Follower("chaos", reader, None, FOLDED, ClusterView)
-    for context in FOLDED:
+    follows = SERVICE.member(0, 1).follows
+    follower = Follower("chaos", reader, None, follows, ClusterView)
+    for context in follows:
         await follower.read_to_head(context)
     view = follower.state
     assert isinstance(view, ClusterView)
