@@ -14,6 +14,9 @@ SERVICES = ("gateway", "scheduler", "simulator", "metrics-ingest", "deeds-ingest
 AGENTS = ("node-agent",)
 """What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the environment."""
 
+SHARDED = ("metrics-ingest", "deeds-ingest")
+"""Services of which each shard has its own: they write a family of contexts."""
+
 _MODULES = {"deeds-ingest": "services.metrics_ingest.deeds.service"}
 """Of services that have no folder named after them."""
 

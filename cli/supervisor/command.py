@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cli.services import AGENTS, SERVICES
+from cli.services import AGENTS, SERVICES, SHARDED
 from cli.supervisor.audit import with_audit
 from cli.supervisor.folder import DEFAULT, announced, taken
 from cli.supervisor.servers import Servers
@@ -77,11 +77,19 @@ def up(
 
 def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spec]:
     """The processes of a system: with a cluster the gateway, else the simulator, and what follows them."""
-    names = chosen or ("gateway" if kubeconfig else "simulator", "scheduler", "audit")
+    names = chosen or ("gateway" if kubeconfig else "simulator", "scheduler", *SHARDED, "audit")
     own: dict[str, Mapping[str, str]] = {"simulator": {NODES: os.environ.get(NODES, "10")}}
     if kubeconfig:
         own["gateway"] = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig.absolute())}
-    return [Spec(name, name, own.get(name, {})) for name in names]
+    return [spec for name in names for spec in _replicas(name, own.get(name, {}))]
+
+
+def _replicas(name: str, env: Mapping[str, str]) -> list[Spec]:
+    """One process of a service, or one for each shard that KOORD_METRICS_SHARDS names."""
+    shards = int(os.environ.get("KOORD_METRICS_SHARDS", "1"))
+    if name not in SHARDED or shards == 1:
+        return [Spec(name, name, env)]
+    return [Spec(f"{name}-{shard}", name, {**env, "KOORD_SHARD": str(shard)}) for shard in range(shards)]
 
 
 def shadowed(specs: list[Spec], *, shadow: bool, scheduler: str | None) -> list[Spec]:
