@@ -28,7 +28,7 @@ def namespaces() -> list[dict[str, object]]:
     """The namespaces that every cluster has."""
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}}
-        for name in ("default", "kube-system")
+        for name in ("default", "kube-system", "koordinator-system")
     ]
 
 

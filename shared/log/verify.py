@@ -1,13 +1,15 @@
-"""Checking a log against its own chain: the first row that does not fit is named.
+"""Checking a log against its own chain, and against what checkpoints saw: the first row that does not fit is named.
 
 Every row's digest covers the one before it, so an altered, removed, added or reordered row breaks the chain where it
-stands. A log that was cut short at its end still fits; a signed checkpoint outside the database shows that. At its
-beginning only whole partitions may be gone: that is what retention drops.
+stands. A log that was cut short at its end, or written anew with all its digests, still fits its chain; a checkpoint that was
+kept outside the database shows that. At its beginning only whole partitions may be gone: that is what retention drops.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from shared.log.digest import GENESIS, Chain
+from shared.log.positions import Position
 from shared.log.reader import LogReader, Row, at_us
 
 
@@ -19,6 +21,8 @@ class Verified(NamedTuple):
         first: seq of the oldest kept row; the chain is checked from its predecessor's digest on only if that is seq 1.
         broken: seq of the first row that does not fit; 0 when all do.
         reason: what does not fit there.
+        compared: how many heads of checkpoints the log agrees with.
+        dropped: how many heads of checkpoints are older than the oldest kept row, so that nothing can be said of them.
     """
 
     context: str
@@ -26,6 +30,8 @@ class Verified(NamedTuple):
     first: int
     broken: int = 0
     reason: str = ""
+    compared: int = 0
+    dropped: int = 0
 
     @property
     def ok(self) -> bool:
@@ -33,9 +39,28 @@ class Verified(NamedTuple):
         return self.broken == 0
 
 
-async def verify(reader: LogReader, context: str) -> Verified:
-    """Walk a context from its oldest row to its head."""
-    checked, first = 0, 0
+async def verify(reader: LogReader, context: str, signed: Iterable[Position] = ()) -> Verified:
+    """Walk a context from its oldest row to its head.
+
+    Args:
+        signed: its heads, as genuine checkpoints saw them.
+    """
+    heads: dict[int, set[bytes]] = {}
+    for head in signed:
+        heads.setdefault(head.seq, set()).add(head.digest)
+    found = await _walk(reader, context, heads)
+    if not found.ok:
+        return found
+    dropped = sum(seq < found.first for seq in heads)
+    last = found.first + found.checked - 1
+    if later := [seq for seq in heads if seq > last]:
+        reason = f"is missing: the log ends before it, and a checkpoint saw it reach {max(later)}; it was cut short"
+        return found._replace(broken=max(last, 0) + 1, reason=reason, dropped=dropped)
+    return found._replace(compared=len(heads) - dropped, dropped=dropped)
+
+
+async def _walk(reader: LogReader, context: str, heads: dict[int, set[bytes]]) -> Verified:
+    checked, first, agreed = 0, 0, 0
     previous, expected = GENESIS, 1
     async for row in reader.rows(context=context):
         if not checked:
@@ -49,6 +74,14 @@ async def verify(reader: LogReader, context: str) -> Verified:
             if found != row.digest:
                 reason = f"{row.type} {row.key}: the row does not have the digest it was written with"
                 return Verified(context, checked, first, row.seq, reason)
+        if not heads.get(row.seq, set()) <= {row.digest}:
+            since = f"between {agreed + 1} and {row.seq}" if agreed else f"up to {row.seq}"
+            reason = (
+                f"is not what a checkpoint saw there: rows {since} were written anew, with digests that fit each other"
+            )
+            return Verified(context, checked, first, row.seq, reason)
+        if row.seq in heads:
+            agreed = row.seq
         previous = row.digest
         expected = row.seq + 1
         checked += 1

@@ -1,0 +1,211 @@
+"""Checkpoints as the audit service signs them, and what they prove of a log that was touched with SQL."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from services.audit.signing import BadKey, Signer, check, generate, public_file
+from shared.bus import Bus
+from shared.log.checkpoint import BadCheckpoint, Checkpoint, read_checkpoints, read_statement
+from shared.log.digest import Chain
+from tests.integration.audit.system import System
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+
+        def has_seen_the_cluster() -> bool:
+            newest = running.checkpoints / "checkpoint.json"
+            heads = read_statement(read_checkpoints(newest.read_bytes())[0].statement).heads if newest.exists() else {}
+            return "cluster" in heads and heads["cluster"].seq > 20
+
+        await running.wait(has_seen_the_cluster)
+        yield running
+
+
+@pytest.fixture
+async def connection(system: System) -> AsyncIterator[asyncpg.Connection]:
+    opened = await asyncpg.connect(system.postgres.url)
+    yield opened
+    await opened.close()
+
+
+async def kept(system: System, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """A copy of the newest checkpoint, after the services have ended; the log is only touched by the test from here on."""
+    await system.supervisor.stop()
+    copy = folder / "kept.json"
+    shutil.copy(system.checkpoints / "checkpoint.json", copy)
+    return copy, read_statement(json.loads(copy.read_text())["statement"]).heads
+
+
+async def test_a_checkpoint_is_in_the_log_the_table_the_folder_and_the_config_map(
+    system: System, connection: asyncpg.Connection
+) -> None:
+    async def agrees() -> bool:
+        row = await connection.fetchrow("select * from checkpoints order by seq desc limit 1")
+        found = await connection.fetchval("select count(*) from events_cluster where type like '%LevelWritten%'")
+        return row is not None and found > 1
+
+    await system.wait(agrees)
+    await system.supervisor.stop()
+    [newest] = read_checkpoints((system.checkpoints / "checkpoint.json").read_bytes())
+    check(newest)
+    row = await connection.fetchrow("select * from checkpoints order by seq desc limit 1")
+    event = json.loads(
+        await connection.fetchval("select data from events where context = 'audit' and seq = $1", row["seq"])
+    )
+    assert newest.statement == row["statement"] == event["statement"]
+    days = [line for file in system.checkpoints.glob("*.jsonl") for line in read_checkpoints(file.read_bytes())]
+    assert days[-1] == newest
+    assert len(days) == await connection.fetchval("select count(*) from checkpoints")
+    assert len({day.statement for day in days}) == len(days)
+    intent = json.loads(
+        await connection.fetchval(
+            "select data from events_audit where type like '%ObjectDecided%' order by seq desc limit 1"
+        )
+    )
+    assert intent["name"] == "koordinator-system/koordstream-checkpoint"
+    assert json.loads(intent["body"]["data"]["checkpoint.json"])["statement"] == newest.statement
+
+
+async def test_an_untouched_log_agrees_with_all_its_checkpoints(system: System, tmp_path: Path) -> None:
+    await system.supervisor.stop()
+    [day] = system.checkpoints.glob("*.jsonl")
+    for file in (day, system.checkpoints / "checkpoint.json"):
+        found = await system.koord(
+            "audit", "verify", "--checkpoint", str(file), "--key", str(system.public_key), "-o", "json"
+        )
+        assert found.exit_code == 0, found.output
+        verified = {one["context"]: one for one in json.loads(found.stdout)}
+        assert verified["cluster"]["compared"] >= 1
+        assert verified["audit"]["ok"]
+
+
+async def test_a_log_cut_short_in_sql_is_noticed(
+    system: System, connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    file, heads = await kept(system, tmp_path)
+    cut = heads["cluster"].seq - 3
+    await connection.execute("delete from events_cluster where seq > $1", cut)
+    assert (await system.koord("audit", "verify")).exit_code == 0, "the chain alone still fits"
+    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+    assert found.exit_code == 1
+    assert f"cluster/{cut + 1} is missing" in found.output
+    assert "cut short" in found.output
+
+
+async def test_a_log_that_was_emptied_or_removed_is_noticed(
+    system: System, connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    file, _ = await kept(system, tmp_path)
+    await connection.execute("delete from events_cluster")
+    found = await system.koord("audit", "verify", "--context", "cluster", "--checkpoint", str(file))
+    assert "cluster/1 is missing" in found.output
+    await connection.execute("drop table events_cluster")
+    await connection.execute("delete from contexts where context = 'cluster'")
+    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+    assert "this log, and it is gone" in found.output
+
+
+async def test_a_row_that_was_altered_is_named(system: System, connection: asyncpg.Connection, tmp_path: Path) -> None:
+    file, heads = await kept(system, tmp_path)
+    row = heads["cluster"].seq - 5
+    await connection.execute("update events_cluster set actor = 'somebody else' where seq = $1", row)
+    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+    assert found.exit_code == 1
+    assert f"cluster/{row} " in found.output
+
+
+async def test_rows_that_were_written_anew_with_their_digests_are_noticed(
+    system: System, connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    file, heads = await kept(system, tmp_path)
+    first = heads["cluster"].seq - 5
+    digest = await connection.fetchval("select digest from events_cluster where seq = $1", first - 1)
+    await connection.execute("update events_cluster set key = 'forged' where seq = $1", first)
+    rows = await connection.fetch(
+        "select *, (extract(epoch from at) * 1000000)::bigint as at_us from events_cluster where seq >= $1 order by seq",
+        first,
+    )
+    for row in rows:
+        chain = Chain("cluster", digest, at_us=row["at_us"], actor=row["actor"])
+        digest = chain.add(
+            row["seq"], row["type"], row["schema"], row["key"], row["cause"], row["correlation"], row["data"]
+        )
+        await connection.execute("update events_cluster set digest = $1 where seq = $2", digest, row["seq"])
+    assert (await system.koord("audit", "verify")).exit_code == 0, "the chain alone still fits"
+    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+    assert found.exit_code == 1
+    assert f"cluster/{heads['cluster'].seq} is not what a checkpoint saw" in found.output
+    [day] = system.checkpoints.glob("*.jsonl")
+    found = await system.koord("audit", "verify", "--checkpoint", str(day))
+    assert "written anew" in found.output
+
+
+async def test_a_checkpoint_that_another_key_signed_or_that_was_altered_is_refused(
+    system: System, tmp_path: Path
+) -> None:
+    file, heads = await kept(system, tmp_path)
+    generate(tmp_path / "other.key")
+    other = ("audit", "verify", "--checkpoint", str(file), "--key", str(tmp_path / "other.pub"))
+    assert "not by the key that was given" in (await system.koord(*other)).output
+    [signed] = read_checkpoints(file.read_bytes())
+    seq = heads["cluster"].seq
+    altered = signed.statement.replace(f"cluster {seq} ", f"cluster {seq - 4} ")
+    file.write_text(json.dumps({"statement": altered, "public_key": signed.public_key, "signature": signed.signature}))
+    found = await system.koord("audit", "verify", "--checkpoint", str(file))
+    assert "does not fit its statement" in found.output
+
+
+async def test_old_events_are_answered_from_the_log(system: System) -> None:
+    bus = Bus(system.nats.url, name="test")
+    await bus.start()
+
+    async def ask(context: str, question: bytes) -> Any:
+        return json.loads(await bus.ask(f"koord.log.read.{context}", question, deadline_s=10))
+
+    page = await ask("cluster", b'{"from": 2, "limit": 5}')
+    assert [event["id"] for event in page["events"]] == [f"cluster/{seq}" for seq in range(2, 7)]
+    assert (page["oldest"], page["next"]) == (1, 7)
+    seq, seen = 1, 0
+    while seq <= page["head"]:
+        part = await ask("cluster", json.dumps({"from": seq, "limit": 1000}).encode())
+        seen, seq = seen + len(part["events"]), part["next"]
+    assert seen >= page["head"]
+    assert (await ask("cluster", json.dumps({"from": part["head"] + 1000}).encode()))["events"] == []
+    assert "ask with" in (await ask("cluster", b"[]"))["error"]
+    assert "no context nothing" in (await ask("nothing", b""))["error"]
+    await bus.close()
+
+
+def test_a_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "keys" / "audit.key"
+    signer = generate(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert public_file(file).exists()
+    assert Signer.load(file).public_key == signer.public_key
+    with pytest.raises(FileExistsError):
+        generate(file)
+    file.chmod(0o644)
+    with pytest.raises(BadKey, match="chmod 600"):
+        Signer.load(file)
+    with pytest.raises(BadKey, match="koord audit keygen"):
+        Signer.load(tmp_path / "absent.key")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "koordstream checkpoint 2\n", "koordstream checkpoint 1\nsource x\nat y\ncluster 1\n"]
+)
+def test_what_is_no_checkpoint_is_refused(text: str) -> None:
+    with pytest.raises(BadCheckpoint):
+        read_statement(text)
+    with pytest.raises(BadCheckpoint):
+        read_checkpoints(text.encode())
+    with pytest.raises(BadCheckpoint):
+        check(Checkpoint(text, "AAAA", "AAAA"))
