@@ -59,9 +59,10 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The round that decided, and how it judged the nodes.
+    """The round that decided, and how it judged the nodes; or how we judged them for a pod that another scheduler placed.
 
     Attributes:
+        round: its number; 0 where another scheduler decided.
         event: `context/seq` of its RoundDecided.
         now_ns: the instant it was decided at; seen: the positions it rests on; config: digest of the configuration.
         equals_before: pods of the same class placed before this one in the round: the nodes were judged before the first
@@ -125,6 +126,8 @@ def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en"
     judgement = None
     if decided is not None and decided.round in rounds:
         judgement = _judgement(rounds[decided.round], decided, language)
+    elif compared := next((r for r in reversed(own) if isinstance(r.event, PlacementCompared)), None):
+        judgement = _compared(compared, language)
     return Explanation(
         pod=story.pod,
         pod_uid=uid,
@@ -176,7 +179,8 @@ def _awaits(record: Recorded, logs: dict[str, list[Recorded]], upto: dict[str, i
 
 def _judgement_lines(judgement: Judgement) -> list[str]:
     passed = f"{judgement.feasible} of {judgement.nodes} nodes passed every filter"
-    lines = [f"round {judgement.round} ({judgement.event}) at {instant_text(judgement.now_ns)}: {passed}"]
+    what = f"round {judgement.round}" if judgement.round else "compared"
+    lines = [f"{what} ({judgement.event}) at {instant_text(judgement.now_ns)}: {passed}"]
     if judgement.equals_before:
         lines.append(
             f"  judged before {judgement.equals_before} equal pods of the same round, which took their nodes first"
@@ -216,11 +220,38 @@ def _judgement(record: Recorded, decided: PodPlaced | PodUnschedulable, language
         score=decided.score if isinstance(decided, PodPlaced) else 0,
         nodes=judged.nodes,
         feasible=judged.feasible,
-        rejected=tuple(
-            Refusal(r.plugin, r.code, r.detail, r.nodes, text(r.code, r.detail, language)) for r in judged.rejected
-        ),
-        best=tuple(Choice(best.node, best.score, best.parts) for best in judged.best),
+        rejected=_rejected(judged, language),
+        best=_best(judged),
     )
+
+
+def _compared(record: Recorded, language: str) -> Judgement:
+    found = record.event
+    assert isinstance(found, PlacementCompared), "chosen because it is"
+    return Judgement(
+        round=0,
+        event=f"{record.context}/{record.seq}",
+        now_ns=found.as_of_ns,
+        seen=found.as_of,
+        config=found.config or "",
+        equals_before=0,
+        node=found.ours,
+        score=found.score,
+        nodes=found.judged.nodes,
+        feasible=found.judged.feasible,
+        rejected=_rejected(found.judged, language),
+        best=_best(found.judged),
+    )
+
+
+def _rejected(judged: ClassJudged, language: str) -> tuple[Refusal, ...]:
+    return tuple(
+        Refusal(r.plugin, r.code, r.detail, r.nodes, text(r.code, r.detail, language)) for r in judged.rejected
+    )
+
+
+def _best(judged: ClassJudged) -> tuple[Choice, ...]:
+    return tuple(Choice(best.node, best.score, best.parts) for best in judged.best)
 
 
 class _Story:
