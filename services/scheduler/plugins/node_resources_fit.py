@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.percents import percents
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, FitArgs
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
@@ -108,7 +109,8 @@ class FitTrial:
         """
         room, table = self._room, self._room.table
         count = len(room.pods[rows])
-        total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        total, everywhere = np.zeros(count, np.int64), 0
+        weights: Int64 | None = None  # where not every node has the resource
         for name, weight in self._resources:
             asked = ask.scored.get(name, 0)
             column = table.columns.get(name)
@@ -118,11 +120,16 @@ class FitTrial:
             default_column = _COUNTED_WITH_DEFAULTS.get(name)
             taken = room.requested[:, column] if default_column is None else room.scored[:, default_column]
             part, counts = self._part(taken[rows] + asked, capacity)
-            total += np.where(counts, part * weight, 0)
-            weights += counts * weight
+            if counts.all():
+                total += part * weight
+                everywhere += weight
+            else:
+                total += np.where(counts, part * weight, 0)
+                weights = counts * weight + (0 if weights is None else weights)
+        divisor = max(everywhere, 1) if weights is None else np.maximum(weights + everywhere, 1)
         if self._type in (LEAST, MOST):
-            return total // np.maximum(weights, 1)
-        mean = total / np.maximum(weights, 1)
+            return total // divisor
+        mean = total / divisor
         return np.floor(mean + 0.5).astype(np.int64)  # the parts are not negative, so this rounds halves away from zero
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
@@ -173,10 +180,11 @@ class FitTrial:
         exists = capacity > 0
         divisor = np.maximum(capacity, 1)
         if self._type == LEAST:
-            return np.where(wanted > capacity, 0, (capacity - wanted) * 100 // divisor), exists
+            return percents(np.maximum(capacity - wanted, 0), divisor), exists
+        used = np.minimum(wanted, capacity)
         if self._type == MOST:
-            return np.minimum(wanted, capacity) * 100 // divisor, exists
-        utilised = np.where(wanted > capacity, 100, wanted * 100 // divisor)
+            return percents(used, divisor), exists
+        utilised = np.where(exists, percents(used, divisor), 100)
         part = self._on_shape(utilised)
         return part, exists & (part > 0)
 

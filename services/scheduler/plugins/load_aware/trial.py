@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.percents import percents
 from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, initialized_at_ns, uses_its_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from services.scheduler.plugins.load_aware.templates import Template
@@ -122,8 +123,7 @@ class LoadAwareTrial:
         room = _of(fleet.allocatable, rows) - _of(load, rows)
         room -= template.incoming
         np.maximum(room, 0, out=room)
-        room *= 100
-        room //= _of(fleet.divisor, rows)
+        room = percents(room, np.maximum(_of(fleet.allocatable, rows), 1))
         total = np.zeros(room.shape[1], np.int64)
         for resource, weight in self._weights:
             total += room[resource] * weight
