@@ -1,0 +1,126 @@
+"""Deeds: checked against who is on the node, recorded once, and an eviction becomes an intent."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.metrics_ingest.deeds.decide import recorded
+from services.metrics_ingest.deeds.state import NUMBERS_KEPT, DeedsState, is_told, with_number
+from shared.agents.deeds import AnyDeed, BadDeed, Burst, DeedTold, EvictionAsked, Killed, Suppressed
+from shared.events import Event, intents
+from shared.events.cluster import PodDeleted, PodObserved
+from shared.events.nodes import BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
+from shared.kube.instants import SECOND
+from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
+
+
+def told(deed: AnyDeed, number: int = 1, node: str = "a", at_ns: int = START_NS) -> DeedTold:
+    return DeedTold(node, "boot", number, at_ns, deed)
+
+
+def events(state: DeedsState, deed: AnyDeed, **fields: object) -> list[Event]:
+    asked = told(deed, **fields)  # type: ignore[arg-type]
+    return [draft.event for draft in recorded(state, asked, future_s=30, now_ns=START_NS)]
+
+
+@pytest.fixture
+def state() -> DeedsState:
+    logs = Logs()
+    for name, node, mirror in (("p", "a", ""), ("elsewhere", "b", ""), ("static", "a", "hash")):
+        logs.append(
+            "cluster", PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, node, mirror=mirror))
+        )
+    return fold(DeedsState, logs.contexts["cluster"])
+
+
+def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: DeedsState) -> None:
+    said = {"node": "a", "boot": "boot", "number": 1, "at_ns": START_NS}
+    assert events(state, EvictionAsked("uid-p", "memory is short")) == [
+        EvictionWanted(**said, pod_uid="uid-p", pod="d/p", reason="memory is short"),  # type: ignore[arg-type]
+        intents.EvictionAsked(pod_uid="uid-p", pod="d/p", reason="node a: memory is short"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("uid", "why"),
+    [("uid-elsewhere", "runs on b"), ("uid-unknown", "no running pod"), ("hash", "static pod"), ("uid-static", "no running pod")],
+)  # fmt: skip
+def test_an_eviction_of_any_other_pod_is_refused(state: DeedsState, uid: str, why: str) -> None:
+    with pytest.raises(BadDeed, match=why):
+        events(state, EvictionAsked(uid, "because"))
+
+
+def test_what_was_done_is_recorded_also_of_a_pod_that_is_not_known_but_not_of_one_elsewhere(state: DeedsState) -> None:
+    suppressed, burst, killed = (
+        events(state, Suppressed("cpuset", 2000, "0-1"))[0],
+        events(state, Burst("uid-p", cfs_quota_us=200_000))[0],
+        events(state, Killed("uid-unknown", "oom"))[0],
+    )
+    assert isinstance(suppressed, BestEffortSuppressed)
+    assert isinstance(burst, PodBurst)
+    assert isinstance(killed, PodKilled)
+    assert (suppressed.cpus, burst.pod, burst.cfs_quota_us, killed.pod) == ("0-1", "d/p", 200_000, "")
+    with pytest.raises(BadDeed, match="runs on b"):
+        events(state, Killed("uid-elsewhere", "oom"))
+
+
+def test_a_deed_of_another_time_is_refused(state: DeedsState) -> None:
+    with pytest.raises(BadDeed, match="ahead of our clock"):
+        events(state, Suppressed("cpuset"), at_ns=START_NS + 31 * SECOND)
+    with pytest.raises(BadDeed, match="back"):
+        events(state, Suppressed("cpuset"), at_ns=START_NS - 90_000 * SECOND)
+
+
+def test_a_pod_that_has_ended_is_on_no_node() -> None:
+    logs = Logs()
+    for phase in ("Running", "Succeeded"):
+        logs.append("cluster", PodObserved(pod="d/p", pod_uid="uid-p", object=pod("p", "a", phase=phase)))
+    with pytest.raises(BadDeed):
+        events(fold(DeedsState, logs.contexts["cluster"]), EvictionAsked("uid-p", "because"))
+
+
+@given(st.lists(st.integers(1, 600), max_size=700))
+def test_a_deed_is_told_once_in_whatever_order_they_come(numbers: list[int]) -> None:
+    seen = None
+    taken: list[int] = []
+    for number in numbers:
+        if not is_told(seen, "boot", number):
+            taken.append(number)
+            seen = with_number(seen, "boot", number)
+    assert len(set(taken)) == len(taken)
+    if len(set(numbers)) <= NUMBERS_KEPT:
+        assert set(taken) == set(numbers)
+    assert not is_told(seen, "another boot", 1)
+
+
+names = st.sampled_from("abc")
+of_cluster = st.one_of(
+    st.builds(lambda name, node, phase: PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, node, phase=phase)),
+              names, st.sampled_from(["", "a", "b"]), st.sampled_from(["Pending", "Running", "Failed"])),
+    st.builds(lambda name: PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, "a", mirror=f"hash-{name}")), names),
+    st.builds(lambda name: PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"), names),
+)  # fmt: skip
+of_nodes = st.builds(
+    lambda node, boot, number: BestEffortSuppressed(node=node, boot=boot, number=number, at_ns=0, policy="cpuset"),
+    names, st.sampled_from("xy"), st.integers(1, 5),
+)  # fmt: skip
+
+
+@given(st.lists(of_cluster, max_size=20), st.lists(of_nodes, max_size=20), st.integers(), st.integers(0, 40))
+def test_any_interleaving_gives_the_same_bytes_and_so_does_a_snapshot_on_the_way(
+    cluster: list[Event], nodes: list[Event], seed: int, cut: int
+) -> None:
+    logs = Logs()
+    for event in cluster:
+        logs.append("cluster", event)
+    for event in nodes:
+        logs.append("nodes-0", event)
+    orders = [logs.interleaved(Random(seed + number)) for number in range(3)]
+    assert len({fold(DeedsState, order).encode() for order in orders}) == 1
+    restored = DeedsState()
+    restored.restore(fold(DeedsState, orders[0][:cut]).encode())
+    for record in orders[0][cut:]:
+        restored.apply(record)
+    assert restored.encode() == fold(DeedsState, orders[0]).encode()
