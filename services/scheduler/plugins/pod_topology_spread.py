@@ -277,7 +277,7 @@ class _Counted:
             size, pods = int(np.count_nonzero(ranked)), self._on_rows(len(ranked))
         else:
             size, pods = int(np.count_nonzero(self.domains.met_on(ranked))), self.by_domain[self.domains.of]
-        part: NDArray[np.float64] = pods * ln(size + 2) + (self.constraint.max_skew - 1)
+        part = pods.astype(np.float64) * ln(size + 2) + (self.constraint.max_skew - 1)
         part[~self.domains.known] = 0.0
         return part
 

@@ -1,0 +1,191 @@
+"""Spread and affinity between pods are counted; what they say is what reading every pod would say, after any history."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.ask import PodAsk, ask_key, common_part
+from services.scheduler.config import read_config
+from services.scheduler.framework import Bools, Room, WideTrial
+from services.scheduler.index import Index
+from services.scheduler.pods import PodFacts
+from services.scheduler.shipped import SHIPPED
+from services.scheduler.state import ClusterView
+from shared.events import Event, Recorded
+from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+from tests.unit.scheduler import plain_neighbours as plain
+from tests.unit.scheduler.cluster_worlds import NAMESPACES, nodes, pods
+
+WIDE = ("PodTopologySpread", "InterPodAffinity")
+SPACES: Mapping[str, Mapping[str, str]] = {"d": {"env": "live"}, "e": {}}
+
+
+class Cluster:
+    """A view and its index; trials of the wide plugins."""
+
+    def __init__(self, events: Sequence[Event] = ()) -> None:
+        self.view = ClusterView()
+        self.play(*(namespace(name, SPACES[name]) for name in NAMESPACES), *events)
+        self.index = Index(self.view, read_config(SHIPPED).profiles)
+
+    def play(self, *events: Event) -> None:
+        for event in events:
+            seq = self.view.positions.get("cluster", 0) + 1
+            self.view.apply(Recorded("cluster", seq, event, seq, None))
+
+    def trials(self) -> dict[str, WideTrial]:
+        self.index.settle()
+        room = Room(self.index.table, self.index.book, self.index.surroundings)
+        trials: dict[str, WideTrial] = {}
+        for plugin, ledger in self.index.ledgers.items():
+            if plugin.name in WIDE:
+                trial = plugin.trial(room, ledger, 0)
+                assert isinstance(trial, WideTrial)
+                trials[plugin.name] = trial
+        return trials
+
+    def said(self, ask: PodAsk, trials: Mapping[str, WideTrial] | None = None) -> dict[str, dict[str, tuple[int, int]]]:
+        """Plugin -> node -> (verdict, score over all nodes)."""
+        trials = trials or self.trials()
+        table = self.index.table
+        size, everywhere = table.size, table.alive[: table.size].copy()
+        return {
+            name: {
+                node: (verdict, score)
+                for node, row in sorted(table.rows.items())
+                if everywhere[row]
+                for verdict, score in [(filtered(trial, ask, size)[row], scored(trial, ask, everywhere)[row])]
+            }
+            for name, trial in trials.items()
+        }
+
+
+def filtered(trial: WideTrial, ask: PodAsk, size: int) -> list[int]:
+    verdicts = trial.filter(ask, slice(0, size))
+    return [0] * size if verdicts is None else verdicts.tolist()
+
+
+def scored(trial: WideTrial, ask: PodAsk, feasible: Bools) -> list[int]:
+    scores = trial.scores(ask, feasible)
+    return [0] * len(feasible) if scores is None else np.where(feasible, scores, 0).tolist()
+
+
+def namespace(name: str, labels: Mapping[str, str]) -> ObjectObserved:
+    return ObjectObserved(resource="namespaces", name=name, uid=name, object={"metadata": {"labels": dict(labels)}})
+
+
+def seen(pod: Pod) -> PodObserved:
+    return PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod)
+
+
+def seen_node(node: Node) -> NodeObserved:
+    return NodeObserved(node=node.metadata.name, object=node)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[Node], list[tuple[Node, Pod]]]:
+    """A few nodes, and pods that run on them."""
+    drawn = [draw(nodes(number)) for number in range(draw(st.integers(1, 6)))]
+    running = []
+    for number in range(draw(st.integers(0, 8))):
+        node = draw(st.sampled_from(drawn))
+        ending = draw(st.integers(0, 5)) == 0
+        running.append((node, draw(pods(f"r{number}", node.metadata.name, ending=ending))))
+    return drawn, running
+
+
+def cluster_of(drawn: Sequence[Node], running: Sequence[tuple[Node, Pod]]) -> Cluster:
+    return Cluster([*map(seen_node, drawn), *(seen(pod) for _, pod in running)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(), pods("p"))
+def test_what_is_counted_is_what_reading_every_pod_says(
+    world: tuple[list[Node], list[tuple[Node, Pod]]], pod: Pod
+) -> None:
+    drawn, running = world
+    said = cluster_of(drawn, running).said(ask_of_pod(pod))
+    spread, affinity = said["PodTopologySpread"], said["InterPodAffinity"]
+    names = [node.metadata.name for node in drawn]
+    assert [spread[name][0] for name in names] == [plain.spread_verdict(pod, n, drawn, running) for n in drawn]
+    assert [affinity[name][0] for name in names] == [plain.affinity_verdict(pod, n, running, SPACES) for n in drawn]
+    assert [affinity[name][1] for name in names] == plain.affinity_scores(pod, drawn, running, SPACES)
+    if plain.of_action(pod, "ScheduleAnyway"):
+        assert [spread[name][1] for name in names] == plain.spread_scores(pod, drawn, drawn, running)
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), st.lists(pods("p"), min_size=1, max_size=3), st.data())
+def test_a_placement_in_a_round_counts_as_the_pod_running_there(
+    world: tuple[list[Node], list[tuple[Node, Pod]]], asking: list[Pod], data: st.DataObject
+) -> None:
+    drawn, running = world
+    cluster = cluster_of(drawn, running)
+    trials = cluster.trials()
+    asks = [ask_of_pod(pod) for pod in asking]
+    placed: list[tuple[Node, Pod]] = []
+    for number in range(data.draw(st.integers(1, 4))):
+        for ask in asks:
+            if data.draw(st.booleans()):
+                cluster.said(ask, trials)  # some are asked about before a placement, some only after
+        node = data.draw(st.sampled_from(drawn))
+        pod = data.draw(pods(f"q{number}", node.metadata.name))
+        placed.append((node, pod))
+        for trial in trials.values():
+            trial.place(PodFacts(pod.metadata.uid), ask_of_pod(pod), cluster.index.table.rows[node.metadata.name])
+    later = cluster_of(drawn, [*running, *placed])
+    for ask in asks:
+        assert cluster.said(ask, trials) == later.said(ask)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(), st.lists(pods("p"), min_size=1, max_size=3), st.data())
+def test_after_any_history_the_counts_are_those_from_scratch(
+    world: tuple[list[Node], list[tuple[Node, Pod]]], asking: list[Pod], data: st.DataObject
+) -> None:
+    drawn, running = world
+    cluster = cluster_of(drawn, running)
+    asks = [ask_of_pod(pod) for pod in asking]
+    for _ in range(data.draw(st.integers(1, 8))):
+        if data.draw(st.booleans()):
+            cluster.said(data.draw(st.sampled_from(asks)))  # counts begin to be kept
+        cluster.play(*data.draw(changes(drawn)))
+    scratch = Cluster()
+    scratch.view = ClusterView()
+    scratch.view.restore(cluster.view.encode())
+    scratch.index = Index(scratch.view, read_config(SHIPPED).profiles)
+    for ask in asks:
+        assert cluster.said(ask) == scratch.said(ask)
+
+
+@st.composite
+def changes(draw: st.DrawFn, drawn: Sequence[Node]) -> tuple[Event, ...]:
+    """A pod comes, changes, ends or goes; a node changes, goes or comes back; a namespace changes its labels."""
+    node = draw(st.sampled_from(drawn))
+    name = f"r{draw(st.integers(0, 8))}"
+    match draw(st.integers(0, 6)):
+        case 0:
+            return (PodDeleted(pod=f"d/{name}", pod_uid=name),)
+        case 1:
+            return (seen_node(draw(nodes(int(node.metadata.name[1:])))),)
+        case 2:
+            return (NodeDeleted(node=node.metadata.name, node_uid=node.metadata.uid),)
+        case 3:
+            space = draw(st.sampled_from(NAMESPACES))
+            labels = draw(st.sampled_from(({"env": "live"}, {}, {"env": "test"})))
+            return (
+                (namespace(space, labels),)
+                if labels
+                else (ObjectDeleted(resource="namespaces", name=space, uid=space),)
+            )
+        case _:
+            return (seen(draw(pods(name, node.metadata.name, ending=draw(st.booleans())))),)
+
+
+def ask_of_pod(pod: Pod) -> PodAsk:
+    common = common_part(pod)
+    return PodAsk(ask_key(common), common)
