@@ -59,7 +59,7 @@ class Shadow:
         view, pod = self._view, event.object
         if ((pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name) != self._scheduler:
             return None
-        if view.listed_seq <= view.gateway_since:
+        if view.listed_seq < view.gateway_since:  # both are 0 when retention has dropped them: that was long ago
             return None  # the gateway is still telling what happened while it was away
         facts = view.pods.get(event.pod_uid)
         if facts is None or not facts.since:

@@ -60,7 +60,7 @@ class ShadowLog:
         self.bound: dict[str, _Bound] = {}
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
-        self._listed = False
+        self._listed = True  # a log without the gateway's start had it dropped long ago
 
     def tell(self, record: Recorded) -> None:
         """Fold one event."""

@@ -173,6 +173,18 @@ def test_what_was_bound_before_everything_was_listed_is_not_compared() -> None:
     assert [found.pod_uid for found in world.compared()] == ["q"]
 
 
+def test_a_log_whose_beginning_was_dropped_is_as_good_as_listed() -> None:
+    world = two_nodes()
+    for log in world.logs.values():
+        log.clear()
+    world.view = ClusterView()
+    world.shadow, world.index = Shadow(world.view, THEIRS), None
+    world.add_node(node("a"))
+    world.add_pod(theirs("p"))
+    world.bind("p", "a")
+    assert len(world.compared()) == 1
+
+
 def test_later_changes_of_a_bound_pod_other_schedulers_pods_and_ours_are_no_bindings_of_theirs() -> None:
     world = two_nodes()
     world.add_pod(theirs("p"))
