@@ -34,7 +34,7 @@ from shared.log.registry import Registry
 from shared.log.snapshot import SnapshotFailed, pack_in_child
 from shared.log.writer import LogWriter
 from shared.rebuild import watch_rebuilds
-from shared.retain import watch_retention
+from shared.retain import Retention, RetentionSettings, watch_retention
 from shared.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ class Service(NamedTuple):
         says: bus subjects it publishes on beside those of the log it writes; with wildcards.
         asks: subjects of the questions it asks.
         streams: JetStream streams it makes and fills.
+        retention: how long what it writes is kept, where that is not the same as for all.
 
     `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/families.py); the runner puts their members in
     their place. What a service may do on the bus and in the database is generated from this declaration.
@@ -86,6 +87,7 @@ class Service(NamedTuple):
     says: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    retention: Retention = Retention()
 
     def member(self, shard: int, shards: int) -> "Service":
         """This service with families replaced by their members; a sharded one as the shard that it is.
@@ -134,9 +136,6 @@ class Environment(Settings, frozen=True, kw_only=True):
     otlp: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
     snapshot_every_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
     rebuild_every_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = 600.0
-    retention_days: Annotated[float, Meta(gt=0, description="days that events are kept; what is live is restated")] = (
-        30.0
-    )
 
 
 def release() -> str:
@@ -155,6 +154,7 @@ class Runtime:
         self.service = service = declared.member(environment.shard, environment.metrics_shards)
         self.settings = settings
         self.environment = environment
+        self.retention = RetentionSettings.of(declared.name, declared.retention, os.environ)
         self.draining = asyncio.Event()
         self.metrics = Metrics()
         self.database = Database(environment.postgres, application=f"koord {service.name}")

@@ -42,20 +42,21 @@ def run(service: str) -> None:
 def _settings_table(name: str) -> str:
     from shared.settings import Settings, table
 
-    parts: tuple[type[Settings], type[Settings]]
+    parts: tuple[type[Settings], ...]
     if name in AGENTS:
         from services.node_agent.settings import AgentEnvironment, AgentSettings
 
         about = f"{name}: measures the node it runs on and reports to metrics ingest."
         parts = (AgentEnvironment, AgentSettings)
     else:
+        from shared.retain import RetentionSettings
         from shared.service import Environment
 
         service = load(name)
         about = f"{name}: writes the context {service.writes}, follows {', '.join(sorted(service.follows))}."
-        parts = (Environment, service.settings)
+        parts = (Environment, service.settings, RetentionSettings)
     lines = [about, "", "Settings, from the environment:", ""]
-    for row in (*table("", parts[0]), *table(name, parts[1])):
+    for row in (*table("", parts[0]), *(row for part in parts[1:] for row in table(name, part))):
         lines.append(f"  {row.variable} ({row.type}, {row.default})")
         if row.description:
             lines.append(f"      {row.description}")

@@ -26,6 +26,7 @@ from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeForgotten, NodeReported
 from shared.kube.instants import SECOND
+from shared.retain import Retention
 from shared.service import Runtime, Service
 
 log = logging.getLogger(__name__)
@@ -149,6 +150,10 @@ class Ingest:
         return windows.heard_ns if windows else self._began_ns
 
 
+RETENTION = Retention(days=0.25, gigabytes=5.0, restates=False)
+"""A report is of no use when it is old: `metrics-*` go by age and size, whatever nodes there are."""
+
+
 async def lead(runtime: Runtime) -> None:
     """Take reports for as long as this replica writes its shard of `metrics-*`."""
     try:
@@ -168,4 +173,5 @@ SERVICE = Service(
     hears=(subjects.every_subject(subjects.REPORT),),
     says=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.SLO)),
     streams=(subjects.SLO_STREAM,),
+    retention=RETENTION,
 )

@@ -1,6 +1,6 @@
 """Dropping old partitions without losing what is still true.
 
-A partition goes when its newest event is older than the context keeps. Before that the writer says again, as `Restated`,
+A partition goes when its last event is older than the context keeps, or when the context takes more room than it may. Before that the writer says again, as `Restated`,
 each live object whose last event lies in it, so that a fold may begin at the oldest kept seq. What a decision rested on stays
 explainable for as long as its own events are kept.
 
@@ -55,31 +55,39 @@ class _Named(msgspec.Struct):
     resource: str = ""
 
 
-async def expired(database: Database, context: str, before: datetime) -> list[Partition]:
-    """The full partitions whose newest event is older than `before`, oldest first; never the one that is being written."""
+async def expired(database: Database, context: str, before: datetime, most_bytes: int | None = None) -> list[Partition]:
+    """The full partitions that go, oldest first; never the one that is being written.
+
+    Args:
+        before: a partition whose last event is older goes.
+        most_bytes: of a context that takes more on disk, indexes included, the oldest partitions go until it does not.
+    """
     query = text(
-        "select c.relname, pg_get_expr(c.relpartbound, c.oid) as bounds from pg_inherits i join pg_class c on c.oid = i.inhrelid "
-        "where i.inhparent = to_regclass(:parent)"
+        "select c.relname, pg_get_expr(c.relpartbound, c.oid) as bounds, pg_total_relation_size(c.oid) as bytes "
+        "from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = to_regclass(:parent)"
     )
     found = []
     events = log_of(context)
     async with database.reading() as connection:
         rows = (await connection.execute(query, {"parent": table_of(context)})).all()
         head = await connection.scalar(select(func.max(events.c.seq)).where(events.c.context == context)) or 0
-        partitions = sorted(
-            (
-                Partition(name, int(match[1]), int(match[2]))
-                for name, bounds in rows
-                if (match := _BOUNDS.search(bounds))
-            ),
-            key=lambda partition: partition.low,
-        )
-        for partition in partitions:
+        partitions = [
+            (Partition(name, int(match[1]), int(match[2])), int(size))
+            for name, bounds, size in rows
+            if (match := _BOUNDS.search(bounds))
+        ]
+        partitions.sort(key=lambda sized: sized[0].low)
+        total = sum(size for _, size in partitions)
+        for partition, size in partitions:
             inside = (events.c.context == context, events.c.seq >= partition.low, events.c.seq < partition.high)
-            newest = await connection.scalar(select(func.max(events.c.at)).where(*inside))
-            if partition.high > head or newest is None or newest >= before:
+            last = select(events.c.at).where(*inside).order_by(events.c.seq.desc()).limit(1)
+            newest = await connection.scalar(last)
+            too_old = newest is not None and newest < before
+            too_much = most_bytes is not None and total > most_bytes
+            if partition.high > head or newest is None or not (too_old or too_much):
                 break
             found.append(partition)
+            total -= size
     return found
 
 

@@ -3,12 +3,14 @@
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import msgspec
 import pytest
 from sqlalchemy import text
 
+from services.gateway.service import SERVICE as GATEWAY
+from services.metrics_ingest.service import SERVICE as METRICS
 from shared.events import Draft, Recorded
 from shared.events.cluster import ENDED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
 from shared.events.log import ConfigTaken
@@ -21,6 +23,12 @@ from shared.log.reader import LogReader
 from shared.log.retention import Partition, drop, expired, restatements
 from shared.log.verify import verify
 from shared.log.writer import LogWriter
+from shared.retain import Retention, RetentionSettings, retain
+from shared.service import Service
+from shared.settings import BadSetting
+
+if TYPE_CHECKING:
+    from shared.service import Runtime
 
 DAY_NS = 86_400 * SECOND
 CUTOFF = timedelta(days=30)
@@ -137,3 +145,82 @@ async def test_what_was_restated_is_restated_again(opened: Database) -> None:
         await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 80 * DAY_NS)
     assert (await fold(opened)).objects == {"node/stays": "1"}
     await writer.close()
+
+
+async def sizes(database: Database, context: str) -> list[int]:
+    """Bytes of each partition that holds events, the oldest first."""
+    query = text(
+        "select pg_total_relation_size(c.oid) from pg_inherits i join pg_class c on c.oid = i.inhrelid "
+        "where i.inhparent = to_regclass(:parent) order by substring(c.relname from '[0-9]+$')::bigint"
+    )
+    async with database.reading() as connection:
+        return list(await connection.scalars(query, {"parent": f"events_{context}"}))
+
+
+async def test_a_context_that_takes_too_much_loses_its_oldest_partitions(opened: Database) -> None:
+    now = time.time_ns()
+    writer = LogWriter(opened, None, "cluster", "test")
+    await writer.acquire()
+    await writer.begin("1", (), now_ns=now, seen={})
+    for _ in range(6):
+        await writer.append([Draft(PodBound("a/" + "b" * 500, "u", "n" * 3_000))] * 50, now_ns=now)
+    long_ago = datetime.fromtimestamp(now / SECOND, UTC) - CUTOFF
+    assert await expired(opened, "cluster", long_ago) == []
+    found = await sizes(opened, "cluster")
+    most = sum(found) - found[0] - found[1] - 1
+    gone = await expired(opened, "cluster", long_ago, most)
+    assert [partition.table for partition in gone] == [f"events_cluster_p{n}" for n in range(3)]
+    everything = await expired(opened, "cluster", long_ago, 0)
+    assert everything[-1].high <= writer.head.seq, "the partition that is being written stays"
+    assert len(everything) == 6
+    for partition in gone:
+        await drop(opened, "cluster", partition)
+    assert sum(await sizes(opened, "cluster")) <= most
+    await writer.close()
+
+
+class Kept(NamedTuple):
+    """What `retain` needs of a runtime."""
+
+    service: Service
+    retention: Retention
+    database: Database
+    log: LogReader
+    writer: LogWriter
+
+    def now_ns(self) -> int:
+        return time.time_ns()
+
+    async def append(self, drafts: list[Draft], *, now_ns: int) -> None:
+        await self.writer.append(drafts, now_ns=now_ns)
+
+
+@pytest.mark.parametrize(("restates", "left"), [(True, {"node/stays": "1"}), (False, {})])
+async def test_old_events_go_with_or_without_being_restated_as_the_service_declares(
+    opened: Database, restates: bool, left: dict[str, str]
+) -> None:
+    now = time.time_ns()
+    writer = LogWriter(opened, None, "cluster", "test")
+    await writer.acquire()
+    await writer.begin("1", (), now_ns=now - DAY_NS, seen={})
+    await writer.append([node("stays", "1"), *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - DAY_NS)
+    declared = Retention(days=0.25, restates=restates)
+    kept = Kept(GATEWAY._replace(retention=declared), declared, opened, LogReader(opened), writer)
+    assert await retain(cast("Runtime", kept)) == 1
+    assert (await fold(opened)).objects == left
+    await writer.close()
+
+
+def test_what_is_set_for_a_service_outranks_what_it_declares_and_that_what_is_set_for_all() -> None:
+    declared = Retention(days=0.25, gigabytes=5.0, restates=False)
+    assert RetentionSettings.of("metrics-ingest", declared, {}) == declared
+    environment = {"KOORD_RETENTION_DAYS": "7", "KOORD_METRICS_INGEST_RETENTION_GB": "2"}
+    assert RetentionSettings.of("metrics-ingest", declared, environment) == Retention(0.25, 2.0, restates=False)
+    assert RetentionSettings.of("scheduler", Retention(), environment) == Retention(7.0)
+    assert RetentionSettings.of("scheduler", Retention(), {}) == Retention(30.0)
+    with pytest.raises(BadSetting, match="KOORD_RETENTION_DAYS"):
+        RetentionSettings.of("scheduler", Retention(), {"KOORD_RETENTION_DAYS": "-1"})
+
+
+def test_reports_go_after_six_hours_or_five_gigabytes_whatever_lives() -> None:
+    assert METRICS.retention == Retention(days=0.25, gigabytes=5.0, restates=False)
