@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 ACKNOWLEDGED_WITHIN_S = 10.0
 KEEPALIVE_S = 30
+REFUSED_FROM = 128
+"""Codes of a subscription's answer that say no (MQTT 3.1.1, 3.9.3)."""
 
 
 class OverMqtt:
@@ -44,7 +46,7 @@ class OverMqtt:
         while True:
             try:
                 async with self._client() as client:
-                    await client.subscribe([(subjects.topic(self._node, kind), 1) for kind in subjects.TO_AGENT])
+                    await self._subscribe(client)
                     if said:
                         log.info("the broker is there again", extra={"waiting": len(self._outbox)})
                     self._connected, said = True, False
@@ -76,6 +78,22 @@ class OverMqtt:
             timeout=ACKNOWLEDGED_WITHIN_S,
             max_queued_incoming_messages=1_000,
         )
+
+    async def _subscribe(self, client: Client) -> None:
+        """Hear what is for this node.
+
+        Raises:
+            MqttError: the login is another node's. Brokers say so here alone: what it may not publish they acknowledge and drop.
+        """
+        topics = [subjects.topic(self._node, kind) for kind in subjects.TO_AGENT]
+        answers = await client.subscribe([(topic, 1) for topic in topics])
+        codes = [said if isinstance(said, int) else said.value for said in answers]
+        for topic, code in zip(topics, codes, strict=True):
+            if code >= REFUSED_FROM:
+                raise MqttError(
+                    f"the broker does not let {self._broker.user or 'who has no login'} hear {topic}; give the login of node "
+                    f"{self._node} in KOORD_MQTT (`koord credentials node`)"
+                )
 
     async def _carry(self, client: Client) -> None:
         """Send and hear until the connection ends.

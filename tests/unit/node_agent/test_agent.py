@@ -1,0 +1,81 @@
+"""The agent without a connection: what it puts into its outbox, and when."""
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from services.node_agent.agent import Agent
+from services.node_agent.collect import SECOND_NS, Collector
+from services.node_agent.outbox import Outbox
+from services.node_agent.settings import AgentSettings
+from services.node_agent.slo import SloKeeper
+from shared.agents import deeds, report
+from shared.agents.deeds import EvictionAsked, Suppressed
+from shared.agents.report import Report
+from shared.agents.subjects import DEED, REPORT
+from tests.unit.node_agent.machine import Machine
+
+
+class Made:
+    """An agent on a machine made of files, with the real clock."""
+
+    def __init__(self, folder: Path) -> None:
+        machine = Machine(folder / "machine")
+        settings = AgentSettings(node="worker-1", collect_every_s=0.1, report_every_s=1, first_report_s=1)
+        self.outbox = Outbox(1_000_000)
+        collector = Collector(machine.proc, machine.cgroup, "", every_s=0.1, clock_ns=time.monotonic_ns)
+        self.agent = Agent(settings, collector, self.outbox, SloKeeper("worker-1", folder))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path)
+
+
+async def test_reports_follow_each_other_without_gap_and_the_last_one_comes_at_the_end(made: Made) -> None:
+    running = asyncio.create_task(made.agent.run())
+    reports: list[Report] = []
+
+    async def take() -> None:
+        message = await made.outbox.next()
+        assert message.kind == REPORT
+        reports.append(report.decode(message.data, "worker-1"))
+        made.outbox.done(message)
+
+    async with asyncio.timeout(60):
+        while len(reports) < 2:
+            await take()
+        rounds = made.agent.figures().rounds
+        while made.agent.figures().rounds < rounds + 2:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        while len(made.outbox):
+            await take()
+    assert [one.seq for one in reports] == list(range(1, len(reports) + 1))
+    assert len(reports) >= 3
+    for before, after in itertools.pairwise(reports):
+        assert abs(after.begins_ns - before.at_ns) < SECOND_NS // 10
+    assert all(one.node_usage.offset_ms for one in reports)
+
+
+async def test_deeds_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
+    asked = EvictionAsked("0f1c", "memory of best-effort pods is above 70 % of the node")
+    made.agent.tell(asked)
+    made.agent.tell(Suppressed("cfsQuota", 4_000))
+    found = []
+    while len(made.outbox):
+        message = await made.outbox.next()
+        assert message.kind == DEED
+        found.append(deeds.decode(message.data, "worker-1"))
+        made.outbox.done(message)
+    assert [(told.seq, told.deed) for told in found] == [(1, asked), (2, Suppressed("cfsQuota", 4_000))]
+    assert found[0].boot == found[1].boot
+
+
+def test_what_it_shows_of_itself_begins_empty(made: Made) -> None:
+    figures = made.agent.figures()
+    assert (figures.node, figures.usage, figures.slo, figures.rounds) == ("worker-1", None, None, 0)
