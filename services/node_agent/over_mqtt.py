@@ -42,6 +42,12 @@ class OverMqtt:
 
     async def run(self) -> None:
         """Carry until cancelled."""
+        login = self._broker.user
+        if login and login != subjects.token(self._node):
+            log.warning(
+                "KOORD_MQTT has another login than this node's; a broker that holds logins to their own topics drops all reports",
+                extra={"login": login, "node": self._node},
+            )
         pauses, said = Pauses(), False
         while True:
             try:
@@ -83,7 +89,7 @@ class OverMqtt:
         """Hear what is for this node.
 
         Raises:
-            MqttError: the login is another node's. Brokers say so here alone: what it may not publish they acknowledge and drop.
+            MqttError: the login is another node's. NATS says so here alone: what a login may not publish it acknowledges and drops.
         """
         topics = [subjects.topic(self._node, kind) for kind in subjects.TO_AGENT]
         answers = await client.subscribe([(topic, 1) for topic in topics])

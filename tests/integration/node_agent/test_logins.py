@@ -107,5 +107,6 @@ async def test_with_another_nodes_login_nothing_is_taken_and_everything_is_kept(
     async with side.carrying():
         await until(lambda: "reports are" in caplog.text)
         await asyncio.sleep(0)
+    assert ("another login than this node's" in caplog.text) == (transport == "mqtt")
     assert ingest.heard[REPORT] == []
     assert len(side.outbox) == 1
