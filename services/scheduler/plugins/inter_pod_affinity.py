@@ -22,7 +22,8 @@ import numpy as np
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import MAX_SCORE, Bools, Int64, Ledger, Normalize, Room, Rows, Trial
-from services.scheduler.plugins.inter_pod_state import AFFINITY, ANTI_AFFINITY, Neighbours
+from services.scheduler.plugins.inter_pod_state import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
+from services.scheduler.plugins.pod_terms import NO_TERMS, terms_of
 from services.scheduler.plugins.term_ledger import TermLedger
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
@@ -31,6 +32,7 @@ from shared.errors import KoordError
 _CODES = {
     AFFINITY: "PodAffinityMismatch",
     ANTI_AFFINITY: "PodAntiAffinityMismatch",
+    EXISTING: "ExistingPodsAntiAffinity",
 }
 _PODS_MOVE = frozenset((Change.POD_ADDED, Change.POD_CHANGED, Change.LABELS, Change.NAMESPACE))
 _PODS_GO = frozenset((Change.POD_RELEASED, Change.POD_CHANGED, Change.LABELS, Change.NAMESPACE))
@@ -101,7 +103,7 @@ class InterPodAffinity:
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first of the rules."""
-        return (Reason(_CODES.get(verdict, "ExistingPodsAntiAffinity")),)
+        return (Reason(_CODES[verdict]),)
 
     def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes brings nobody nearer."""
@@ -117,6 +119,9 @@ class InterPodTrial:
         self._ledger = ledger
         self._classes: dict[PodAsk, Neighbours] = {}
         self._placed: list[tuple[PodAsk, int]] = []
+        self._with_terms: list[
+            tuple[PodAsk, int]
+        ] = []  # those of them that have terms: all that a class without any looks at
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
@@ -156,6 +161,8 @@ class InterPodTrial:
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
         """Remember the pod; a class counts it when it is next asked about."""
         self._placed.append((ask, row))
+        if terms_of(ask) is not NO_TERMS:
+            self._with_terms.append((ask, row))
 
     def _neighbours(self, ask: PodAsk) -> Neighbours:
         neighbours = self._classes.get(ask)
@@ -164,6 +171,7 @@ class InterPodTrial:
             if self._args.ignores_existing and not neighbours.prefers:
                 neighbours.ignore_scores()
             self._classes[ask] = neighbours
-        if neighbours.upto < len(self._placed):
-            neighbours.count(self._placed)
+        placed = self._placed if neighbours.has_terms else self._with_terms
+        if neighbours.upto < len(placed):
+            neighbours.count(placed)
         return neighbours

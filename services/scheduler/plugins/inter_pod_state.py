@@ -1,16 +1,17 @@
 """How pods stand to one class of pods by affinity terms of both sides, counted by domain; moved on by a round's placements."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.framework import Int64, Room
-from services.scheduler.plugins.pod_terms import Term, terms_of
+from services.scheduler.plugins.pod_terms import NO_TERMS, Term, terms_of
 from services.scheduler.plugins.term_ledger import TermLedger
 from services.scheduler.plugins.topology import Domains, domains
 from services.scheduler.selectors import Matcher
 
-AFFINITY, ANTI_AFFINITY, EXISTING = 1, 2, 3
-"""Verdicts: which rule refuses a node."""
+EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3
+"""Verdicts: which rule refuses a node; of several the highest, which is asked first."""
 
 
 class _Effect:
@@ -32,7 +33,8 @@ class Neighbours:
     """The state of one class in a round.
 
     Attributes:
-        prefers: the class has preferred terms of its own.
+        has_terms: the class has terms of its own; without any, only placements of pods that have some concern it.
+        prefers: it has preferred terms.
         upto: how many of the round's placements are counted.
         revision: how many of those concerned the class.
     """
@@ -45,6 +47,7 @@ class Neighbours:
         self.revision = 0
         self._effects: dict[PodAsk, _Effect] = {}
         self._terms = terms_of(ask)
+        self.has_terms = self._terms is not NO_TERMS
         self.prefers = bool(self._terms.preferred or self._terms.preferred_anti)
         around = room.surroundings
         self._namespace_labels = around.namespaces.get(ask.namespace)
@@ -76,17 +79,26 @@ class Neighbours:
         """int64[rows]: the first rule that refuses each node; None when no term concerns the class."""
         if not self._near_pods and not self._far_pods and not self._existing:
             return None
-        verdicts = np.zeros(self._room.size, np.int64)
+        by_key: dict[str, Int64] = {}  # key -> verdict of each domain; the last one of the nodes outside of any
+
+        def refuse(key: str, where: NDArray[np.bool_], verdict: int) -> None:
+            codes = np.where(where, verdict, 0)
+            by_key[key] = np.maximum(by_key[key], codes) if key in by_key else codes
+
         for key, counted in self._existing.items():
-            verdicts[(counted > 0)[self._domains(key).of]] = EXISTING
+            refuse(key, counted > 0, EXISTING)
         for term, counted in zip(self._terms.anti_affinity, self._far_pods, strict=True):
-            verdicts[(counted > 0)[self._domains(term.key).of]] = ANTI_AFFINITY
-        if self._near_pods:
-            starts_group = self._means_itself and not any(counted.any() for counted in self._near_pods)
-            for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
-                inside = self._domains(term.key)
-                holds = inside.known if starts_group else (counted > 0)[inside.of]
-                verdicts[~holds] = AFFINITY
+            refuse(term.key, counted > 0, ANTI_AFFINITY)
+        starts_group = self._means_itself and not any(counted.any() for counted in self._near_pods)
+        for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
+            where = counted <= 0
+            if starts_group:
+                where[:-1] = False
+            refuse(term.key, where, AFFINITY)
+        verdicts: Int64 | None = None
+        for key, codes in by_key.items():
+            of_key = codes[self._domains(key).of]
+            verdicts = of_key if verdicts is None else np.maximum(verdicts, of_key)
         return verdicts
 
     def raw(self) -> Int64 | None:

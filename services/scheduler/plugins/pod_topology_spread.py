@@ -90,12 +90,11 @@ class SpreadTrial:
         spread = self._spread(ask)
         if spread is None or not spread.hard:
             return None
-        verdicts = np.zeros(self._room.size, np.int64)
+        verdicts: Int64 | None = None
         for counted in spread.hard:
-            undecided = verdicts == 0
-            verdicts[undecided & counted.too_skewed()[counted.domains.of]] = _SKEWED
-            verdicts[undecided & ~counted.domains.known] = _MISSING_LABEL
-        return verdicts[rows]
+            said = counted.codes()[counted.domains.of]
+            verdicts = said if verdicts is None else np.where(verdicts == 0, said, verdicts)
+        return None if verdicts is None else verdicts[rows]
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
         """The verdict on one node."""
@@ -261,15 +260,15 @@ class _Counted:
         else:
             self._added.append(row)
 
-    def too_skewed(self) -> Bools:
-        """bool[domains + 1]: where one more pod would be too many."""
+    def codes(self) -> Int64:
+        """int64[domains + 1]: the verdict on each domain, and on nodes outside of any."""
         counts = self.by_domain
         here = counts[:-1][self._met]
         fewest = int(here.min()) if len(here) >= max(self.constraint.min_domains, 1) else 0
         most = self.constraint.max_skew - self.constraint.matches_self + fewest
-        skewed: Bools = counts > most
-        skewed[-1] = False
-        return skewed
+        codes = np.where(counts > most, _SKEWED, 0)
+        codes[-1] = _MISSING_LABEL
+        return codes
 
     def crowd(self, ranked: Bools) -> NDArray[np.float64]:
         """float64[rows]: the constraint's part of the raw score; 0 on nodes without its key."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from services.scheduler.plugins.inter_pod_state import AFFINITY, ANTI_AFFINITY, EXISTING
 from shared.kube.node import Node
 from shared.kube.pod import Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from shared.kube.selectors import LabelSelector, Requirement
@@ -46,7 +47,7 @@ def affinity_verdict(pod: Pod, node: Node, running: Running, spaces: NamespaceLa
 
     if near.required:
         if any(value(node, term.topology_key) is None for term in near.required):
-            return 1
+            return AFFINITY
         if not all(there(term.topology_key, all_mean) for term in near.required):
             anywhere = any(
                 value(at, term.topology_key) is not None and all_mean(other)
@@ -54,15 +55,15 @@ def affinity_verdict(pod: Pod, node: Node, running: Running, spaces: NamespaceLa
                 for term in near.required
             )
             if anywhere or not all_mean(pod):
-                return 1
+                return AFFINITY
     for term in far.required:
         if there(term.topology_key, lambda other, term=term: term_means(term, pod, other, spaces)):  # type: ignore[misc]
-            return 2
+            return ANTI_AFFINITY
     for at, other in running:
         for term in sides(other)[1].required:
             shares = value(at, term.topology_key) == value(node, term.topology_key) is not None
             if shares and term_means(term, other, pod, spaces):
-                return 3
+                return EXISTING
     return 0
 
 
