@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, Entry] = {
     "followers": Entry(
         "cli.commands.followers", "followers", "Show who follows the logs, and forget who no longer does."
     ),
+    "log": Entry("cli.commands.log", "log", "Take the log out of the database."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),

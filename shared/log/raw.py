@@ -90,6 +90,14 @@ async def at_of(database: Database, context: str, seq: int) -> datetime | None:
     return found if isinstance(found, datetime) else None
 
 
+async def first_since(database: Database, context: str, at: datetime) -> int:
+    """The first event that was appended at an instant or later; 0 when there is none. Looks at every row of the log."""
+    events = log_of(context)
+    query = select(func.min(events.c.seq)).where(events.c.context == context, events.c.at >= at)
+    async with database.reading() as connection:
+        return await connection.scalar(query) or 0
+
+
 async def newest_within(
     database: Database, context: str, head: int, *, since: datetime, most_bytes: int, beside: int
 ) -> int:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from shared.log.digest import GENESIS, Chain
 from shared.log.positions import Position
+from shared.log.raw import RawRow
 from shared.log.reader import LogReader, Row, at_us
 
 
@@ -91,4 +92,10 @@ async def _walk(reader: LogReader, context: str, heads: dict[int, set[bytes]]) -
 def digest_of(row: Row, previous: bytes) -> bytes:
     """The digest a stored row must have after `previous`."""
     chain = Chain(row.context, previous, at_us=at_us(row.at), actor=row.actor)
+    return chain.add(row.seq, row.type, row.schema, row.key, row.cause, row.correlation, row.data)
+
+
+def raw_digest_of(row: RawRow, context: str, previous: bytes) -> bytes:
+    """As `digest_of`, of a row that was read as it is."""
+    chain = Chain(context, previous, at_us=row.at_us, actor=row.actor)
     return chain.add(row.seq, row.type, row.schema, row.key, row.cause, row.correlation, row.data)
