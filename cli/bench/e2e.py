@@ -18,10 +18,8 @@ from cli.bench.side import best, measure
 from cli.bench.timeline import Figures
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
-from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
-from cli.supervisor import Endpoints, Spec, Supervisor
-from cli.supervisor.servers import migrate_to_this_release
+from cli.supervisor import Endpoints, Servers, Spec, Supervisor
 from shared.bus import Bus
 
 Note = Callable[[str], None]
@@ -164,9 +162,8 @@ def _prepare(cluster: Cluster, nodes: int) -> None:
 
 @asynccontextmanager
 async def _servers(folder: Path) -> AsyncIterator[Endpoints]:
-    async with EmbeddedPostgres(folder / "postgres") as postgres, EmbeddedNats(folder / "nats") as nats:
-        await migrate_to_this_release(postgres.url)
-        yield Endpoints(postgres.url, nats.url)
+    async with Servers(folder, alone=True) as servers:
+        yield servers.endpoints
 
 
 @asynccontextmanager

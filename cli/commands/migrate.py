@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cli.options import folder_option
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.folder import find_owner
 from cli.supervisor.servers import migrate_to_this_release
 
 
@@ -15,6 +15,8 @@ from cli.supervisor.servers import migrate_to_this_release
 def migrate(folder: Path) -> None:
     """Bring the database to this release's schema.
 
+    Roles that are there (`koord credentials postgres`) get the rights of this release. KOORD_POSTGRES must be the owner's
+    login: services, the operator and the auditor own nothing.
     Safe to repeat, and to run from several places at once. `koord up` does it by itself.
     """
-    asyncio.run(migrate_to_this_release(find_endpoints(folder).postgres))
+    asyncio.run(migrate_to_this_release(find_owner(folder)))

@@ -5,6 +5,7 @@ long as it runs, and wait for it at its start.
 """
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ import msgspec
 import cli
 from cli.credentials.rights import Login, logins
 from shared.errors import KoordError
+
+log = logging.getLogger(__name__)
 
 
 async def declared_logins(services: Sequence[str], shards: int) -> list[Login]:
@@ -36,6 +39,8 @@ async def declared_logins(services: Sequence[str], shards: int) -> list[Login]:
         raise
     if child.returncode:
         raise KoordError(f"the services' declarations cannot be read: {said.decode(errors='replace').strip()[-2000:]}")
+    for line in said.decode(errors="replace").splitlines():
+        log.warning(line)
     return msgspec.json.decode(output, type=list[Login])
 
 
@@ -54,12 +59,19 @@ def load_logins(services: Sequence[str], shards: int, *, missing: list[str] | No
     for name in services:
         try:
             found.append(load(name))
-        except KoordError as error:
+        except Exception as error:
             if missing is None:
                 raise
-            missing.append(str(error))
+            missing.append(f"{name} cannot run here and has no login: {error}")
     return logins(found, shards)
 
 
+def _main(shards: str, *services: str) -> None:
+    missing: list[str] = []
+    found = load_logins(services, int(shards), missing=missing)
+    sys.stderr.write("".join(f"{reason}\n" for reason in missing))
+    sys.stdout.buffer.write(msgspec.json.encode(found))
+
+
 if __name__ == "__main__":
-    sys.stdout.buffer.write(msgspec.json.encode(load_logins(sys.argv[2:], int(sys.argv[1]), missing=[])))
+    _main(*sys.argv[1:])

@@ -5,14 +5,17 @@ from collections.abc import Sequence
 
 from cli.credentials import postgres
 from cli.credentials.declared import declared_logins
-from cli.credentials.rights import role_of
+from cli.credentials.rights import Login, role_of
 from cli.services import SERVICES
 from shared.log.database import Database
 from shared.log.script import existing_roles, run_script
 
 
-async def grant(database: Database, shards: int) -> list[str]:
+async def grant(database: Database, shards: int, declared: Sequence[Login] = ()) -> list[str]:
     """Grant each role its rights in this database; the roles. A database without such roles is its owner's alone.
+
+    Args:
+        declared: the logins that the declarations give, where they are known already.
 
     Raises:
         KoordError: a declaration cannot be read, or the caller does not own the tables.
@@ -23,7 +26,7 @@ async def grant(database: Database, shards: int) -> list[str]:
         return []
     known = [
         login
-        for login in await declared_logins(services, shards)
+        for login in declared or await declared_logins(services, shards)
         if login.log is not None and login.log.role in here.roles
     ]
     if known:

@@ -15,10 +15,8 @@ from cli.demo.profile import without_load_awareness
 from cli.demo.progress import Progress
 from cli.demo.run import Scale, run
 from cli.demo.spread import Spread, spread_of
-from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
-from cli.supervisor import Endpoints
-from cli.supervisor.servers import migrate_to_this_release
+from cli.supervisor import Servers
 from services.scheduler.why import render
 from shared.errors import KoordError
 from shared.log.session import reading
@@ -51,9 +49,9 @@ def demo(*, nodes: int, pods: int, folder: Path | None) -> None:
 
 async def _demo(scale: Scale, folder: Path) -> None:
     started = time.monotonic()
-    async with EmbeddedPostgres(folder / "postgres") as postgres, EmbeddedNats(folder / "nats") as nats:
-        aware = Endpoints(await _database(postgres, "aware"), nats.url)
-        blind = Endpoints(await _database(postgres, "blind"), nats.url)
+    async with Servers(folder, alone=True) as servers:
+        aware = await servers.create_database("aware")
+        blind = await servers.create_database("blind")
         with_load = await run("With load-awareness", scale, aware, folder / "aware", config=None)
         profile = without_load_awareness(folder)
         without_load = await run("Without load-awareness", scale, blind, folder / "blind", config=profile)
@@ -62,12 +60,6 @@ async def _demo(scale: Scale, folder: Path) -> None:
         await _explain(aware.postgres, with_load, without_load)
         _say_verified(verified)
     click.echo(f"\n{time.monotonic() - started:.0f} s in all; nothing is left running. Next: `koord up`, or README.md.")
-
-
-async def _database(postgres: EmbeddedPostgres, name: str) -> str:
-    url = await postgres.create_database(name)
-    await migrate_to_this_release(url)
-    return url
 
 
 def _summarise(scale: Scale, with_load: Progress, without_load: Progress) -> None:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from cli.services import AGENTS, SERVICES, SHARDED
 from cli.supervisor.audit import with_audit
 from cli.supervisor.folder import DEFAULT, announced, taken
-from cli.supervisor.servers import Servers
+from cli.supervisor.logins import node_of
+from cli.supervisor.servers import Endpoints, Servers
 from cli.supervisor.signals import Interrupts
 from cli.supervisor.supervisor import Spec, Supervisor
 from cli.supervisor.view import View
@@ -105,9 +106,10 @@ def shadowed(specs: list[Spec], *, shadow: bool, scheduler: str | None) -> list[
 async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
     click.echo(f"data and logs: {folder}", err=True)
     with Interrupts() as interrupts:
-        async with Servers(folder) as servers:
+        nodes = {node_of(spec.env, os.environ) for spec in specs if spec.service in AGENTS}
+        async with Servers(folder, nodes=sorted(filter(None, nodes))) as servers:
             endpoints = servers.endpoints
-            click.echo(f"  export KOORD_POSTGRES={endpoints.postgres} KOORD_NATS={endpoints.nats}", err=True)
+            click.echo(_how_to_ask(endpoints), err=True)
             supervisor = Supervisor(with_audit(specs, folder), endpoints, folder, log_level=log_level)
             pages = {name: unit.http for name, unit in supervisor.units.items()}
             with announced(folder, replace(endpoints, services=pages)), View(supervisor.units.values()) as view:
@@ -127,3 +129,10 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                 hurry.cancel()
                 await stopping
                 view.update()
+
+
+def _how_to_ask(endpoints: Endpoints) -> str:
+    """What a person enters to give other commands the operator's login; no secret is shown."""
+    if not endpoints.credentials:
+        return "  all services use the logins of KOORD_POSTGRES and KOORD_NATS; `koord credentials init` gives each its own"
+    return f"  operator's login: set -a; . {endpoints.credentials}/env/operator.env; set +a"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from cli.credentials.book import write_private
 from cli.supervisor.servers import Endpoints
 from shared.errors import KoordError
 
@@ -40,7 +41,7 @@ def taken(folder: Path) -> Iterator[None]:
 def announced(folder: Path, endpoints: Endpoints) -> Iterator[None]:
     """Say in the folder where the servers are, for as long as they run."""
     file = folder / "endpoints.json"
-    file.write_bytes(msgspec.json.encode(endpoints))
+    write_private(file, msgspec.json.encode(endpoints).decode())
     try:
         yield
     finally:
@@ -68,5 +69,25 @@ def find_endpoints(folder: Path) -> Endpoints:
     if found and not postgres:
         services = {**found.services, **services}
     return Endpoints(
-        postgres or (found.postgres if found else ""), nats or (found.nats if found else ""), services=services
+        postgres or (found.postgres if found else ""),
+        nats or (found.nats if found else ""),
+        services=services,
+        credentials=found.credentials if found else "",
     )
+
+
+def find_owner(folder: Path) -> str:
+    """The database with its owner's login, who alone may migrate: KOORD_POSTGRES, else that of the system that runs in `folder`.
+
+    Raises:
+        KoordError: neither is there.
+    """
+    from cli.credentials.book import OWNER
+    from cli.credentials.folder import env_file, read_env
+
+    if given := os.environ.get("KOORD_POSTGRES", ""):
+        return given
+    found = find_endpoints(folder)
+    if not found.credentials:
+        return found.postgres
+    return read_env(env_file(Path(found.credentials), OWNER))["KOORD_POSTGRES"]

@@ -1,6 +1,8 @@
 """Postgres and NATS for a system on this machine: our own, or those that the environment names."""
 
+import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -10,16 +12,23 @@ import msgspec
 from cli.services import contexts
 
 if TYPE_CHECKING:
+    from cli.credentials.access import Access
+    from cli.credentials.folder import Reach
+    from cli.credentials.rights import Login
     from cli.embedded import EmbeddedNats, EmbeddedPostgres
+
+CREDENTIALS = "KOORD_CREDENTIALS"
+"""The folder of `koord credentials init`, for servers that are not our own."""
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """Where the servers of a running system are.
+    """Where the servers of a running system are, with the operator's login where there are logins.
 
     Attributes:
         pid: the process that keeps them.
         mqtt: empty when no broker is known.
         services: name of a process -> `host:port` of its pages.
+        credentials: the folder with each service's own login; empty: all use the URLs as they are here.
     """
 
     postgres: str
@@ -27,63 +36,167 @@ class Endpoints(msgspec.Struct, frozen=True):
     pid: int = 0
     mqtt: str = ""
     services: dict[str, str] = {}
+    credentials: str = ""
 
 
 class Servers:
     """Starts what the environment (KOORD_POSTGRES, KOORD_NATS, KOORD_MQTT) does not name, below `directory`, and migrates the database.
 
+    Servers of our own know a login for each service, made from its declaration.
+
     Attributes:
         own: name -> the servers that were started here.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, nodes: Sequence[str] = (), alone: bool = False) -> None:
+        """Remember what to start.
+
+        Args:
+            nodes: nodes whose agents get a login.
+            alone: whether all servers are our own, whatever the environment names.
+        """
         self.directory = directory
         self.endpoints = Endpoints("", "")
         self.own: dict[str, EmbeddedNats | EmbeddedPostgres] = {}
+        self._nodes = nodes
+        self._environment = {} if alone else dict(os.environ)
+        self._nats: EmbeddedNats | None = None
+        self._postgres: EmbeddedPostgres | None = None
+        self._access: Access | None = None
         self._open = AsyncExitStack()
 
     async def mend(self) -> list[str]:
         """Start those of our own that have ended again, on their ports and with their data; their names.
 
+        A login that was added meanwhile (`koord credentials node`) is let in.
+
         Raises:
             ProgramFailed: one does not start.
         """
         ended = [name for name, server in self.own.items() if not server.running]
+        if self._access and self._access.changed():
+            self._write()
+            if self._nats and "nats" not in ended:
+                self._nats.reload()
         for name in ended:
             await self.own[name].start()
         return ended
 
+    async def create_database(self, name: str) -> Endpoints:
+        """One more database on a Postgres of our own, migrated; where it is."""
+        assert self._postgres, "a server of our own"
+        assert self._access
+        await migrate_to_this_release(await self._postgres.create_database(name), self._access.declared)
+        before, _, _ = self.endpoints.postgres.rpartition("/")
+        return msgspec.structs.replace(self.endpoints, postgres=f"{before}/{name}")
+
     async def __aenter__(self) -> Self:
+        given = self._environment.get(CREDENTIALS, "")
         async with AsyncExitStack() as opening:
-            postgres, nats = os.environ.get("KOORD_POSTGRES", ""), os.environ.get("KOORD_NATS", "")
-            mqtt = os.environ.get("KOORD_MQTT", "")
-            if not nats:
-                from cli.embedded.nats import EmbeddedNats
-
-                self.own["nats"] = server = await opening.enter_async_context(EmbeddedNats(self.directory / "nats"))
-                nats, mqtt = server.url, mqtt or server.mqtt_url
-            if not postgres:
-                from cli.embedded.postgres import EmbeddedPostgres
-
-                self.own["postgres"] = await opening.enter_async_context(EmbeddedPostgres(self.directory / "postgres"))
-                postgres = self.own["postgres"].url
-            await migrate_to_this_release(postgres)
-            self.endpoints = Endpoints(postgres, nats, os.getpid(), mqtt)
+            if given:
+                await self._take(Path(given))
+            else:
+                await self._start(opening)
             self._open = opening.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
 
+    async def _take(self, folder: Path) -> None:
+        """Servers that run elsewhere, with logins from a folder."""
+        from cli.credentials.book import OWNER
+        from cli.credentials.folder import env_file, read_env
+        from cli.credentials.rights import OPERATOR
 
-async def migrate_to_this_release(postgres: str) -> None:
-    """Bring a database to this release's schema; safe to repeat.
+        owner = env_file(folder, OWNER)
+        if owner.exists():
+            await migrate_to_this_release(read_env(owner)["KOORD_POSTGRES"])
+        found = read_env(env_file(folder, OPERATOR))
+        self.endpoints = Endpoints(
+            found["KOORD_POSTGRES"], found["KOORD_NATS"], os.getpid(), credentials=str(folder)
+        )
+
+    async def _start(self, opening: AsyncExitStack) -> None:
+        postgres, nats = self._environment.get("KOORD_POSTGRES", ""), self._environment.get("KOORD_NATS", "")
+        mqtt = self._environment.get("KOORD_MQTT", "")
+        if postgres and nats:
+            await migrate_to_this_release(postgres)
+            self.endpoints = Endpoints(postgres, nats, os.getpid(), mqtt)
+            return
+        from cli.credentials.access import Access
+
+        self._access = Access(self.directory / "credentials", len(_metrics_contexts()), self._nodes)
+        loading = asyncio.create_task(self._access.load())  # takes as long as the servers do
+        try:
+            if not postgres:
+                from cli.embedded.postgres import EmbeddedPostgres
+
+                self._postgres = EmbeddedPostgres(self.directory / "postgres")
+                self.own["postgres"] = await opening.enter_async_context(self._postgres)
+            await loading
+        finally:
+            loading.cancel()
+        if not nats:
+            from cli.embedded.nats import EmbeddedNats
+
+            self._nats = EmbeddedNats(self.directory / "nats")
+            self._nats.users = self._access.users()
+            self.own["nats"] = await opening.enter_async_context(self._nats)
+        if self._postgres:
+            await self._access.make_roles(self._postgres.url)
+        await migrate_to_this_release(self._postgres.url if self._postgres else postgres, self._access.declared)
+        self._write()
+
+    def _write(self) -> None:
+        """Give each login its file, and the operator's to the commands."""
+        from cli.credentials.folder import env_file, read_env
+        from cli.credentials.rights import OPERATOR
+
+        assert self._access
+        owner = self._postgres.url if self._postgres else self._environment["KOORD_POSTGRES"]
+        if self._nats:
+            self._nats.users = self._access.users()
+        self._access.write(self._reach(), owner)
+        found = read_env(env_file(self._access.folder, OPERATOR))
+        mqtt = self._nats.mqtt_url if self._nats else ""
+        self.endpoints = Endpoints(
+            found["KOORD_POSTGRES"],
+            found["KOORD_NATS"],
+            os.getpid(),
+            self._environment.get("KOORD_MQTT", "") or mqtt,
+            credentials=str(self._access.folder.absolute()),
+        )
+
+    def _reach(self) -> "Reach":
+        from cli.credentials.folder import Reach
+
+        mqtt = f"127.0.0.1:{self._nats.mqtt_port}" if self._nats else ""
+        return Reach(
+            self._postgres.place_of() if self._postgres else self._environment["KOORD_POSTGRES"],
+            f"127.0.0.1:{self._nats.port}" if self._nats else self._environment["KOORD_NATS"],
+            self._environment.get("KOORD_MQTT", "") or mqtt,
+        )
+
+
+def _metrics_contexts() -> list[str]:
+    return [name for name in contexts() if name.startswith("metrics-")]
+
+
+async def migrate_to_this_release(postgres: str, declared: Sequence["Login"] = ()) -> None:
+    """Bring a database to this release's schema, and its roles to the rights of this release; safe to repeat.
+
+    Args:
+        postgres: the owner's URL.
+        declared: the logins that the services' declarations give, where they are known already.
 
     Raises:
         KoordError: it cannot be reached, or refuses.
     """
+    from cli.credentials.granting import grant
     from shared.log.database import migrate
     from shared.log.session import opened
 
     async with opened(postgres) as database:
         await migrate(database, contexts())
+        await grant(database, len(_metrics_contexts()), declared)

@@ -16,6 +16,7 @@ import cli
 from cli.ports import free_port
 from cli.process import Process
 from cli.supervisor.backoff import next_delay
+from cli.supervisor.logins import variables
 from cli.supervisor.servers import Endpoints
 from cli.supervisor.why import why_it_ended
 from shared.errors import KoordError
@@ -96,14 +97,10 @@ class Supervisor:
         logs = directory / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         common = {
-            **os.environ,
             # The code that runs is the code that supervises, wherever it was started.
             "PYTHONPATH": os.pathsep.join(
                 [str(Path(cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
             ),
-            "KOORD_POSTGRES": endpoints.postgres,
-            "KOORD_NATS": endpoints.nats,
-            "KOORD_MQTT": endpoints.mqtt,
             "KOORD_LOG_LEVEL": log_level,
             **(env or {}),
         }
@@ -112,7 +109,8 @@ class Supervisor:
             http = f"127.0.0.1:{free_port()}"
             own = {"KOORD_HTTP": http, "KOORD_REPLICA": spec.name, **spec.env}
             command = spec.command or [sys.executable, "-P", "-m", "cli", "run", spec.service]
-            process = Process(spec.name, command, logs / f"{spec.name}.log", env={**common, **own})
+            login = variables(endpoints, spec.service, os.environ, {**common, **own})
+            process = Process(spec.name, command, logs / f"{spec.name}.log", env=login)
             self.units[spec.name] = Unit(spec, process, http)
         self._keepers: list[asyncio.Task[None]] = []
         self._pollers: list[asyncio.Task[None]] = []

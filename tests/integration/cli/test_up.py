@@ -35,8 +35,8 @@ def service(folder: Path, name: str) -> psutil.Process:
             environ = process.environ()
         except psutil.Error:
             continue
-        endpoints = json.loads((folder / "endpoints.json").read_text())
-        if environ.get("KOORD_POSTGRES") == endpoints["postgres"] and environ.get("KOORD_REPLICA") == name:
+        server = json.loads((folder / "endpoints.json").read_text())["postgres"].rpartition("@")[2]
+        if environ.get("KOORD_POSTGRES", "").endswith(f"@{server}") and environ.get("KOORD_REPLICA") == name:
             return process
     raise AssertionError(f"no process of {name}")
 

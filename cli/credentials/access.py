@@ -1,0 +1,85 @@
+"""Logins of servers that this process runs itself: kept in a folder over restarts, handed to the servers, and to each service its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.credentials import book as books
+from cli.credentials import folder as folders
+from cli.credentials import postgres
+from cli.credentials.book import Book, NoBook
+from cli.credentials.declared import declared_logins
+from cli.credentials.folder import Reach
+from cli.credentials.rights import Login
+from cli.services import SERVICES
+from shared.log.script import run_script
+from shared.log.session import opened
+
+
+class Access:
+    """The logins in one folder.
+
+    Attributes:
+        folder: as `koord credentials init` makes it, less what loopback does not need.
+        declared: the logins that the declarations give, once loaded.
+    """
+
+    def __init__(self, folder: Path, shards: int, nodes: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self._shards = shards
+        self._nodes = nodes
+        self.declared: list[Login] = []
+        self._book = Book()
+        self._written_ns = 0
+
+    async def load(self) -> None:
+        """Read the declarations and the book, and make what secrets are missing.
+
+        Raises:
+            KoordError: the declarations or the book cannot be read.
+        """
+        self.declared = await declared_logins(SERVICES, self._shards)
+        self._read()
+
+    def changed(self) -> bool:
+        """Whether somebody else has changed the book since, and then take it over."""
+        if self._at_ns() == self._written_ns:
+            return False
+        self._read()
+        return True
+
+    def users(self) -> str:
+        """The bus' users."""
+        return folders.users_conf(self._book, self._logins, nkeys=False)
+
+    async def make_roles(self, owner: str) -> None:
+        """Make the roles of a server, with their passwords; `owner` is a superuser's URL."""
+        secrets = {login.name: self._book.secret(login.name) for login in self._logins}
+        async with opened(owner) as database:
+            await run_script(database, postgres.roles(self._logins, secrets))
+
+    def write(self, reach: Reach, owner: str = "") -> None:
+        """Put into the folder what each login's process needs, and for `koord migrate` the owner's URL, where it is known."""
+        folders.write_environments(self.folder, self._logins, self._book, reach)
+        if owner:
+            folders.write_owner(self.folder, owner)
+
+    @property
+    def _logins(self) -> list[Login]:
+        return folders.with_nodes(self.declared, self._book)
+
+    def _read(self) -> None:
+        try:
+            self._book = books.read(self.folder)
+        except NoBook:
+            self._book = Book()
+        self._book.shards = self._shards
+        self._book.services = list(SERVICES)
+        for node in self._nodes:
+            folders.add_node(self._book, node)
+        for login in self._logins:
+            self._book.secret(login.name)
+        books.write(self.folder, self._book)
+        self._written_ns = self._at_ns()
+
+    def _at_ns(self) -> int:
+        return (self.folder / books.FILE).stat().st_mtime_ns
