@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from shared.bus.server import BusRefused, BusUnreachable
 from shared.bus.server import look as look_at_bus
 from shared.errors import KoordError
 from shared.events.cluster import MissingPermission
+from shared.events.log import WriterStarted
 from shared.kube.permissions import SUBJECT, Permissions
 from shared.log import lag, server
 from shared.log.announce import beacon_subject, decode_beacon
@@ -39,19 +41,44 @@ REFUSALS = 50
 
 _OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
 
-Beacons = dict[str, list[BeaconHeard]]
-
 
 async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
-    """Look at everything; about four seconds, most of them spent listening to the bus."""
-    listening = asyncio.create_task(_bus(endpoints.nats))
-    found = await _database(endpoints)
-    about_bus, beacons = await listening
-    found += about_bus
-    if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
-        found += await _log(endpoints, beacons)
+    """Look at everything; a second or two, or `LISTENED_S` when a writer is not heard."""
+    async with AsyncExitStack() as open_:
+        meeting = asyncio.create_task(_bus(endpoints.nats, open_))
+        found = await _database(endpoints)
+        about_bus, ears = await meeting
+        found += about_bus
+        if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
+            found += await _log(endpoints, ears)
     found += _disk(folder)
     return found
+
+
+class _Ears:
+    """Beacons as they are heard: context -> what its writers said."""
+
+    def __init__(self) -> None:
+        self.beacons: dict[str, list[BeaconHeard]] = {}
+        self._heard = asyncio.Event()
+
+    def hear(self, data: bytes) -> None:
+        """Take note of a beacon."""
+        with contextlib.suppress(msgspec.DecodeError):  # whoever may publish there may publish anything
+            beacon = decode_beacon(data)
+            self.beacons.setdefault(beacon.context, []).append(BeaconHeard(beacon.epoch, beacon.seq))
+            self._heard.set()
+
+    async def wait_for(self, epochs: Mapping[str, int]) -> None:
+        """Listen until each of these contexts has spoken with its epoch, for `LISTENED_S` at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LISTENED_S):
+                while not all(
+                    any(beacon.epoch == epoch for beacon in self.beacons.get(context, ()))
+                    for context, epoch in epochs.items()
+                ):
+                    self._heard.clear()
+                    await self._heard.wait()
 
 
 async def _database(endpoints: Endpoints) -> list[Finding]:
@@ -68,13 +95,14 @@ async def _database(endpoints: Endpoints) -> list[Finding]:
     return found
 
 
-async def _bus(url: str) -> tuple[list[Finding], Beacons | None]:
-    """What the bus says of itself, and the beacons that were heard on it; None when it could not be listened to."""
+async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Ears | None]:
+    """What the bus says of itself, and ears on it until `open_` is closed; None when beacons cannot be heard."""
     if not url:
-        what = "no address of NATS is known"
-        return [
-            Finding("error", "nats", what, "name it in KOORD_NATS; services fall back to asking Postgres each second")
-        ], None
+        what, cure = (
+            "no address of NATS is known",
+            "name it in KOORD_NATS; followers ask Postgres each second meanwhile",
+        )
+        return [Finding("error", "nats", what, cure)], None
     every = beacon_subject("*")
     try:
         login = login_of(url)
@@ -88,38 +116,36 @@ async def _bus(url: str) -> tuple[list[Finding], Beacons | None]:
         return [Finding("error", "nats", str(error), cure)], None
     if every in seen.refused:
         return found, None
-    beacons: Beacons = {}
-
-    def heard(data: bytes) -> None:
-        with contextlib.suppress(msgspec.DecodeError):  # whoever may publish there may publish anything
-            beacon = decode_beacon(data)
-            beacons.setdefault(beacon.context, []).append(BeaconHeard(beacon.epoch, beacon.seq))
-
-    bus = bus_of(url, "koord doctor")
+    ears, bus = _Ears(), bus_of(url, "koord doctor")
     await bus.start()
-    try:
-        await bus.hear(every, heard)
-        await asyncio.sleep(LISTENED_S)
-    finally:
-        await bus.close()
-    return found, beacons
+    open_.push_async_callback(bus.close)
+    await bus.hear(every, ears.hear)
+    return found, ears
 
 
-async def _log(endpoints: Endpoints, beacons: Beacons | None) -> list[Finding]:
+async def _log(endpoints: Endpoints, ears: _Ears | None) -> list[Finding]:
     """What the log tells of those who write and follow it."""
     found: list[Finding] = []
     async with _asked("postgres", found), opened(endpoints.postgres) as database:
         contexts = await LogReader(database).contexts()
         async with _asked("services", found):
             writers = {context: await writer_of(database, context) for context in contexts}
-            found += services.about_writers(writers, beacons)
+            if ears:
+                await ears.wait_for(
+                    {
+                        name: one.record.event.epoch
+                        for name, one in writers.items()
+                        if one and isinstance(one.record.event, WriterStarted)
+                    }
+                )
+            found += services.about_writers(writers, ears.beacons if ears else None)
         async with _asked("followers", found):
             found += services.about_parked(await list_parked(database))
             found += services.about_followers(await lag.behind(database))
         async with _asked("configuration", found):
             found += cluster.about_configuration(await status_of(database))
         async with _asked("rbac", found):
-            found += await _permissions(database, endpoints.nats if beacons is not None else "")
+            found += await _permissions(database, endpoints.nats if ears else "")
         async with _asked("nodes", found):
             found += cluster.about_nodes(await lag.nodes_heard(database))
         async with _asked("disk", found):

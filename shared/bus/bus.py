@@ -305,7 +305,7 @@ class Bus:
                     log.warning("bus is not reachable", extra={"url": self.login.server, "error": repr(error)})
             finally:
                 self._client = None
-                await _abandon(client)
+                await abandon(client)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 2.0)
 
@@ -381,7 +381,7 @@ def _to_inbox(message: Msg) -> bool:
     return False
 
 
-async def _abandon(client: Client) -> None:
+async def abandon(client: Client) -> None:
     """End a connection without waiting for a server that may take nothing more."""
     writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001  close() alone waits until all is sent
     if writer is not None:

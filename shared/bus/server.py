@@ -7,6 +7,7 @@ from typing import NamedTuple
 import nats.errors
 from nats.aio.client import Client
 
+from shared.bus.bus import abandon
 from shared.bus.login import DENIED, Login
 from shared.errors import KoordError
 
@@ -66,14 +67,18 @@ async def look(login: Login, hears: Sequence[str] = ()) -> Server:
             **options,
             name="koord command",
             allow_reconnect=False,
+            max_reconnect_attempts=1,  # of the first connection, too; by default the client tries for two minutes
+            reconnect_time_wait=0,
             connect_timeout=CONNECTING_S,
             error_cb=on_error,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
+        await abandon(client)
         reason = next((text for text in (*said, str(error)) if "uthoriz" in text or "uthentic" in text), "")
         if reason:
             raise BusRefused(f"NATS at {url} refuses {login.user or 'a client without a login'}: {reason}") from error
-        raise BusUnreachable(f"NATS at {url} cannot be reached: {str(error) or type(error).__name__}") from error
+        reason = next(iter(said), str(error)) or type(error).__name__
+        raise BusUnreachable(f"NATS at {url} cannot be reached: {reason}") from error
     try:
         said.clear()
         for subject in hears:

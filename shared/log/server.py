@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.log.database import SERVER_SETTINGS, Database
+from shared.log.database import SERVER_SETTINGS, Database, sqlstate
 from shared.log.models import table_of
 
 LOOKED_AT = (
@@ -28,6 +29,8 @@ LOOKED_AT = (
     "transaction_read_only",
 )
 """Settings that decide whether events survive a power cut, and whether a writer that is gone loses its lock."""
+
+UNDEFINED_TABLE = "42P01"
 
 LOOKS_AT_CLOCK = 3
 """The one with the shortest round trip counts: the first pays for the statement."""
@@ -135,16 +138,25 @@ async def _clock(connection: AsyncConnection) -> tuple[float, float]:
 
 
 async def schema(database: Database) -> Schema:
-    """How far the database is migrated."""
+    """How far the database is migrated.
+
+    Raises:
+        DatabaseDenied: this login may not look.
+    """
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
     script = ScriptDirectory.from_config(config)
-    async with database.reading() as connection:
-        there = await connection.scalar(text("select to_regclass('alembic_version') is not null"))
-        found = await connection.scalar(text("select version_num from alembic_version")) if there else None
+    try:
+        async with database.reading() as connection:
+            # By its whole name: a login that may not look into the schema is told so, and not that there is no such table.
+            found = await connection.scalar(text("select version_num from public.alembic_version"))
+    except DBAPIError as error:
+        if sqlstate(error) != UNDEFINED_TABLE:
+            raise
+        found = None
     known = {revision.revision for revision in script.walk_revisions()}
     return Schema(found or "", script.get_current_head() or "", found in known)
 

@@ -1,0 +1,317 @@
+"""koord doctor on real servers: every fault that it is for is made, and it must say so and what to do."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import asyncpg
+import pytest
+from click.testing import CliRunner
+
+from cli.doctor.examination import examine
+from cli.doctor.finding import Finding
+from cli.embedded import EmbeddedNats, EmbeddedPostgres
+from cli.embedded.nats import _program
+from cli.main import koord
+from cli.ports import free_port
+from cli.process import Process
+from cli.services import contexts
+from cli.supervisor.servers import Endpoints
+from shared.bus import Bus
+from shared.errors import KoordError
+from shared.events import Draft, Event
+from shared.events.cluster import MissingPermission, NodeObserved
+from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
+from shared.events.metrics import NodeReported
+from shared.kube.meta import Metadata
+from shared.kube.node import Node
+from shared.log.database import Database
+from shared.log.registry import Registry
+from shared.log.writer import LogWriter
+
+SECOND = 1_000_000_000
+NOBODY = "nats://127.0.0.1:1"
+
+
+class Installation:
+    """Writers of contexts on a database and a bus, as services would be."""
+
+    def __init__(self, postgres: str, nats: str, folder: Path, open_: AsyncExitStack) -> None:
+        self.endpoints = Endpoints(postgres, nats)
+        self.folder = folder
+        self._open = open_
+        self._writers: dict[str, LogWriter] = {}
+
+    async def leads(self, context: str, *, actor: str = "test@1", emits: Sequence[type[Event]] = ()) -> None:
+        """Start a writer that announces on the bus."""
+        database = Database(self.endpoints.postgres)
+        self._open.push_async_callback(database.close)
+        bus = Bus(self.endpoints.nats, name=context)
+        await bus.start()
+        self._open.push_async_callback(bus.close)
+        writer = self._writers[context] = LogWriter(database, bus, context, actor)
+        await writer.acquire()
+        self._open.push_async_callback(writer.close)
+        await writer.begin("0.0", emits, now_ns=time.time_ns(), seen={})
+
+    async def append(self, context: str, *events: Event, age_s: float = 0) -> None:
+        now_ns = time.time_ns() - int(age_s * SECOND)
+        await self._writers[context].append([Draft(event) for event in events], now_ns=now_ns)
+
+    async def follows(self, service: str, positions: dict[str, int]) -> None:
+        database = Database(self.endpoints.postgres)
+        await Registry(database, service).register(positions, {})
+        await database.close()
+
+    async def sql(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.endpoints.postgres)
+        await connection.execute(statement)
+        await connection.close()
+
+    async def examine(self) -> list[Finding]:
+        return await examine(self.endpoints, self.folder)
+
+
+@pytest.fixture
+async def installation(database: str, nats: EmbeddedNats, tmp_path: Path) -> AsyncIterator[Installation]:
+    """`cluster` and `scheduling` are led, everybody keeps up."""
+    async with AsyncExitStack() as open_:
+        made = Installation(database, nats.url, tmp_path, open_)
+        await made.leads("cluster", actor="simulator@1")
+        await made.leads("scheduling", actor="scheduler@1", emits=(WriterStarted, ConfigTaken, ConfigRefused))
+        await made.append("scheduling", ConfigTaken(source="shipped profile", digest="00", text="kind: Shipped\n"))
+        await made.follows("scheduler", {"cluster": 1, "scheduling": 2})
+        yield made
+
+
+def of(found: list[Finding], area: str, *severities: str) -> list[Finding]:
+    return [one for one in found if one.area == area and one.severity in (severities or ("error", "warning"))]
+
+
+def the(found: list[Finding], area: str, *severities: str) -> Finding:
+    (one,) = of(found, area, *severities)
+    return one
+
+
+def ill(found: list[Finding]) -> list[Finding]:
+    return [one for one in found if one.severity in {"error", "warning"}]
+
+
+async def test_a_system_in_order_has_no_errors_and_exit_code_0(installation: Installation) -> None:
+    assert ill(await installation.examine()) == []
+    env = {"KOORD_POSTGRES": installation.endpoints.postgres, "KOORD_NATS": installation.endpoints.nats}
+    result = await asyncio.to_thread(CliRunner().invoke, koord, ["doctor", "-o", "json"], env=env)
+    assert result.exit_code == 0, result.stderr
+    assert {"ok"} <= {one["severity"] for one in json.loads(result.stdout)} <= {"ok", "note"}
+    shown = await asyncio.to_thread(CliRunner().invoke, koord, ["doctor", "--verbose"], env=env)
+    assert "OK services: cluster is led by simulator@1" in shown.stdout
+
+
+def test_servers_that_are_away_are_errors_with_what_to_do_and_exit_code_1() -> None:
+    env = {"KOORD_POSTGRES": "postgresql://ada:secret@127.0.0.1:1/koord", "KOORD_NATS": NOBODY}
+    result = CliRunner().invoke(koord, ["doctor"], env=env)
+    assert result.exit_code == 1
+    assert "ERROR postgres: Postgres at postgresql://ada:***@127.0.0.1:1/koord cannot be reached" in result.stdout
+    assert "do: start it, or correct KOORD_POSTGRES" in result.stdout
+    assert "ERROR nats: NATS at nats://127.0.0.1:1 cannot be reached" in result.stdout
+    assert result.stderr == "koord: 2 errors found\n"
+    assert "secret" not in result.output
+
+
+async def test_a_database_that_was_never_migrated(
+    postgres: EmbeddedPostgres, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    empty = await postgres.create_database("doctor_empty")
+    found = await examine(Endpoints(empty, nats.url), tmp_path)
+    await postgres.drop_database("doctor_empty")
+    assert (the(found, "postgres").severity, the(found, "postgres").do) == ("error", "run `koord migrate`")
+
+
+async def test_a_database_of_an_older_and_of_a_later_release(installation: Installation) -> None:
+    await installation.sql("update alembic_version set version_num = '0001'")
+    assert "needs" in the(await installation.examine(), "postgres").what
+    await installation.sql("update alembic_version set version_num = '9999'")
+    assert "a later one has migrated" in the(await installation.examine(), "postgres").what
+
+
+async def test_contexts_that_the_database_lacks(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOORD_METRICS_SHARDS", "2")
+    assert sorted(contexts())[2:4] == ["metrics-0", "metrics-1"]
+    assert "no log for metrics-1, nodes-1" in the(await installation.examine(), "postgres").what
+
+
+async def test_settings_that_lose_events_or_cancel_the_wait_for_the_lock(installation: Installation) -> None:
+    name = installation.endpoints.postgres.rpartition("/")[2]
+    await installation.sql(f"alter database {name} set synchronous_commit = off")
+    await installation.sql(f"alter database {name} set statement_timeout = '5s'")
+    await installation.sql(f"alter database {name} set default_transaction_read_only = on")
+    found = {one.what.partition(" ")[0]: one for one in of(await installation.examine(), "postgres")}
+    assert found["synchronous_commit"].severity == "error"
+    assert "standby" in found["statement_timeout"].what
+    assert any("takes no writes" in one.what for one in found.values())
+
+
+async def test_a_role_that_does_not_exist_and_one_that_may_nothing(installation: Installation, tmp_path: Path) -> None:
+    place = installation.endpoints.postgres.partition("@")[2]
+    stranger = Endpoints(f"postgresql://stranger@{place}", installation.endpoints.nats)
+    assert "stranger" in the(await examine(stranger, tmp_path), "credentials").what
+    await installation.sql("drop role if exists guest")
+    await installation.sql("create role guest login password 'guest'")
+    try:
+        guest = Endpoints(f"postgresql://guest:guest@{place}", installation.endpoints.nats)
+        found = await examine(guest, tmp_path)
+        assert "permission denied" in of(found, "credentials")[0].what
+        assert "operator" in of(found, "credentials")[0].do
+    finally:
+        await installation.sql("drop role guest")
+
+
+async def test_without_nats_the_rest_is_still_looked_at(installation: Installation, tmp_path: Path) -> None:
+    found = await examine(Endpoints(installation.endpoints.postgres, NOBODY), tmp_path)
+    assert the(found, "nats").severity == "error"
+    assert any("the bus was not heard" in one.what for one in of(found, "services", "note"))
+
+
+async def test_nats_that_is_stopped_and_started_again(database: str, tmp_path: Path) -> None:
+    async with EmbeddedNats(tmp_path / "nats") as server:
+        endpoints = Endpoints(database, server.url)
+        assert of(await examine(endpoints, tmp_path), "nats") == []
+        await server.stop()
+        assert the(await examine(endpoints, tmp_path), "nats").severity == "error"
+        await server.start()
+        assert of(await examine(endpoints, tmp_path), "nats") == []
+
+
+async def nats_with(configuration: str, folder: Path) -> tuple[Process, str]:
+    folder.mkdir()
+    port = free_port()
+    (folder / "nats.conf").write_text(f'listen: "127.0.0.1:{port}"\n{configuration}')
+    process = Process("nats-server", [_program(), "-c", folder / "nats.conf"], folder / "nats.log")
+    await asyncio.to_thread(process.start)
+    await asyncio.to_thread(process.wait_until, lambda: b"Server is ready" in (folder / "nats.log").read_bytes(), 10)
+    return process, f"nats://127.0.0.1:{port}"
+
+
+async def test_a_nats_without_jetstream_that_takes_small_messages_only(database: str, tmp_path: Path) -> None:
+    process, url = await nats_with("max_payload: 65536\n", tmp_path / "nats")
+    found = of(await examine(Endpoints(database, url), tmp_path), "nats")
+    await asyncio.to_thread(process.stop)
+    assert [("max_payload" in one.what, one.severity) for one in found] == [(True, "error"), (False, "warning")]
+    assert "JetStream is off" in found[1].what
+
+
+async def test_a_bus_that_does_not_let_us_in_and_one_that_lets_us_hear_nothing(database: str, tmp_path: Path) -> None:
+    users = "authorization { users: [ { user: ada, password: right, permissions: { subscribe: '_INBOX.>' } } ] }\njetstream {}\n"
+    process, url = await nats_with(
+        users.replace("jetstream {}\n", f'jetstream {{ store_dir: "{tmp_path}/js" }}\n'), tmp_path / "nats"
+    )
+    wrong = await examine(Endpoints(database, url.replace("//", "//ada:wrong@")), tmp_path)
+    assert ("refuses ada" in the(wrong, "credentials").what, the(wrong, "credentials").severity) == (True, "error")
+    assert "wrong" not in the(wrong, "credentials").what
+    deaf = await examine(Endpoints(database, url.replace("//", "//ada:right@")), tmp_path)
+    await asyncio.to_thread(process.stop)
+    assert [one.what.split(" ")[5].rstrip(",") for one in of(deaf, "credentials")] == ["koord.head.*", "koord.log.*"]
+    assert all("operator" in one.do for one in of(deaf, "credentials"))
+
+
+async def test_a_context_whose_writer_is_gone_and_one_that_was_never_written(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as open_:
+        made = Installation(database, nats.url, tmp_path, open_)
+        await made.leads("nodes-0", actor="deeds-ingest-0@host/12")
+    found = of(await examine(Endpoints(database, nats.url), tmp_path), "services")
+    gone = next(one for one in found if one.what.startswith("nodes-0"))
+    assert ("deeds-ingest-0@host/12 led it last" in gone.what, "koord run deeds-ingest`" in gone.do) == (True, True)
+    never = sorted(one.what.partition(" ")[0] for one in found if "never written" in one.what)
+    assert never == ["cluster", "scheduling"]
+
+
+async def test_a_parked_event_stops_a_service_and_a_follower_is_forgotten_or_late(installation: Installation) -> None:
+    database = Database(installation.endpoints.postgres)
+    await Registry(database, "scheduler").park("cluster", 1, "ValueError: no such node")
+    await database.close()
+    await installation.append("cluster", NodeObserved(node="n1", object=Node(metadata=Metadata(name="n1"))), age_s=300)
+    await installation.follows("scheduler", {"cluster": 1, "scheduling": 2})
+    await installation.follows("console", {"cluster": 2})
+    await installation.sql("update followers set seen_at = now() - interval '2 hours' where service = 'console'")
+    parked, unseen, late = sorted(of(await installation.examine(), "followers"), key=lambda one: one.do[:20])[::1]
+    texts = {one.what for one in (parked, unseen, late)}
+    assert "scheduler stands still at cluster/1: ValueError: no such node" in texts
+    assert "console was last seen 2 h ago" in texts
+    assert any("scheduler is 1 events of cluster behind; the oldest of them is 5 m" in text for text in texts)
+
+
+async def test_a_configuration_that_was_refused_until_it_is_corrected(installation: Installation) -> None:
+    source = "ConfigMap koordinator-system/koord-scheduler-config"
+    refused = ConfigRefused(source=source, digest="bad", path="profiles[0].plugins", reason="no such plugin")
+    await installation.append("scheduling", refused)
+    finding = the(await installation.examine(), "configuration")
+    assert (
+        "refused at scheduling/3: profiles[0].plugins: no such plugin; shipped profile stays in force" in finding.what
+    )
+    await installation.append("scheduling", ConfigTaken(source=source, digest="01", text="kind: Mine\n"))
+    assert of(await installation.examine(), "configuration") == []
+
+
+async def test_a_permission_that_the_gateway_was_refused(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with AsyncExitStack() as open_:
+        made = Installation(database, nats.url, tmp_path, open_)
+        await made.leads("cluster", actor="gateway@1")
+        await made.append("cluster", MissingPermission(name="default/web-1", rule="create pods/binding"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("cli.doctor.examination.ANSWER_S", 0.5)
+            found = of(await made.examine(), "rbac")
+    silent, refused = found
+    assert "did not answer" in silent.what
+    assert (refused.severity, "`create pods/binding` for default/web-1" in refused.what) == ("error", True)
+
+
+async def test_a_log_without_room_for_its_next_event(installation: Installation) -> None:
+    for number in range(3):
+        await installation.sql(f"drop table events_audit_p{number}")
+    assert (
+        the(await installation.examine(), "disk").what == "audit has no partition for seq 1: its writer cannot append"
+    )
+
+
+async def test_agents_that_fell_silent_never_spoke_or_live_in_the_future(installation: Installation) -> None:
+    await installation.append(
+        "cluster",
+        *(NodeObserved(node=name, object=Node(metadata=Metadata(name=name))) for name in ("n1", "n2", "n3", "n4")),
+    )
+    await installation.leads("metrics-0", actor="metrics-ingest-0@1")
+
+    def report(node: str, ahead_s: float = 0) -> NodeReported:
+        return NodeReported(node=node, at_ns=time.time_ns() + int(ahead_s * SECOND), interval_s=15, aggregate_s=60)
+
+    await installation.append("metrics-0", report("n1"), age_s=200)
+    await installation.append("metrics-0", report("n2"), report("n3", ahead_s=40))
+    found = {one.what.partition(",")[0]: one for one in of(await installation.examine(), "nodes")}
+    texts = " | ".join(found)
+    assert "the agent of n1 was last heard 3 m" in texts
+    assert "no agent has reported for n4" in texts
+    assert "the clock of node n3 is 40.0 s ahead" in " | ".join(
+        one.what for one in of(await installation.examine(), "clock")
+    )
+
+
+async def test_a_hung_postgres_is_said_within_seconds(tmp_path: Path, nats: EmbeddedNats) -> None:
+    async with EmbeddedPostgres(tmp_path / "pg") as server:
+        await server.suspend()
+        started = time.monotonic()
+        found = await examine(Endpoints(server.url, nats.url), tmp_path)
+        await server.resume()
+    assert the(found, "postgres").severity == "error"
+    assert time.monotonic() - started < 60
+
+
+def test_nowhere_to_look_is_one_line(tmp_path: Path) -> None:
+    env = {name: "" for name in os.environ if name.startswith("KOORD_")}
+    result = CliRunner().invoke(koord, ["doctor", "--dir", str(tmp_path)], env=env)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert issubclass(KoordError, Exception)
