@@ -8,6 +8,9 @@ ENTRIES = {
     "agent": Entry("cli.bench.agent", "agent", "Measure what the node agent costs its node at a sample a second."),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
+    "relay": Entry(
+        "cli.bench.relay", "relay", "Measure the event stream: from the log to JetStream to one subscriber."
+    ),
     "scheduler": Entry(
         "cli.bench.scheduler", "scheduler", "Measure the scheduler's engine alone: no servers, every node considered."
     ),

@@ -106,23 +106,23 @@ async def _measure(folder: Path, events: int, batch: int, seconds: float, rate: 
         await migrate(database, contexts())
         await database.close()
 
-        _note(f"appending {events:,} events in batches of {batch}")
-        follower, writer = _child(_follow, servers, events), _child(_append, servers, events, batch)
-        await _heard(follower), await _heard(writer)  # both are ready
+        note(f"appending {events:,} events in batches of {batch}")
+        follower, writer = child(_follow, servers, events), child(append, servers, events, batch)
+        await heard(follower), await heard(writer)  # both are ready
         writer[1].send("go")
-        started_ns, event_bytes = await _heard(writer)
-        ended_ns, followed = await _heard(follower)
-        _note("folding them from the first on")
-        folding = _child(_fold, servers)
-        fold_s, folded = await _heard(folding)
+        started_ns, event_bytes = await heard(writer)
+        ended_ns, followed = await heard(follower)
+        note("folding them from the first on")
+        folding = child(_fold, servers)
+        fold_s, folded = await heard(folding)
 
-        _note(f"appending 5 events {rate} times a second for {seconds:g} s")
-        late, steady = _child(_follow_slowly, servers, seconds), _child(_append_slowly, servers, events, seconds, rate)
-        await _heard(late), await _heard(steady)
+        note(f"appending 5 events {rate} times a second for {seconds:g} s")
+        late, steady = child(_follow_slowly, servers, seconds), child(append_slowly, servers, events, seconds, rate)
+        await heard(late), await heard(steady)
         steady[1].send("go")
-        committed = await _heard(steady)
+        committed = await heard(steady)
         late[1].send(max(committed))
-        applied = await _heard(late)
+        applied = await heard(late)
     lags = sorted((applied[bisect_left(applied, (seq, 0))][1] - at) / MILLION for seq, at in committed.items())
     return LogFigures(
         append_per_s=round(events / ((ended_ns - started_ns) / 1e9)),
@@ -144,7 +144,8 @@ async def _measure(folder: Path, events: int, batch: int, seconds: float, rate: 
 Child = tuple[SpawnProcess, Connection]
 
 
-def _child(work: Callable[..., Coroutine[Any, Any, None]], servers: Servers, *arguments: Any) -> Child:
+def child(work: Callable[..., Coroutine[Any, Any, None]], servers: Servers, *arguments: Any) -> Child:
+    """Start a part in a process of its own; it gets its end of the pipe, the servers, and the arguments."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(work, theirs, servers, *arguments), daemon=True)
@@ -156,8 +157,9 @@ def _run(work: Callable[..., Coroutine[Any, Any, None]], pipe: Connection, *argu
     uvloop.run(work(pipe, *arguments))
 
 
-async def _heard(child: Child) -> Any:
-    return await asyncio.to_thread(child[1].recv)
+async def heard(one: Child) -> Any:
+    """What a part says next."""
+    return await asyncio.to_thread(one[1].recv)
 
 
 async def _writer(servers: Servers, committed: Callable[[list[Recorded], Position, int], None]) -> LogWriter:
@@ -169,7 +171,8 @@ async def _writer(servers: Servers, committed: Callable[[list[Recorded], Positio
     return writer
 
 
-async def _append(pipe: Connection, servers: Servers, events: int, batch: int) -> None:
+async def append(pipe: Connection, servers: Servers, events: int, batch: int) -> None:
+    """Part: append a history to `cluster` when told to; says when it began (monotonic), and the mean size of an event."""
     drafts = list(history(0, events))
     encode = msgspec.json.Encoder().encode
     event_bytes = sum(len(encode(draft.event)) for draft in drafts[:2_000]) / min(events, 2_000)
@@ -217,7 +220,8 @@ async def _fold(pipe: Connection, servers: Servers) -> None:
     await follower.stop()
 
 
-async def _append_slowly(pipe: Connection, servers: Servers, first: int, seconds: float, rate: int) -> None:
+async def append_slowly(pipe: Connection, servers: Servers, first: int, seconds: float, rate: int) -> None:
+    """Part: append 5 events at a time at a steady rate when told to; says seq -> when it was committed (monotonic)."""
     commits: dict[int, int] = {}
 
     def committed(_records: list[Recorded], head: Position, _epoch: int) -> None:
@@ -276,5 +280,6 @@ async def _snapshots(follower: Follower, database: Database, servers: Servers, s
             assert msgspec.json.decode(output)["equal"], output
 
 
-def _note(text: str) -> None:
+def note(text: str) -> None:
+    """Say what is being done."""
     click.echo(text, err=True)
