@@ -17,6 +17,11 @@ COMMANDS: Mapping[str, Entry] = {
     "bench": Entry("cli.bench.command", "bench", "Measure the log and the way of a pod through the system."),
     "completion": Entry("cli.commands.completion", "completion", "Print the script that completes koord in a shell."),
     "config": Entry("cli.commands.config", "config", "Show which configuration is in force, and which was refused."),
+    "credentials": Entry(
+        "cli.credentials.command",
+        "credentials",
+        "Make and check the logins of services, nodes, operator and auditor.",
+    ),
     "demo": Entry("cli.demo.command", "demo", "Place 1,000 pods on 100 simulated nodes and show what came of it."),
     "dev": Entry("cli.dev.command", "dev", "Tools for developing Koordstream."),
     "doctor": Entry("cli.doctor.command", "doctor", "Say what is wrong with an installation, and what to do about it."),
