@@ -4,7 +4,7 @@ Kubernetes_asyncio reads the credentials; no generated model is built. Short req
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -192,13 +192,18 @@ class KubeApi:
 
     # -- writing
 
-    async def create_binding(self, pod: str, *, uid: str, node: str) -> None:
-        """Give the pod its node, if it is the pod with that uid."""
+    async def create_binding(
+        self, pod: str, *, uid: str, node: str, annotations: Mapping[str, str] | None = None
+    ) -> None:
+        """Give the pod its node, and the annotations with it, if it is the pod with that uid."""
         namespace, _, name = pod.rpartition("/")
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)  # the server copies them onto the pod in the same write
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self.call("POST", f"{PODS.path(pod)}/binding", "create pods/binding", body)

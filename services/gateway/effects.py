@@ -54,7 +54,7 @@ async def bind(api: KubeApi, intent: PodPlaced) -> Event:
         Forbidden: the account may not bind.
     """
     try:
-        await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node)
+        await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node, annotations=intent.annotations)
     except REFUSALS as error:
         return decide.rejected(intent, str(error))
     except (Conflict, Ambiguous) as error:  # bound already, another pod, going away, or no answer: the pod itself knows

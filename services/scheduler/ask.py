@@ -6,6 +6,7 @@ times) stays with the pod. Namespace and labels are part of the class, because s
 where this scheduler reads them.
 """
 
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -28,12 +29,21 @@ from shared.kube.quantity import BadQuantity
 SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
 """Label that outranks `spec.schedulerName`. Source: spec/scheduler-core.md 1.2."""
 
+HINTS = ("internal.scheduling.koordinator.sh/scheduling-hint", "scheduling.koordinator.sh/scheduling-hint")
+"""Annotations by which someone else has decided already; the first one wins."""
+
 ANNOTATIONS = (
+    "scheduling.koordinator.sh/resource-spec",
+    "scheduling.koordinator.sh/numa-topology-spec",
+    *HINTS,
     "scheduling.koordinator.sh/load-estimated-scaling-factors",
     "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled",
     "scheduling.koordinator.sh/load-estimated-seconds-after-initialized",
 )
 """Annotations that a decision depends on."""
+
+ALLOTMENTS = ("scheduling.koordinator.sh/resource-status",)
+"""Annotations that say what one pod has of its node: they differ between replicas and stay with the pod."""
 
 LARGEST_AMOUNT = 1 << 56
 """Amounts are cut to this (64 PiB of memory), so that sums and percentages stay within int64."""
@@ -104,7 +114,7 @@ def common_part(pod: Pod) -> Pod:
         metadata=Metadata(
             namespace=metadata.namespace,
             labels=metadata.labels or None,
-            annotations=_chosen(metadata.annotations, ANNOTATIONS),
+            annotations=_notes(metadata.annotations),
             owner_references=_owners(metadata),
         ),
         spec=replace(spec, node_name="") if spec.node_name else spec,
@@ -125,7 +135,7 @@ def ask_key(pod: Pod) -> bytes:
             replace(spec, node_name="") if spec.node_name else spec,
             metadata.namespace,
             metadata.labels or None,
-            _chosen(metadata.annotations, ANNOTATIONS),
+            _notes(metadata.annotations),
             _owners(metadata),
             status.qos_class,
             status.container_statuses,
@@ -133,6 +143,11 @@ def ask_key(pod: Pod) -> bytes:
             bool(status.container_statuses or status.init_container_statuses) and bool(_infeasible(status)),
         )
     )
+
+
+def allotments(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
+    """What annotations say a pod has of its node; None when they do not."""
+    return _chosen(annotations, ALLOTMENTS)
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -171,7 +186,15 @@ def _infeasible(status: PodStatus) -> tuple[PodCondition, ...]:
     )
 
 
-def _chosen(values: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:
+def _notes(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Annotations that make the class; with a hint, what the pod is to have belongs to them."""
+    if not annotations:
+        return None
+    hinted = any(hint in annotations for hint in HINTS)
+    return _chosen(annotations, ANNOTATIONS + ALLOTMENTS if hinted else ANNOTATIONS)
+
+
+def _chosen(values: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:
     if not values:
         return None
     return {name: values[name] for name in names if name in values} or None

@@ -18,6 +18,7 @@ class Change(IntEnum):
     METRIC = 6  # a NodeMetric came, changed or went
     POD_ADDED = 7  # a pod came to run there
     POD_CHANGED = 8  # labels of a pod changed, or it began to end
+    TOPOLOGY = 12  # the NodeResourceTopology came, changed or went
     # Of no node in particular:
     NAMESPACE = 9  # a namespace came, went, or its labels changed
     WORKLOAD = 10  # a service or a workload, by whose selector pods are spread by default

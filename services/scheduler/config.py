@@ -121,7 +121,9 @@ def _read_profile(profile: ProfileDocument, path: str, notes: list[str]) -> Prof
     for name in args:
         if name in PLUGINS:
             plugin(name)  # arguments are checked even where the plugin is not enabled
-    filters = [plugin(name) for name in _at_point(sets.filter, multi) if name in PLUGINS and PLUGINS[name].filters]
+    narrowing = [name for name in _at_point(sets.pre_filter, multi) if name in PLUGINS and PLUGINS[name].pre_filters]
+    filtering = [name for name in _at_point(sets.filter, multi) if name in PLUGINS and PLUGINS[name].filters]
+    filters = [plugin(name) for name in dict.fromkeys((*narrowing, *filtering))]
     scorers = [
         Scorer(plugin(name), weight or 1)
         for name, weight in _at_point(sets.score, multi).items()

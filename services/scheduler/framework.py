@@ -129,6 +129,32 @@ class WideTrial(Trial, Protocol):
         ...
 
 
+@runtime_checkable
+class Giver(Trial, Protocol):
+    """The trial of a plugin that gives pods more of a node than room: CPUs, NUMA zones.
+
+    Its filter may let a node pass that turns out to have nothing to give, and a placement may make it change its mind about a node that
+    it refused.
+    """
+
+    def give(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
+        """What a pod of the class gets on the node, as annotations of the pod; or the verdict that refuses it after all."""
+        ...
+
+    def hold(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:
+        """Count what a pod was given, by whichever profile's plugin, for the pods that come after it in the round."""
+        ...
+
+
+@runtime_checkable
+class Guide(Protocol):
+    """A plugin that knows nodes which come before all scores."""
+
+    def first_nodes(self, ask: PodAsk) -> Sequence[str]:
+        """Names of nodes; the first of them that is feasible is taken."""
+        ...
+
+
 class Ledger(Protocol):
     """A plugin's account over the nodes: a function of the state, kept up to date by the index."""
 

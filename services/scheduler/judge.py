@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.framework import (
+    Giver,
+    Guide,
     Int64,
     Normalize,
     Plugin,
@@ -61,6 +63,14 @@ class Judge:
         self._filters = [entry for entry in filters if not entry[1].wide]
         self._wide_filters = [entry for entry in filters if entry[1].wide]
         self._moving = [entry for entry in self._filters if not entry[1].static]
+        self._fickle = frozenset(index for index, _, trial in self._filters if isinstance(trial, Giver))
+        self._first = [
+            table.rows[name]
+            for plugin in profile.plugins
+            if isinstance(plugin, Guide)
+            for name in plugin.first_nodes(ask)
+            if name in table.rows
+        ]
         scorers = [(scorer.plugin, scorer.weight, trials[scorer.plugin]) for scorer in profile.scorers]
         self._scorers = [entry for entry in scorers if not entry[0].wide]
         self._wide_scorers = [
@@ -144,9 +154,11 @@ class Judge:
             return
         renormalise = False
         for row in dict.fromkeys(placements[self._upto :]):
-            if (
-                self._own_by[row] == FEASIBLE
-            ):  # a placement frees nothing on its node, so what is refused there stays refused
+            by = int(self._own_by[row])
+            if by in self._fickle:
+                self._judge_again(row)
+                renormalise = True
+            elif by == FEASIBLE:  # a placement frees nothing on its node, so what is refused there stays refused
                 renormalise |= self._judge_row(row)
         self._upto = len(placements)
         if self._wide_trials and self._revisions != [trial.revision(self.ask) for trial in self._wide_trials]:
@@ -154,6 +166,27 @@ class Judge:
             renormalise = True
         if renormalise:
             self._total_all()
+
+    def refuse(self, row: int, plugin: Plugin, verdict: int) -> None:
+        """Take a node out that passed, and has nothing to give the pod after all."""
+        self._own_by[row] = self.by[row] = self.profile.filters.index(plugin)
+        self._own_verdict[row] = self.verdict[row] = verdict
+        self._total_all()
+
+    def _judge_again(self, row: int) -> None:
+        """Judge a row that took a pod and was refused by a plugin which may think better of it."""
+        self._own_by[row], self._own_verdict[row] = FEASIBLE, 0
+        for index, _, trial in self._filters:
+            refused = trial.filter_at(self.ask, row)
+            if refused:
+                self._own_by[row], self._own_verdict[row] = index, refused
+                break
+        if self._wide_by is None or self._wide_by[row] == FEASIBLE or FEASIBLE < self._own_by[row] < self._wide_by[row]:
+            self.by[row], self.verdict[row] = self._own_by[row], self._own_verdict[row]
+        for place, (plugin, _, trial) in enumerate(self._scorers):
+            raw = self._raw[place]
+            if raw is not None and not plugin.static:
+                raw[row] = trial.score_at(self.ask, row)
 
     def _judge_row(self, row: int) -> bool:
         """Judge a row that took a pod; whether the scores of all others have to be normalised anew."""
@@ -187,7 +220,13 @@ class Judge:
         return renormalise
 
     def choose(self, pod_hash: np.uint64) -> int:
-        """The row of the best node; among equals the one that stands highest for this pod. -1 when none is feasible."""
+        """The row of the best node; among equals the one that stands highest for this pod. -1 when none is feasible.
+
+        A node that a plugin names comes first, whatever its score.
+        """
+        for row in self._first:
+            if self.total[row] >= 0:
+                return row
         best = self.total.max(initial=-1)
         if best < 0:
             return -1

@@ -17,6 +17,7 @@ class Held(NamedTuple):
         assigned_ns: since when: the time of its PodScheduled condition, else when the node was first seen or decided.
         initialized_ns: the time of its Initialized condition, 0 when that is not True.
         ending: it is being deleted.
+        allotted: what it has of the node besides what it asks for, as annotations (`ask.ALLOTMENTS`).
     """
 
     node: str
@@ -25,6 +26,7 @@ class Held(NamedTuple):
     assigned_ns: int
     initialized_ns: int
     ending: bool = False
+    allotted: dict[str, str] | None = None
 
 
 class PodFacts:
@@ -38,6 +40,7 @@ class PodFacts:
         refused_seq: our newest placement (`scheduling` seq) that was answered with anything but PodBound.
         refusals, refused_ns: how many there were, and when the last one was recorded.
         withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
+        allotted: what it has of its node, as it says itself.
     From `scheduling`:
         placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
         refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
@@ -45,8 +48,8 @@ class PodFacts:
     """
 
     __slots__ = (
-        "ask", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
-        "node_since_ns", "observed", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns",
+        "allotted", "ask", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
+        "node_since_ns", "observed", "placed_allotted", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns",
         "refused_seq", "saw", "scheduled_ns", "since", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
     )  # fmt: skip
 
@@ -67,7 +70,9 @@ class PodFacts:
         self.refusals = 0
         self.refused_ns = 0
         self.withheld_seq = 0
+        self.allotted: dict[str, str] | None = None
         self.placed_node = ""
+        self.placed_allotted: dict[str, str] | None = None
         self.placed_seq = 0
         self.placed_ns = 0
         self.attempts = 0
@@ -84,9 +89,9 @@ class PodFacts:
             return None
         if self.node:
             at = self.scheduled_ns or self.node_since_ns
-            return Held(self.node, self.ask, self.name, at, self.initialized_ns, self.deleting)
+            return Held(self.node, self.ask, self.name, at, self.initialized_ns, self.deleting, self.allotted)
         if self.placed_seq > self.refused_seq:
-            return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0, self.deleting)
+            return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0, self.deleting, self.placed_allotted)
         return None
 
     def waiting(self, gateway_since: int) -> bool:

@@ -82,6 +82,8 @@ REASONS: Mapping[str, Text] = {
     "InsufficientNumaNodes": Text("node(s) Insufficient NUMA Node resources", "节点的 NUMA 资源不足"),
     "InsufficientNumaResource": Text("Insufficient NUMA {detail}", "NUMA 节点上的 {detail} 不足"),
     "UnsatisfiedNuma": Text("Unsatisfied NUMA {detail}", "没有 NUMA 节点能满足 {detail}"),
+    "UnknownNumaPolicy": Text("unknown NUMA topology policy {detail!r}", "未知的 NUMA 拓扑策略 {detail}"),
+    "HintMismatch": Text("node(s) didn't satisfy plugin(s) [SchedulingHint]", "节点不在调度提示给出的范围内"),
     "UnreadableAnnotation": Text("{detail}", "无法解析 Pod 的注解：{detail}"),
     "UnalignedNuma": Text("Unaligned NUMA Hint cause {detail}", "各资源的 NUMA 亲和无法对齐：{detail}"),
     NODE_UNKNOWN: Text("node(s) were not known", "节点未知"),

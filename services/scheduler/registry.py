@@ -15,6 +15,7 @@ from services.scheduler.plugins.load_aware import read_args as read_load_aware_a
 from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from services.scheduler.plugins.node_affinity import NodeAffinity, read_affinity_args
 from services.scheduler.plugins.node_name import NodeName
+from services.scheduler.plugins.node_numa_resource import NodeNUMAResource
 from services.scheduler.plugins.node_ports import NodePorts
 from services.scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
@@ -23,8 +24,10 @@ from services.scheduler.plugins.node_resources_balanced_allocation import (
 from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from services.scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlus, read_fit_plus_args
 from services.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from services.scheduler.plugins.numa.args import read_numa_args
 from services.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from services.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance, read_scarce_args
+from services.scheduler.plugins.scheduling_hint import SchedulingHint, read_hint_args
 from services.scheduler.plugins.taint_toleration import TaintToleration
 from services.scheduler.plugins.topology_spread_constraints import read_spread_args
 
@@ -37,6 +40,7 @@ class Known(NamedTuple):
     Attributes:
         make: from the decoded `args` of its pluginConfig ({} without one), and where they stand.
         filters, scores: the points at which it does something.
+        pre_filters: whether it narrows the nodes down where it is enabled at preFilter, before all filters.
         reads_args: whether it has arguments that `make` reads.
     """
 
@@ -44,6 +48,7 @@ class Known(NamedTuple):
     filters: bool
     scores: bool
     reads_args: bool = False
+    pre_filters: bool = False
 
 
 PLUGINS: Mapping[str, Known] = {
@@ -82,6 +87,16 @@ PLUGINS: Mapping[str, Known] = {
         scores=True,
         reads_args=True,
     ),
+    "NodeNUMAResource": Known(
+        lambda args, source: NodeNUMAResource(read_numa_args(args, source)), filters=True, scores=True, reads_args=True
+    ),
+    "SchedulingHint": Known(
+        lambda args, source: SchedulingHint(read_hint_args(args, source)),
+        filters=False,
+        scores=False,
+        reads_args=True,
+        pre_filters=True,
+    ),
     "NodeResourcesFitPlus": Known(
         lambda args, source: NodeResourcesFitPlus(read_fit_plus_args(args, source)),
         filters=False,
@@ -111,6 +126,6 @@ BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder", "Defau
 ELSEWHERE = frozenset((
     "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
     "DefaultPreemption", "DynamicResources", "NodeDeclaredFeatures",
-    "NodeNUMAResource", "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota", "SchedulingHint",
+    "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota",
 ))  # fmt: skip
 """Plugins of Kubernetes and Koordinator that this scheduler does not have."""

@@ -14,6 +14,7 @@ import numpy as np
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Plugin, Profile, Room, Trial
+from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
 from services.scheduler.pods import PodFacts
@@ -73,6 +74,7 @@ class _Round:
         self._index = index
         self._number = index.view.round + 1
         self._room, self._trials = working_copies(index, now_ns)
+        self._givers = Givers(self._trials)
         self._classes: dict[PodAsk, _Class] = {}
         self._placements: list[int] = []
         self._judged: list[ClassJudged] = []
@@ -144,14 +146,14 @@ class _Round:
             return  # others of the pool wait on: this round has shown that nothing was cured for them
         pod_hash = name_hash(pod.uid)
         class_.judge.catch_up()
-        row = class_.judge.choose(pod_hash)
+        row, given = self._choose(class_.judge, pod_hash)
         if row < 0:
             class_.refused_at = self._record(class_.judge.judged(pod_hash))
             self._refuse(pod, class_.refused_at)
             return
         if class_.judged_at < 0:
             class_.judged_at = self._record(class_.judge.judged(pod_hash))
-        self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at)
+        self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
 
     def drafts(self) -> tuple[Draft, ...]:
         """The round's events; none when it took no pod."""
@@ -160,16 +162,31 @@ class _Round:
         decided = RoundDecided(round=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
         return (Draft(decided), *self._events)
 
-    def _place(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int) -> None:
+    def _choose(self, judge: Judge, pod_hash: np.uint64) -> tuple[int, dict[str, str]]:
+        """The best node that has what the pod needs, and what the pod gets there; -1 when there is none."""
+        while (row := judge.choose(pod_hash)) >= 0:
+            given = self._givers.give(judge, row)
+            if given is not None:
+                return row, given
+        return -1, {}
+
+    def _place(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
         node = self._index.table.names[row]
         self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged, node=node))
         placed = PodPlaced(
-            pod_uid=pod.uid, pod=pod.name, node=node, round=self._number, request=ask.request, score=score
+            pod_uid=pod.uid,
+            pod=pod.name,
+            node=node,
+            round=self._number,
+            request=ask.request,
+            score=score,
+            annotations=given,
         )
         self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
         self._room.place(ask, row)
         for trial in self._trials.values():
             trial.place(pod, ask, row)
+        self._givers.hold(pod, ask, row, given)
         self._placements.append(row)
 
     def _refuse(self, pod: PodFacts, judged: int) -> None:

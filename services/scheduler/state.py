@@ -10,12 +10,12 @@ Source: architecture.md, "The core of a service".
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from services.scheduler.ask import PodAsk, ask_key, common_part
+from services.scheduler.ask import PodAsk, allotments, ask_key, common_part
 from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts, Touched
 from services.scheduler.pods import PluginReason, PodFacts, true_since_ns
 from services.scheduler.snapshot import encode, restore
-from services.scheduler.surroundings import FOLLOWED
+from services.scheduler.surroundings import FOLLOWED, NODE_TOPOLOGIES
 from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
@@ -79,7 +79,7 @@ class ClusterView:
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 4
+    SCHEMA: ClassVar[int] = 5
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -298,6 +298,7 @@ class ClusterView:
         facts.placed_node = event.node
         facts.placed_seq = record.seq
         facts.placed_ns = self.round_ns
+        facts.placed_allotted = allotments(event.annotations)
         facts.attempts = 0
         if self.touched is not None:
             self.touched.pods[event.pod_uid] = None
@@ -349,7 +350,10 @@ class ClusterView:
                 self.touched.nodes.setdefault(node)
 
     def _changed_around(self, record: Recorded, event: ObjectObserved | ObjectDeleted) -> None:
-        self.changed[FOLLOWED[event.resource]] = record.seq
+        if event.resource == NODE_TOPOLOGIES:
+            self._changed(event.name, Change.TOPOLOGY, record.seq)
+        else:
+            self.changed[FOLLOWED[event.resource]] = record.seq
         if self.touched is not None:
             self.touched.objects[event.resource, event.name] = None
 
@@ -379,6 +383,7 @@ class ClusterView:
                 continue  # deleted meanwhile
             facts.observed = None
             facts.scheduled_ns, facts.initialized_ns = true_since_ns(pod)
+            facts.allotted = allotments(pod.metadata.annotations)
             key = ask_key(pod)
             ask, before = self.asks.get(key), facts.ask
             if ask is None:

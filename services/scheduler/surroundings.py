@@ -11,6 +11,7 @@ import msgspec
 
 from services.scheduler.change import Change
 from services.scheduler.selectors import Selector, canonical, ordered, selects
+from shared.kube.node_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
 NAMESPACES = "namespaces"
@@ -22,7 +23,10 @@ OWNERS: Mapping[str, str] = {
 }
 """Resource -> kind of the workloads whose selector spreads their pods."""
 
+NODE_TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
+
 FOLLOWED: Mapping[str, Change] = {
+    NODE_TOPOLOGIES: Change.TOPOLOGY,
     NAMESPACES: Change.NAMESPACE,
     SERVICES: Change.WORKLOAD,
     **dict.fromkeys(OWNERS, Change.WORKLOAD),
@@ -38,6 +42,7 @@ class Surroundings:
         namespaces: name -> labels.
         services: namespace -> name -> what the service selects.
         owners: (kind, `namespace/name`) -> what the workload selects.
+        topologies: node -> its NodeResourceTopology.
     """
 
     def __init__(self) -> None:
@@ -45,6 +50,7 @@ class Surroundings:
         self.namespaces: dict[str, dict[str, str]] = {}
         self.services: dict[str, dict[str, Selector]] = {}
         self.owners: dict[tuple[str, str], Selector] = {}
+        self.topologies: dict[str, NodeResourceTopology] = {}
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
         """Take over an object as observed, None when it is gone. Resources that nobody asks for pass."""
@@ -92,8 +98,19 @@ def _set_owner(around: Surroundings, resource: str, key: str, object_: Mapping[s
         around.owners[owner] = read
 
 
+def _set_topology(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    around.topologies.pop(key, None)
+    if object_ is None:
+        return
+    try:
+        around.topologies[key] = msgspec.convert(object_, NodeResourceTopology)
+    except msgspec.ValidationError:
+        return
+
+
 _READERS: Mapping[str, Callable[[Surroundings, str, str, Mapping[str, Any] | None], None]] = {
     NAMESPACES: _set_namespace,
     SERVICES: _set_service,
     **dict.fromkeys(OWNERS, _set_owner),
+    NODE_TOPOLOGIES: _set_topology,
 }

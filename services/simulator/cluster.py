@@ -165,8 +165,8 @@ class Cluster:
             self.put(PODS.name, key, pod)
         return pod
 
-    def bind(self, key: str, uid: str, node: str) -> None:
-        """Assign a pod to a node.
+    def bind(self, key: str, uid: str, node: str, annotations: Mapping[str, str] | None = None) -> None:
+        """Assign a pod to a node, and give it the annotations of the binding.
 
         Raises:
             Refused: the pod is gone, another one, assigned, going away or gated, or there is no such node.
@@ -185,11 +185,11 @@ class Cluster:
         if self.find(NODES.name, node) is None:
             raise not_found("nodes", node)
         conditions = with_condition(pod.status.conditions, SCHEDULED, self._now_text)
-        self.put(
-            PODS.name,
-            key,
-            replace(pod, spec=replace(pod.spec, node_name=node), status=replace(pod.status, conditions=conditions)),
-        )
+        metadata = pod.metadata
+        if annotations:
+            metadata = replace(metadata, annotations={**(metadata.annotations or {}), **annotations})
+        spec, status = replace(pod.spec, node_name=node), replace(pod.status, conditions=conditions)
+        self.put(PODS.name, key, replace(pod, metadata=metadata, spec=spec, status=status))
 
     def set_condition(self, pod: Pod, condition: PodCondition) -> None:
         """Write a condition of the pod's status."""

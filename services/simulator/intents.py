@@ -67,7 +67,7 @@ def bind(cluster: Cluster, cause: Cause, intent: PodPlaced) -> None:
     pod = cluster.pod(intent.pod)
     try:
         if not (pod and (pod.metadata.uid, pod.spec.node_name) == (intent.pod_uid, intent.node)):
-            cluster.bind(intent.pod, intent.pod_uid, intent.node)
+            cluster.bind(intent.pod, intent.pod_uid, intent.node, intent.annotations)
     except Refused as refusal:
         rejected = BindRejected(pod=intent.pod, pod_uid=intent.pod_uid, reason=str(refusal))
         cluster.answer(rejected, cause, intent.pod_uid)

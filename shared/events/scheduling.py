@@ -82,6 +82,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
         round: the RoundDecided that holds `now_ns`, the positions seen, and how each plugin judged the nodes.
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         score: the winner's total, weights applied, 0..100 a plugin.
+        annotations: what the pod is given besides its node, as annotations that come onto it with the binding: CPUs, NUMA zones.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -92,6 +93,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     round: int
     request: dict[str, int]
     score: int = 0
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompared.v1"):

@@ -9,12 +9,12 @@ from services.scheduler.plugins.numa.allocate import NumaNode
 from services.scheduler.plugins.numa.args import read_numa_args
 from services.scheduler.plugins.numa.combinations import Hint
 from services.scheduler.plugins.numa.cycle import Cycle, Whole
-from services.scheduler.plugins.numa.demand import RESOURCE_SPEC, Refused, read_demand
+from services.scheduler.plugins.numa.demand import Refused, read_demand
 from services.scheduler.plugins.numa.hints import Strategies, hints_of
 from services.scheduler.plugins.numa.ledger import Allocation, Amounts, NodeBook, ZoneUse
 from services.scheduler.plugins.numa.merge import mask_of, merge, numas_of
 from services.scheduler.plugins.numa.options import NodeOptions, Zone, node_options
-from services.scheduler.plugins.numa.wire import allocation_of, annotations_for
+from services.scheduler.plugins.numa.wire import RESOURCE_SPEC, allocation_of, annotations_for
 from services.scheduler.reasons import Reason, text
 from shared.domain.cpu_set import cpu_list
 from shared.domain.requests import pod_requests, whole
@@ -165,7 +165,9 @@ class _OneNode:
     def annotations(self, pod: Pod, cycle: Cycle, got: Allocation) -> dict[str, str]:
         """The status, and the bind policies as they stand on the pod in the end."""
         stated = {RESOURCE_SPEC: spec} if (spec := (pod.metadata.annotations or {}).get(RESOURCE_SPEC)) else {}
-        return stated | (annotations_for(pod, cycle.want, got) if cycle.allocates else {})
+        return stated | (
+            annotations_for(pod, got, cycle.want.own_bind, required=cycle.want.required) if cycle.allocates else {}
+        )
 
     def after(self) -> dict[str, Any]:
         """What is left and what is held. As upstream has it, what was held once stays listed."""

@@ -87,6 +87,7 @@ def pod(
     deleting: bool = False,
     conditions: Sequence[PodCondition] = (),
     extra: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> Pod:
     requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value is not None} | dict(
         extra or {}
@@ -97,6 +98,7 @@ def pod(
             namespace="d",
             uid=name,
             labels=dict(labels or {}) or None,
+            annotations=dict(annotations or {}) or None,
             deletion_timestamp=instant_text(START_NS) if deleting else None,
         ),
         spec=PodSpec(

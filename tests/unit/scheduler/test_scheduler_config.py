@@ -60,12 +60,12 @@ def test_the_shipped_profile_filters_in_upstreams_order_and_names_what_is_missin
     configuration = read_config(SHIPPED)
     shipped = configuration.profiles["koord-scheduler"]
     assert [plugin.name for plugin in shipped.filters] == [
-        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
-        "PodTopologySpread", "InterPodAffinity", "LoadAwareScheduling",
+        "SchedulingHint", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
+        "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity", "LoadAwareScheduling", "NodeNUMAResource",
     ]  # fmt: skip
     assert {scorer.plugin.name: scorer.weight for scorer in shipped.scorers} == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "PodTopologySpread": 2, "InterPodAffinity": 2,
-        "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "LoadAwareScheduling": 1,
+        "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "LoadAwareScheduling": 1, "NodeNUMAResource": 1,
     }  # fmt: skip
     fit = next(plugin for plugin in shipped.plugins if isinstance(plugin, NodeResourcesFit))
     assert [resource.name for resource in fit.args.scoring_strategy.resources] == [

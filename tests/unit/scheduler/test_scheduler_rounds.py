@@ -45,12 +45,12 @@ def test_the_emptiest_node_is_chosen_and_the_round_says_why() -> None:
     # 1/16 of the cpu and 1/64 of the memory are used: (1 - (1/16 - 1/64) / 2) * 100 = 97.
     assert judged.best[0].parts == {
         "TaintToleration": 3 * MAX_SCORE, "NodeAffinity": 0, "NodeResourcesFit": 95, "LoadAwareScheduling": 0,
-        "NodeResourcesBalancedAllocation": 97,
+        "NodeResourcesBalancedAllocation": 97, "NodeNUMAResource": 95,
     }  # fmt: skip
     placed = records[1].event
     assert isinstance(placed, PodPlaced)
     assert placed.request == {"cpu": 1000, "memory": GIB}
-    assert placed.score == 492
+    assert placed.score == 587
     assert records[1].cause == Cause("cluster", 3)
 
 
@@ -61,11 +61,11 @@ def test_the_worked_example_of_the_readme() -> None:
     world.add_pod(pod("runs", cpu="600m", memory="2Gi", on="a", phase="Running"))
     world.add_pod(pod("p", cpu="500m", memory="1Gi"))
     world.read()
-    assert totals(world) == {"b": 487, "a": 462}
+    assert totals(world) == {"b": 574, "a": 529}
     world.report(metric("a", cpu="500m", memory="2Gi"))
     world.report(metric("b", cpu="3500m", memory="7Gi"))
     world.read()
-    assert totals(world) == {"a": 518, "b": 489}
+    assert totals(world) == {"a": 585, "b": 576}
 
 
 def totals(world: World) -> dict[str, int]:

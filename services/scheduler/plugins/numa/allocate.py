@@ -17,6 +17,8 @@ from services.scheduler.plugins.numa.options import NodeOptions
 from services.scheduler.plugins.numa.required import obeys, usable_cpus
 from services.scheduler.reasons import Reason
 
+_NOT_ENOUGH = Refused((Reason("NotEnoughCpus"),))
+
 Zones = dict[int, dict[str, int]]
 """NUMA node -> amounts."""
 
@@ -90,6 +92,28 @@ def allocate(node: NumaNode, want: Wanted, mask: Mask | None) -> Allocation | Re
     return cpus if isinstance(cpus, Refused) else Allocation(cpus, want.exclusive, tuple(zones))
 
 
+def allocate_designated(node: NumaNode, want: Wanted, designated: Allocation) -> Allocation | Refused:
+    """Exactly what someone else has decided, if it is there.
+
+    Upstream does not look whether the zones still have the amounts; here they must.
+    """
+    free = node.free()
+    room = {
+        numa: {name: min(size, free.get(numa, {}).get(name, 0)) for name, size in amounts.items()}
+        for numa, amounts in designated.zones
+    }
+    shares, short = distribute(want, room, list(room), node.options.topology.cpus_per_core)
+    if short:
+        return Refused(tuple(Reason("InsufficientNumaResource", name) for name in short))
+    zones = sorted(shares.items())
+    if not want.binds:
+        return Allocation(zones=tuple(zones))
+    cpus = _take(node, want, zones, designated.cpus)
+    if isinstance(cpus, Refused):
+        return cpus
+    return Allocation(cpus, want.exclusive, tuple(zones)) if cpus == designated.cpus else _NOT_ENOUGH
+
+
 def distribute(
     want: Wanted, room: Zones, numas: Sequence[int], cpus_per_core: int
 ) -> tuple[dict[int, dict[str, int]], list[str]]:
@@ -138,31 +162,32 @@ def _part(want: Wanted, name: str, left: int, parts: int, cpus_per_core: int) ->
     return cpus // parts * 1000
 
 
-def _take(node: NumaNode, want: Wanted, zones: Sequence[tuple[int, Amounts]]) -> frozenset[int] | Refused:
+def _take(
+    node: NumaNode, want: Wanted, zones: Sequence[tuple[int, Amounts]], preferred: frozenset[int] = frozenset()
+) -> frozenset[int] | Refused:
     topology = node.options.topology
     free = node.free_cpus()
     if isinstance(free, Refused):
         return free
     if want.required:
         free = usable_cpus(topology, want.bind, free)
-    not_enough = Refused((Reason("NotEnoughCpus"),))
     if len(free) < want.cpus:
-        return not_enough
+        return _NOT_ENOUGH
     take = Take(want.cpus, want.bind, want.exclusive, want.strategy, node.max_pods)
     held = node.book.cpus.held
     try:
         if not zones:
-            taken = take_preferred(topology, take, free, frozenset(), held)
+            taken = take_preferred(topology, take, free, preferred, held)
         else:
             taken = frozenset()
             for numa, amounts in zones:
                 there = frozenset(cpu for cpu in free if topology.cpus[cpu].numa == numa)
                 need = min(amounts.get("cpu", 0) // 1000, len(there))
-                taken |= take_preferred(topology, take._replace(need=need), there, frozenset(), held)
+                taken |= take_preferred(topology, take._replace(need=need), there, preferred, held)
             if len(taken) != want.cpus:
-                return not_enough
+                return _NOT_ENOUGH
     except NotEnoughCpus:
-        return not_enough
+        return _NOT_ENOUGH
     if want.required and not obeys(topology, want.bind, taken):
         return Refused((Reason("CpuBindPolicyUnsatisfied", want.bind),))
     return taken

@@ -6,9 +6,9 @@ Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream pkg/scheduler/plugins/
 from typing import NamedTuple
 
 from services.scheduler.plugins.numa import policies
-from services.scheduler.plugins.numa.allocate import NumaNode, allocate
+from services.scheduler.plugins.numa.allocate import NumaNode, allocate, allocate_designated
 from services.scheduler.plugins.numa.amplification import amplified
-from services.scheduler.plugins.numa.combinations import Hint
+from services.scheduler.plugins.numa.combinations import Hint, Mask
 from services.scheduler.plugins.numa.demand import Demand, Refused, Wanted, wanted
 from services.scheduler.plugins.numa.hints import Strategies, hints_of
 from services.scheduler.plugins.numa.ledger import Allocation, Amounts
@@ -39,9 +39,13 @@ class Cycle:
         self.want: Wanted = wanted(demand, node.options, strategies.of_zones)
         self.policy = self._policy()
         self._admitted: Hint | Refused | None = None
+        self._got: dict[Mask | None, Allocation | Refused] = {}
 
     def _policy(self) -> str | Refused:
         own, theirs = self.demand.numa_policy, self.node.options.numa_policy
+        for policy in (own, theirs):
+            if policy not in policies.NUMA_POLICIES:
+                return Refused((Reason("UnknownNumaPolicy", policy[:64]),), hopeless=True)
         if own and theirs and own != theirs:
             return Refused((Reason("NumaPolicyMismatch"),), hopeless=True)
         return own or theirs
@@ -60,6 +64,9 @@ class Cycle:
         """Why the node may not take the pod; None when it may."""
         if isinstance(self.policy, Refused):
             return self.policy
+        if self.demand.designated is not None:
+            got = self._allocate(None)
+            return got if isinstance(got, Refused) else None
         if self.is_fractional:
             return Refused((Reason("CpuNotInteger"),), hopeless=True)
         refused = self._filter_amplified(whole)
@@ -70,7 +77,7 @@ class Cycle:
             if refused is not None:
                 return refused
             if self.want.required and not self.policy:
-                tried = allocate(self.node, self.want, None)
+                tried = self._allocate(None)
                 return tried if isinstance(tried, Refused) else None
         if self.policy in (policies.RESTRICTED, policies.SINGLE_NUMA):
             affinity = self.admit()
@@ -124,7 +131,7 @@ class Cycle:
         if not merged.admitted:
             unsatisfied = tuple(Reason("UnsatisfiedNuma", name) for name in merged.unsatisfied)
             return Refused(unsatisfied or (Reason("UnalignedNuma", merged.unaligned),))
-        tried = allocate(self.node, self.want, merged.best.mask)
+        tried = self._allocate(merged.best.mask)
         return tried if isinstance(tried, Refused) else merged.best
 
     @property
@@ -134,12 +141,24 @@ class Cycle:
 
     def reserve(self) -> Allocation | Refused:
         """What the pod gets; nothing when neither it nor the node asks for CPUs of its own or a NUMA policy."""
-        if not self.policy:
-            return allocate(self.node, self.want, None)
+        if isinstance(self.policy, Refused):
+            return self.policy
+        if not self.policy or self.demand.designated is not None:
+            return self._allocate(None)
         affinity = self.admit()
         if isinstance(affinity, Refused):
             return affinity
-        return allocate(self.node, self.want, affinity.mask)
+        return self._allocate(affinity.mask)
+
+    def _allocate(self, mask: Mask | None) -> Allocation | Refused:
+        if mask not in self._got:
+            designated = self.demand.designated
+            self._got[mask] = (
+                allocate(self.node, self.want, mask)
+                if designated is None
+                else allocate_designated(self.node, self.want, designated)
+            )
+        return self._got[mask]
 
     def score(self, whole: Whole) -> int:
         """How good the node is for the pod, 0..100."""
@@ -148,10 +167,11 @@ class Cycle:
         total, held = whole.allocatable, dict(whole.requested) if self.policy else self._adjusted(whole)
         if self.policy:
             # The affinity of BestEffort is only found when the node is taken.
-            affinity = None if self.policy == policies.BEST_EFFORT else self.admit()
+            decided = self.policy == policies.BEST_EFFORT or self.demand.designated is not None
+            affinity = None if decided else self.admit()
             if isinstance(affinity, Refused):
                 return 0
-            got = allocate(self.node, self.want, affinity.mask if affinity else None)
+            got = self._allocate(affinity.mask if affinity else None)
             if isinstance(got, Refused):
                 return 0
             if got.zones:

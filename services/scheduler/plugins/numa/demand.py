@@ -8,29 +8,21 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from services.scheduler.plugins.hint import BadHint, read_hint
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.amplification import amplified
-from services.scheduler.plugins.numa.ledger import Amounts
+from services.scheduler.plugins.numa.ledger import Allocation, Amounts
 from services.scheduler.plugins.numa.options import NodeOptions
+from services.scheduler.plugins.numa.wire import RESOURCE_SPEC, ResourceSpec, allocation_of
 from services.scheduler.reasons import Reason
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.pod import Pod
 
-RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
+NAME = "NodeNUMAResource"
 NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 _CUT_SHORT = "unexpected end of JSON input"
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-class ResourceSpec(msgspec.Struct, frozen=True, rename={
-    "required": "requiredCPUBindPolicy", "preferred": "preferredCPUBindPolicy", "exclusive": "preferredCPUExclusivePolicy",
-}, omit_defaults=True):  # fmt: skip
-    """The annotation RESOURCE_SPEC; fields in the order in which upstream writes them."""
-
-    required: str = ""
-    preferred: str = ""
-    exclusive: str = ""
 
 
 class NumaSpec(
@@ -65,6 +57,7 @@ class Demand(NamedTuple):
         preferred: bind policy that holds otherwise.
         exclusive: which pods' CPUs it keeps away from.
         numa_policy, numa_exclusive: what it says of NUMA nodes.
+        designated: what it is to have, decided by someone else; that or nothing.
     """
 
     requests: Amounts
@@ -74,6 +67,7 @@ class Demand(NamedTuple):
     exclusive: str = ""
     numa_policy: str = ""
     numa_exclusive: str = ""
+    designated: Allocation | None = None
 
 
 def read_demand(pod: Pod, requests: Amounts, default_bind: str) -> Demand | Refused | None:
@@ -87,11 +81,13 @@ def read_demand(pod: Pod, requests: Amounts, default_bind: str) -> Demand | Refu
     try:
         spec = _read(notes, RESOURCE_SPEC, ResourceSpec)
         numa = _read(notes, NUMA_SPEC, NumaSpec)
-    except _Unreadable as error:
+        hint = read_hint(notes)
+    except (_Unreadable, BadHint) as error:
         return Refused((Reason("UnreadableAnnotation", str(error)),), hopeless=True, error=True)
     if not any(requests.values()):
         return None
-    demand = Demand(requests, numa_policy=numa.policy, numa_exclusive=numa.exclusive)
+    designated = allocation_of(notes) if hint and NAME in (hint.extensions or {}) else None
+    demand = Demand(requests, numa_policy=numa.policy, numa_exclusive=numa.exclusive, designated=designated or None)
     if raw_qos(pod) not in (QoS.LSE, QoS.LSR) or priority(pod) is not Priority.PROD:
         return demand
     required = default_bind if spec.required == policies.DEFAULT_BIND else spec.required
@@ -125,6 +121,11 @@ class Wanted(NamedTuple):
     required: bool
     exclusive: str
     strategy: str
+
+    @property
+    def own_bind(self) -> str:
+        """How CPUs of its own are bound, empty for a pod that gets none."""
+        return self.bind if self.binds else ""
 
     @property
     def required_bind(self) -> str:

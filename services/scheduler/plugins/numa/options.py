@@ -8,6 +8,7 @@ Source: spec/scheduler-core.md 4.2; upstream pkg/scheduler/plugins/nodenumaresou
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ _REPORTED_POLICIES = {
     "Restricted": policies.RESTRICTED,
     "SingleNUMANodePodLevel": policies.SINGLE_NUMA,
 }
+_NO_CPUS = CpuTopology()
 _NO_RATIOS: Ratios = MappingProxyType({})
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}").fullmatch
 
@@ -70,7 +72,7 @@ class NodeOptions(NamedTuple):
     """
 
     known: bool = False
-    topology: CpuTopology = CpuTopology()
+    topology: CpuTopology = _NO_CPUS
     reserved: frozenset[int] = frozenset()
     zones: tuple[Zone, ...] = ()
     reported: tuple[Zone, ...] = ()
@@ -106,7 +108,9 @@ def node_options(node: Node | None, reported: NodeResourceTopology | None) -> No
         return options
     notes = reported.metadata.annotations or {}
     manager = _read_json(notes, CPU_MANAGER, dict, problems)
-    topology = _topology(notes, problems)
+    topology, problem = _topology(notes.get(CPU_TOPOLOGY, ""))
+    if problem:
+        problems.append(problem)
     reserved = _reserved(notes, manager, problems)
     zones = _zones(reported, topology, reserved)
     reported_policy = next((_REPORTED_POLICIES[p] for p in reported.topology_policies if p in _REPORTED_POLICIES), "")
@@ -151,19 +155,18 @@ class _CpuTopology(msgspec.Struct, frozen=True):
     detail: tuple[_Detail, ...] | None = None
 
 
-def _topology(notes: Mapping[str, str], problems: list[str]) -> CpuTopology:
-    text = notes.get(CPU_TOPOLOGY)
+@lru_cache(maxsize=256)
+def _topology(text: str) -> tuple[CpuTopology, str]:
+    """The topology, and what is wrong with the text; machines of one model share one."""
     if not text:
-        return CpuTopology()
+        return _NO_CPUS, ""
     try:
         detail = msgspec.json.decode(text, type=_CpuTopology).detail or ()
     except msgspec.MsgspecError as error:
-        problems.append(f"{CPU_TOPOLOGY}: {error}")
-        return CpuTopology()
+        return _NO_CPUS, f"{CPU_TOPOLOGY}: {error}"
     if any(not 0 <= number < MOST_CPUS for cpu in detail for number in (cpu.id, cpu.core, cpu.socket, cpu.node)):
-        problems.append(f"{CPU_TOPOLOGY}: a number outside of 0 to {MOST_CPUS - 1}")
-        return CpuTopology()
-    return CpuTopology((cpu.id, cpu.core, cpu.socket, cpu.node) for cpu in detail)
+        return _NO_CPUS, f"{CPU_TOPOLOGY}: a number outside of 0 to {MOST_CPUS - 1}"
+    return CpuTopology((cpu.id, cpu.core, cpu.socket, cpu.node) for cpu in detail), ""
 
 
 def _reserved(notes: Mapping[str, str], manager: Mapping[str, Any], problems: list[str]) -> frozenset[int]:

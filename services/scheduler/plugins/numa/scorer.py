@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from services.scheduler.plugins.numa.ledger import Amounts
 from services.scheduler.plugins.numa.policies import MOST
 
-_ALWAYS = ("cpu", "memory", "ephemeral-storage")
+ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")
 
 
 def score(
@@ -22,7 +22,7 @@ def score(
     points = weight_sum = 0
     for name, weight in weights:
         capacity = total.get(name, 0)
-        if capacity == 0 or (name not in _ALWAYS and not asked.get(name, 0)):
+        if capacity == 0 or (name not in ALWAYS_SCORED and not asked.get(name, 0)):
             continue
         wanted = held.get(name, 0) + asked.get(name, 0)
         points += weight * points_of(strategy, wanted, capacity)

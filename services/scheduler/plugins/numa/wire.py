@@ -11,14 +11,24 @@ from collections.abc import Mapping
 import msgspec
 
 from services.scheduler.plugins.numa import policies
-from services.scheduler.plugins.numa.demand import RESOURCE_SPEC, ResourceSpec, Wanted
 from services.scheduler.plugins.numa.ledger import Allocation
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, amounts
 from shared.kube.quantity_text import Notation, quantity_text, request_notations
 
+RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, rename={
+    "required": "requiredCPUBindPolicy", "preferred": "preferredCPUBindPolicy", "exclusive": "preferredCPUExclusivePolicy",
+}, omit_defaults=True):  # fmt: skip
+    """The annotation RESOURCE_SPEC; fields in the order in which upstream writes them."""
+
+    required: str = ""
+    preferred: str = ""
+    exclusive: str = ""
 
 
 class _Share(msgspec.Struct, frozen=True):
@@ -46,11 +56,15 @@ def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
     return Allocation(cpus, _exclusive(notes), zones)
 
 
-def annotations_for(pod: Pod, want: Wanted, got: Allocation) -> dict[str, str]:
-    """The annotations to write for what a pod got: always the status; the policy that was applied, where the pod left it open."""
+def annotations_for(pod: Pod, got: Allocation, bind: str, *, required: bool) -> dict[str, str]:
+    """The annotations to write for what a pod got: always the status; the policy that was applied, where the pod left it open.
+
+    Args:
+        bind: how its CPUs are bound, empty for a pod without CPUs of its own.
+    """
     notes = {RESOURCE_STATUS: _status_text(pod, got)}
-    if want.binds:
-        text = _spec_text((pod.metadata.annotations or {}).get(RESOURCE_SPEC), want)
+    if bind:
+        text = _spec_text((pod.metadata.annotations or {}).get(RESOURCE_SPEC), bind, required=required)
         if text is not None:
             notes[RESOURCE_SPEC] = text
     return notes
@@ -69,13 +83,13 @@ def _status_text(pod: Pod, got: Allocation) -> str:
     return msgspec.json.encode(_Status(cpu_list(got.cpus), shares or None)).decode()
 
 
-def _spec_text(stated: str | None, want: Wanted) -> str | None:
+def _spec_text(stated: str | None, bind: str, *, required: bool) -> str | None:
     spec = msgspec.json.decode(stated, type=ResourceSpec) if stated else ResourceSpec()
     filled = spec
-    if want.required and spec.required in ("", policies.DEFAULT_BIND):
-        filled = msgspec.structs.replace(filled, required=want.bind)
+    if required and spec.required in ("", policies.DEFAULT_BIND):
+        filled = msgspec.structs.replace(filled, required=bind)
     if spec.preferred == policies.DEFAULT_BIND or not (filled.required or spec.preferred):
-        filled = msgspec.structs.replace(filled, preferred=want.bind)
+        filled = msgspec.structs.replace(filled, preferred=bind)
     return None if filled == spec else msgspec.json.encode(filled).decode()
 
 

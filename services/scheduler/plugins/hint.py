@@ -1,0 +1,47 @@
+"""The scheduling hint: where someone else has decided already that a pod is to go.
+
+    {"nodeNames":[...],"preferredNodeNames":[...],"extensions":{plugin: anything}}
+
+Source: spec/scheduler-core.md 1.6; upstream pkg/scheduler/frameworkext/hinter.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from services.scheduler.ask import HINTS
+
+_CUT_SHORT = "unexpected end of JSON input"
+
+
+class BadHint(Exception):
+    """The annotation cannot be read."""
+
+
+class Hint(msgspec.Struct, frozen=True, rename="camel"):
+    """A hint.
+
+    Attributes:
+        node_names: the only nodes that will do; any when empty.
+        preferred_node_names: nodes that come first, in this order.
+        extensions: what single plugins are told; for NodeNUMAResource, that the pod's annotation says what it is to have.
+    """
+
+    node_names: tuple[str, ...] | None = None
+    preferred_node_names: tuple[str, ...] | None = None
+    extensions: dict[str, msgspec.Raw] | None = None
+
+
+def read_hint(annotations: Mapping[str, str] | None) -> Hint | None:
+    """The hint that annotations hold, None without one.
+
+    Raises:
+        BadHint: it cannot be read.
+    """
+    text = next((text for name in HINTS if (text := (annotations or {}).get(name))), None)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Hint)
+    except msgspec.MsgspecError as error:
+        raise BadHint(_CUT_SHORT if "truncated" in str(error) else f"scheduling hint: {error}") from error

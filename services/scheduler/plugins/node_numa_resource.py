@@ -1,0 +1,241 @@
+"""NodeNUMAResource as a plugin of a profile: CPUs of a pod's own, and the NUMA nodes that its resources come from.
+
+The rules are in `numa/`. Most pods wish for nothing and most nodes have no policy; for these, all nodes are scored at once. Whoever
+wishes for something is judged node by node, and what was worked out is kept until the node changes.
+
+Source: spec/scheduler-core.md 4; upstream pkg/scheduler/plugins/nodenumaresource.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.plugins.numa.args import NumaArgs
+from services.scheduler.plugins.numa.cycle import Cycle, Whole
+from services.scheduler.plugins.numa.demand import Demand, Refused, read_demand
+from services.scheduler.plugins.numa.fleet import Asked, NumaFleet, Site
+from services.scheduler.plugins.numa.ledger import Allocation
+from services.scheduler.plugins.numa.policies import MOST
+from services.scheduler.plugins.numa.scorer import ALWAYS_SCORED
+from services.scheduler.plugins.numa.wire import allocation_of, annotations_for
+from services.scheduler.pods import PodFacts
+from services.scheduler.reasons import Reason
+
+_ROOM = frozenset((Change.POD_RELEASED, Change.ALLOCATABLE, Change.TOPOLOGY))
+_OFFER = frozenset((Change.LABELS, Change.ANNOTATIONS, Change.TOPOLOGY))
+_MOST_REFUSALS = 1 << 14
+"""How many different refusals are told apart."""
+
+
+class NodeNUMAResource:
+    """Refuses nodes that cannot give a pod the CPUs or NUMA zones it needs; prefers by what is left. Gives both.
+
+    A verdict is 1 + the number of a refusal; refusals are numbered as they are met, and numbers never leave the process.
+    """
+
+    name: ClassVar[str] = "NodeNUMAResource"
+    static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+        "CpuNotInteger": _OFFER,
+        "NumaPolicyMismatch": _OFFER,
+        "UnknownNumaPolicy": _OFFER,
+        "CpuBindPolicyConflict": _OFFER,
+        "CpusNotWholeCores": _OFFER,
+        "InvalidCpuTopology": _OFFER,
+        "MissingNumaResources": _OFFER,
+        "InsufficientNumaNodes": _OFFER,
+        "UnreadableAnnotation": frozenset(),
+        **dict.fromkeys(
+            ("InsufficientAmplifiedCpu", "NotEnoughCpus", "CpuBindPolicyUnsatisfied", "InsufficientNumaResource"),
+            _ROOM | _OFFER,
+        ),
+        # A pod that comes can even out what is left.
+        **dict.fromkeys(("UnsatisfiedNuma", "UnalignedNuma"), _ROOM | _OFFER | {Change.POD_ADDED}),
+    }
+
+    def __init__(self, args: NumaArgs) -> None:
+        self.args = args
+        self.strategies = args.strategies
+        self._numbers: dict[Refused, int] = {}
+        self._refusals: list[Refused] = []
+
+    def new_ledger(self) -> Ledger:
+        """What nodes offer and pods hold, by row."""
+        return NumaFleet()
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Gives CPUs and zones in the course of the round."""
+        assert isinstance(ledger, NumaFleet), "the index hands back what new_ledger made"
+        around = room.surroundings
+        ledger.settle(room.table.names, around.topologies, around.version)
+        return _NumaTrial(self, room, ledger)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """One reason for each resource that is short, or the first that holds."""
+        return self._refusals[verdict - 1].reasons
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Policies, topologies and fractions stay, whoever goes."""
+        return self._refusals[verdict - 1].hopeless
+
+    def asked(self, ask: PodAsk) -> Asked | Refused | None:
+        """What a class asks for; None when it asks for nothing at all."""
+        try:
+            asked: Asked | Refused | None = ask.memo[self]
+        except KeyError:
+            demand = read_demand(ask.pod, ask.request, self.args.bind)
+            asked = Asked(demand, _key(demand)) if isinstance(demand, Demand) else demand
+            ask.memo[self] = asked
+        return asked
+
+    def number(self, refused: Refused | None) -> int:
+        """The verdict that stands for a refusal; 0 for none."""
+        if refused is None:
+            return 0
+        number = self._numbers.get(refused)
+        if number is None:
+            if len(self._refusals) >= _MOST_REFUSALS:  # of so many details none is of use
+                return self.number(refused._replace(reasons=tuple(Reason(r.code, "...") for r in refused.reasons)))
+            self._refusals.append(refused)
+            number = self._numbers[refused] = len(self._refusals)
+        return number
+
+
+class _NumaTrial:
+    """NodeNUMAResource for one round."""
+
+    def __init__(self, plugin: NodeNUMAResource, room: Room, fleet: NumaFleet) -> None:
+        self._plugin = plugin
+        self._room = room
+        self._fleet = fleet
+        self._more: dict[int, list[Allocation]] = {}
+        self._sites: dict[int, Site] = {}
+
+    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """The verdicts; None when nobody on either side wishes for anything."""
+        asked = self._plugin.asked(ask)
+        if asked is None:
+            return None
+        every = np.arange(self._room.size)[rows]
+        if isinstance(asked, Refused):
+            return np.full(len(every), self._plugin.number(asked), np.int64)
+        closer = self._needs_a_closer_look(asked.demand)[rows]
+        if not closer.any():
+            return None
+        verdicts = np.zeros(len(every), np.int64)
+        for place in np.flatnonzero(closer):
+            verdicts[place] = self._verdict(asked, int(every[place]))
+        return verdicts
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The verdict on one node."""
+        asked = self._plugin.asked(ask)
+        if asked is None:
+            return 0
+        if isinstance(asked, Refused):
+            return self._plugin.number(asked)
+        return self._verdict(asked, row) if self._needs_a_closer_look(asked.demand)[row] else 0
+
+    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """Least or most allocated, of the node or of the zones that the pod would get."""
+        asked = self._plugin.asked(ask)
+        if asked is None or isinstance(asked, Refused):
+            return None
+        every = np.arange(self._room.size)[rows]
+        scores = self._scores_of_nodes(asked.demand, rows)
+        for place in np.flatnonzero(self._needs_a_closer_look(asked.demand)[rows]):
+            scores[place] = self._score(asked, int(every[place]))
+        return scores
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The score of one node."""
+        asked = self._plugin.asked(ask)
+        if asked is None or isinstance(asked, Refused):
+            return 0
+        if self._needs_a_closer_look(asked.demand)[row]:
+            return self._score(asked, row)
+        return int(self._scores_of_nodes(asked.demand, np.array([row]))[0])
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        """The round's room counts what the pod asks for; `hold` counts what it is given."""
+
+    def give(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
+        """CPUs and zones for a pod of the class, as annotations; nothing for one that neither wishes nor is made to."""
+        asked = self._plugin.asked(ask)
+        if asked is None or isinstance(asked, Refused):
+            return {}
+        cycle = self._cycle(asked, row)
+        got = cycle.reserve()
+        if isinstance(got, Refused):
+            return self._plugin.number(got)
+        return (
+            annotations_for(ask.pod, got, cycle.want.own_bind, required=cycle.want.required) if cycle.allocates else {}
+        )
+
+    def hold(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Count what the pod was given."""
+        allocation = allocation_of({**(ask.pod.metadata.annotations or {}), **annotations})
+        if allocation:
+            self._more.setdefault(row, []).append(allocation)
+            self._sites[row] = self._fleet.site(row, self._more[row])
+
+    def _needs_a_closer_look(self, demand: Demand) -> Bools:
+        """bool[rows]: nodes that have to be judged one by one."""
+        fleet, size = self._fleet, self._room.size
+        alive = self._room.table.alive[:size]
+        if demand.numa_policy or demand.required or demand.designated is not None:
+            return alive
+        plain = fleet.plain[:size] & fleet.valid[:size] if demand.bind else fleet.plain[:size]
+        return alive & ~plain
+
+    def _cycle(self, asked: Asked, row: int) -> Cycle:
+        site = self._sites.get(row) or self._fleet.site(row)
+        return site.cycle(asked, self._plugin.strategies)
+
+    def _verdict(self, asked: Asked, row: int) -> int:
+        return self._plugin.number(self._cycle(asked, row).filter(self._whole(row)))
+
+    def _score(self, asked: Asked, row: int) -> int:
+        return self._cycle(asked, row).score(self._whole(row))
+
+    def _whole(self, row: int) -> Whole:
+        """The node's amounts, of the resources that count."""
+        room, table = self._room, self._room.table
+        names = dict.fromkeys(("cpu", *(name for name, _ in self._plugin.strategies.weights)))
+        columns = {name: table.columns[name] for name in names if name in table.columns}
+        return Whole(
+            {name: table.allocatable.item(row, column) for name, column in columns.items()},
+            {n: room.requested.item(row, c) for n, c in columns.items() if c < room.requested.shape[1]},
+        )
+
+    def _scores_of_nodes(self, demand: Demand, rows: Rows) -> Int64:
+        """The scores of nodes as wholes, without policies and amplification."""
+        room, table = self._room, self._room.table
+        count = len(room.pods[rows])
+        total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for name, weight in self._plugin.strategies.weights:
+            column = table.columns.get(name)
+            size = demand.requests.get(name, 0)
+            if column is None or column >= room.requested.shape[1] or (not size and name not in ALWAYS_SCORED):
+                continue
+            capacity = table.allocatable[: room.size, column][rows]
+            wanted = room.requested[:, column][rows] + size
+            if self._plugin.strategies.of_node == MOST:
+                part = np.minimum(wanted, capacity) * 100 // np.maximum(capacity, 1)
+            else:
+                part = np.where(wanted > capacity, 0, (capacity - wanted) * 100 // np.maximum(capacity, 1))
+            total += part * weight
+            weights += (capacity > 0) * weight
+        return total // np.maximum(weights, 1)
+
+
+def _key(demand: Demand) -> tuple[object, ...]:
+    designated = demand.designated
+    held = designated and (designated.cpus, tuple((numa, tuple(sorted(a.items()))) for numa, a in designated.zones))
+    return (tuple(sorted(demand.requests.items())), *demand[1:-1], held)

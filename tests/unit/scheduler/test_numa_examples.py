@@ -1,0 +1,137 @@
+"""NodeNUMAResource and the topology manager: the worked examples 7 to 13 of spec/scheduler-core.md 4.11."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from services.scheduler.plugins.numa.allocate import NumaNode, distribute
+from services.scheduler.plugins.numa.amplification import amplified
+from services.scheduler.plugins.numa.cycle import Cycle, Whole
+from services.scheduler.plugins.numa.demand import Demand, Refused, Wanted
+from services.scheduler.plugins.numa.hints import Strategies
+from services.scheduler.plugins.numa.ledger import Allocation, NodeBook
+from services.scheduler.plugins.numa.options import node_options
+from services.scheduler.reasons import text
+from shared.domain.cpu_set import cpu_list
+from tests.unit.scheduler.numa_machines import BIND_LABEL, NUMA_LABEL, machine, reported, topology_of
+
+GI = 1 << 30
+LEAST = Strategies((("cpu", 1), ("memory", 1)), "LeastAllocated", "LeastAllocated")
+MOST = LEAST._replace(of_zones="MostAllocated")
+EMPTY = Whole({"cpu": 16000, "memory": 32 * GI}, {})
+
+
+def numa_node(
+    *held: Allocation, labels: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None, ratio: str = ""
+) -> NumaNode:
+    annotations = {"node.koordinator.sh/resource-amplification-ratio": ratio} if ratio else None
+    options = node_options(machine(labels=labels, annotations=annotations), topology_of(reported(annotations=notes)))
+    return NumaNode(options, NodeBook(options.topology, held))
+
+
+def reasons(refused: object) -> tuple[str, ...]:
+    assert isinstance(refused, Refused)
+    return tuple(text(*reason) for reason in refused.reasons)
+
+
+@pytest.mark.parametrize(("strategies", "numa"), [(LEAST, 1), (MOST, 0)])
+def test_example_7_the_zone_is_chosen_by_the_numa_scoring_strategy(strategies: Strategies, numa: int) -> None:
+    node = numa_node(Allocation(zones=((0, {"cpu": 4000, "memory": 4 * GI}),)), labels={NUMA_LABEL: "SingleNUMANode"})
+    cycle = Cycle(Demand({"cpu": 4000, "memory": 8 * GI}), node, strategies)
+    affinity = cycle.admit()
+    assert not isinstance(affinity, Refused)
+    assert (affinity.mask, affinity.score) == (1 << numa, {0: 174, 1: 100}[numa])
+
+
+def test_example_8_restricted_takes_both_zones_evenly_and_single_numa_node_refuses() -> None:
+    demand = Demand({"cpu": 12000, "memory": 8 * GI})
+    both = Cycle(demand, numa_node(labels={NUMA_LABEL: "Restricted"}), LEAST)
+    assert both.filter(EMPTY) is None
+    half = {"cpu": 6000, "memory": 4 * GI}
+    assert both.reserve() == Allocation(zones=((0, half), (1, half)))
+    single = Cycle(demand, numa_node(labels={NUMA_LABEL: "SingleNUMANode"}), LEAST)
+    why = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11] among [11]"
+    assert reasons(single.filter(EMPTY)) == (why,)
+
+
+def test_example_9_pods_of_one_zone_and_pods_of_several_keep_apart_when_the_pod_itself_has_a_policy() -> None:
+    spanning = numa_node(Allocation(cpus=frozenset((0, 8))), labels={NUMA_LABEL: "SingleNUMANode"})
+    own = Demand({"cpu": 1000}, numa_policy="SingleNUMANode")
+    assert isinstance(Cycle(own, spanning, LEAST).filter(EMPTY), Refused)
+    assert (
+        Cycle(Demand({"cpu": 1000}), spanning, LEAST).filter(EMPTY) is None
+    )  # the node's policy alone excludes nobody
+
+    within = numa_node(Allocation(cpus=frozenset((0, 1))))
+    assert Cycle(own, within, LEAST).filter(EMPTY) is None
+    wide = Demand({"cpu": 12000}, numa_policy="Restricted")
+    assert isinstance(Cycle(wide, within, LEAST).filter(EMPTY), Refused)
+
+
+def test_example_10_amounts_are_split_evenly_and_the_rest_goes_where_there_is_more_room() -> None:
+    def want(size: int, *, binds: bool = False, name: str = "cpu") -> Wanted:
+        asked = {name: size}
+        return Wanted(asked, asked, binds, size // 1000 if binds else 0, "FullPCPUs" if binds else "", binds, "", "")
+
+    room = {0: {"cpu": 2000, "memory": 9}, 1: {"cpu": 8000, "memory": 9}}
+    assert distribute(want(5000), room, [0, 1], 2) == ({0: {"cpu": 2000}, 1: {"cpu": 3000}}, [])
+    room = {0: {"cpu": 8000, "memory": 9}, 1: {"cpu": 8000, "memory": 9}}
+    assert distribute(want(6000, binds=True), room, [0, 1], 2) == ({0: {"cpu": 2000}, 1: {"cpu": 4000}}, [])
+    assert distribute(want(5, name="memory"), room, [0, 1], 2) == ({0: {"memory": 2}, 1: {"memory": 3}}, [])
+    assert distribute(want(17000), room, [0, 1], 2)[1] == ["cpu"]
+
+
+@pytest.mark.parametrize(("cpu", "binds", "passes"), [(12000, False, True), (8000, True, True), (9000, True, False)])
+def test_example_11_amplified_cpu_is_compared_with_what_bound_pods_really_take(
+    cpu: int, *, binds: bool, passes: bool
+) -> None:
+    node = numa_node(Allocation(cpus=frozenset((0, 1, 2, 3))), ratio='{"cpu":1.5}')
+    demand = Demand({"cpu": cpu}, bind=binds, preferred="FullPCPUs" if binds else "")
+    refused = Cycle(demand, node, LEAST).filter(Whole({"cpu": 24000}, {"cpu": 10000}))
+    assert (refused is None) == passes
+    if refused:
+        assert reasons(refused) == ("Insufficient amplified cpu",)
+
+
+def test_example_11_amplified_amounts_are_rounded_up() -> None:
+    assert (amplified(1001, 1.33), amplified(77, 1.0), amplified(77, 0.5)) == (1332, 77, 77)
+
+
+def test_example_12_without_a_policy_the_node_is_scored_as_a_whole() -> None:
+    whole = Whole({"cpu": 16000, "memory": 32 * GI}, {"cpu": 4000, "memory": 8 * GI})
+    assert Cycle(Demand({"cpu": 4000, "memory": 8 * GI}), numa_node(), LEAST).score(whole) == 50
+    node = numa_node(Allocation(cpus=frozenset((0, 1))), ratio='{"cpu":2}')
+    demand = Demand({"cpu": 4000, "memory": 8 * GI}, bind=True, preferred="FullPCPUs")
+    assert Cycle(demand, node, LEAST).score(whole._replace(allocatable={"cpu": 32000, "memory": 32 * GI})) == 53
+
+
+def test_example_13_cpus_of_kubelet_and_system_are_set_aside() -> None:
+    notes = {
+        "kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static","reservedCPUs":"0-1"}',
+        "node.koordinator.sh/pod-cpu-allocs": '[{"uid":"a","cpuset":"2-3","managedByKubelet":true},{"uid":"b","cpuset":"4-5"}]',
+        "node.koordinator.sh/system-qos-resource": '{"cpuset":"14-15"}',
+    }
+    options = numa_node(notes=notes).options
+    assert cpu_list(options.reserved) == "0-3,14-15"
+    assert [zone.total["cpu"] for zone in options.zones] == [4000, 6000]
+
+
+def test_a_word_that_is_no_numa_policy_refuses_and_says_so() -> None:
+    refused = Cycle(Demand({"cpu": 1}, numa_policy="Sometimes"), numa_node(), LEAST).filter(EMPTY)
+    assert reasons(refused) == ("unknown NUMA topology policy 'Sometimes'",)
+
+
+def test_a_required_policy_of_the_pod_that_the_node_contradicts_is_refused() -> None:
+    node = numa_node(labels={BIND_LABEL: "SpreadByPCPUs"})
+    demand = Demand({"cpu": 2000}, bind=True, required="FullPCPUs", preferred="FullPCPUs")
+    refused = Cycle(demand, node, LEAST).filter(EMPTY)
+    assert reasons(refused) == ("node(s) cpu bind policy conflicts with pod's required cpu bind policy",)
+
+
+@pytest.mark.parametrize(
+    "text_", ["{", '{"detail":[{"id":999999999999}]}', '{"detail":[{"id":"x"}]}', "[]", "null", '{"detail":null}']
+)
+def test_a_cpu_topology_that_cannot_be_read_is_none(text_: str) -> None:
+    notes = {"node.koordinator.sh/cpu-topology": text_}
+    options = node_options(machine(), topology_of(reported(annotations=notes)))
+    assert not options.topology.valid
