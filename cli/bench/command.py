@@ -7,6 +7,7 @@ from cli.lazy import Entry, LazyGroup
 ENTRIES = {
     "agent": Entry("cli.bench.agent", "agent", "Measure what the node agent costs its node at a sample a second."),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
+    "ingest": Entry("cli.bench.ingest", "ingest", "Measure what reports of a fleet cost metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
     "relay": Entry(
         "cli.bench.relay", "relay", "Measure the event stream: from the log to JetStream to one subscriber."

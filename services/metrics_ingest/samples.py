@@ -5,6 +5,8 @@ Integers in, integers out: micro-cores and bytes as the agent measured them, mil
 Source: spec/slo-controller.md 1.3; spec/node-agent.md 1.3.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,6 +33,12 @@ def rank(count: int, percent: int) -> int:
     The product is one of single precision, as upstream's is: 20 samples have their p95 at index 18.
     """
     return max(int(np.float32(count) * np.float32(percent / 100)) - 1, 0)
+
+
+@lru_cache(maxsize=4_096)
+def ranks(count: int) -> list[int]:
+    """Indices of PERCENTS among `count` sorted samples."""
+    return [rank(count, percent) for percent in PERCENTS]
 
 
 class Samples:
@@ -79,30 +87,33 @@ class Samples:
 
     def mean(self, from_ms: int, upto_ms: int) -> Usage:
         """The mean of the samples within [from, upto]."""
-        cpu, memory, _ = self._within(from_ms, upto_ms)
-        return Usage(_mean(cpu, MICRO_IN_MILLI), _mean(memory))
+        values = self._within(from_ms, upto_ms)
+        if self.gaps:
+            return Usage(_mean(_measured(values[1]), MICRO_IN_MILLI), _mean(_measured(values[2])))
+        count = values.shape[1]
+        if not count:
+            return Usage()
+        cpu, memory = values[1:].sum(axis=1).tolist()
+        return Usage(cpu // (count * MICRO_IN_MILLI), memory // count)
 
     def window(self, upto_ms: int, length_ms: int) -> tuple[Usage, ...]:
         """Mean and percentiles of [upto - length, upto], by AGGREGATIONS; empty when the cpu samples span less than half of it."""
-        cpu, memory, at = self._within(upto_ms - length_ms, upto_ms)
-        if not len(cpu) or 2 * int(at[-1] - at[0]) < length_ms:
+        values = self._within(upto_ms - length_ms, upto_ms)
+        if self.gaps:
+            return _with_gaps(values, length_ms)
+        count = values.shape[1]
+        if not count or 2 * int(values[0, -1] - values[0, 0]) < length_ms:
             return ()
-        cpu, memory = np.sort(cpu), np.sort(memory)
-        usages = [Usage(_mean(cpu, MICRO_IN_MILLI), _mean(memory))]
-        for percent in PERCENTS:
-            cpu_milli = int(cpu[rank(len(cpu), percent)]) // MICRO_IN_MILLI
-            usages.append(Usage(cpu_milli, int(memory[rank(len(memory), percent)]) if len(memory) else None))
-        return tuple(usages)
+        ordered = np.sort(values[1:])
+        cpu, memory = ordered.sum(axis=1).tolist()
+        picked = zip(*ordered[:, ranks(count)].tolist(), strict=True)
+        mean = Usage(cpu // (count * MICRO_IN_MILLI), memory // count)
+        return (mean, *(Usage(cpu // MICRO_IN_MILLI, memory) for cpu, memory in picked))
 
-    def _within(self, from_ms: int, upto_ms: int) -> tuple[Int64, Int64, Int64]:
-        """Cpu, memory, and the instants of the cpu samples."""
-        at, cpu, memory = self.rows[:, self.begin : self.end]
-        low, high = np.searchsorted(at, from_ms), np.searchsorted(at, upto_ms, side="right")
-        at, cpu, memory = at[low:high], cpu[low:high], memory[low:high]
-        if not self.gaps:
-            return cpu, memory, at
-        measured = cpu != UNMEASURED
-        return cpu[measured], memory[memory != UNMEASURED], at[measured]
+    def _within(self, from_ms: int, upto_ms: int) -> Int64:
+        """The columns of the samples within [from, upto]."""
+        low, high = np.searchsorted(self.rows[0, self.begin : self.end], (from_ms, upto_ms + 1))
+        return self.rows[:, self.begin + low : self.begin + high]
 
     def _make_room(self, count: int) -> None:
         room = self.rows.shape[1]
@@ -113,6 +124,26 @@ class Samples:
         self.rows = np.empty((3, -(-wanted // _STEP) * _STEP), np.int64)
         self.begin, self.end = 0, used.shape[1]
         self.rows[:, : self.end] = used
+
+
+def _with_gaps(values: Int64, length_ms: int) -> tuple[Usage, ...]:
+    """`Samples.window` where not every sample has both amounts."""
+    at = values[0, values[1] != UNMEASURED]
+    if not len(at) or 2 * int(at[-1] - at[0]) < length_ms:
+        return ()
+    cpu, memory = np.sort(_measured(values[1])), np.sort(_measured(values[2]))
+    cpu_at, memory_at = (
+        cpu[ranks(len(cpu))].tolist(),
+        memory[ranks(len(memory))].tolist() if len(memory) else [None] * 4,
+    )
+    picked = zip(cpu_at, memory_at, strict=True)
+    mean = Usage(_mean(cpu, MICRO_IN_MILLI), _mean(memory))
+    return (mean, *(Usage(cpu // MICRO_IN_MILLI, memory) for cpu, memory in picked))
+
+
+def _measured(values: Int64) -> Int64:
+    found: Int64 = values[values != UNMEASURED]
+    return found
 
 
 def _mean(values: Int64, unit: int = 1) -> int | None:

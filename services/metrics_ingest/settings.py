@@ -11,11 +11,15 @@ from shared.settings import Settings
 class IngestSettings(Settings, frozen=True, kw_only=True):
     """What is taken, and what is made of it."""
 
-    future_s: Annotated[float, Meta(ge=0, description="a report this far ahead of our clock is refused beyond it")] = 30
+    future_s: Annotated[float, Meta(ge=0, description="seconds a report may lie ahead of our clock")] = 30
     least_interval_s: Annotated[
         int, Meta(ge=1, description="a NodeMetric's report interval counts as at least this many seconds")
     ] = LEAST_INTERVAL_S
     node_metrics: Annotated[bool, Meta(description="write NodeMetric objects; reports are recorded either way")] = True
+    node_metric_every_s: Annotated[
+        int,
+        Meta(ge=0, description="write a node's NodeMetric at most this often; 0: with each report that is recorded"),
+    ] = 0
     refused_pause_s: Annotated[
         int, Meta(ge=0, description="after a refused write of a NodeMetric, the next is tried this many seconds later")
     ] = 600

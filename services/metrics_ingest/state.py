@@ -26,7 +26,7 @@ from shared.events.cluster import (
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeForgotten, NodeReported
 from shared.kube.annotations import MIRROR
-from shared.kube.instants import SECOND
+from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.node import NodeMetricSpec
 from shared.kube.pod import Pod
 
@@ -80,6 +80,7 @@ class IngestState:
         gone: uids of those that are gone, in the order in which they went.
         static: uid of a static pod's image -> the uid under which its node runs it.
         specs: node -> spec of its NodeMetric; present exactly while the object is.
+        updated: node -> `status.updateTime` of its NodeMetric, nanoseconds since the epoch; 0 while it has none that can be read.
         slos: node -> its NodeSLO.
         refused: node -> when (append time) a write of its NodeMetric was refused last; none since the object was seen to change.
         cluster_epoch: of the gateway.
@@ -95,6 +96,7 @@ class IngestState:
         self.gone: dict[str, None] = {}
         self.static: dict[str, str] = {}
         self.specs: dict[str, NodeMetricSpec] = {}
+        self.updated: dict[str, int] = {}
         self.slos: dict[str, SloFacts] = {}
         self.refused: dict[str, int] = {}
         self.cluster_epoch = 0
@@ -114,9 +116,11 @@ class IngestState:
                     self.reported.pop(node, None)
             case NodeMetricObserved(node=node, object=metric):
                 self.specs[node] = metric.spec
+                self.updated[node] = _readable_ns(metric.status.update_time)
                 self.refused.pop(node, None)
             case NodeMetricDeleted(node=node):
                 self.specs.pop(node, None)
+                self.updated.pop(node, None)
                 self.refused.pop(node, None)
             case NodeObserved(node=node):
                 self.nodes[node] = None
@@ -172,6 +176,7 @@ class IngestState:
                 gone=list(self.gone),  # in the order of one context, so it is the same however contexts interleave
                 static=self.static,
                 specs=self.specs,
+                updated=self.updated,
                 slos=self.slos,
                 refused=self.refused,
                 cluster_epoch=self.cluster_epoch,
@@ -183,8 +188,25 @@ class IngestState:
         """Take over what `encode` wrote."""
         stored = _DECODER.decode(data)
         self.nodes, self.gone = dict.fromkeys(stored.nodes), dict.fromkeys(stored.gone)
-        for name in ("positions", "seats", "static", "specs", "slos", "refused", "cluster_epoch", "reported"):
+        for name in (
+            "positions",
+            "seats",
+            "static",
+            "specs",
+            "updated",
+            "slos",
+            "refused",
+            "cluster_epoch",
+            "reported",
+        ):
             setattr(self, name, getattr(stored, name))
+
+
+def _readable_ns(text: str | None) -> int:
+    try:
+        return instant_ns(text) if text else 0
+    except BadTime:
+        return 0
 
 
 class _Stored(msgspec.Struct):
@@ -196,6 +218,7 @@ class _Stored(msgspec.Struct):
     gone: list[str]
     static: dict[str, str]
     specs: dict[str, NodeMetricSpec]
+    updated: dict[str, int]
     slos: dict[str, SloFacts]
     refused: dict[str, int]
     cluster_epoch: int

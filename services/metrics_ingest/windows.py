@@ -28,6 +28,12 @@ class Measured(NamedTuple):
     pods: dict[str, Usage]
 
 
+_Sums = tuple[int, int, int, int]
+"""Sum and count of cpu samples, sum and count of memory samples."""
+
+_NOTHING: _Sums = (0, 0, 0, 0)
+
+
 class _Piece(NamedTuple):
     """The pods' sums of one report."""
 
@@ -54,7 +60,7 @@ class NodeWindows:
         self._best_effort = Samples()
         self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports taken -> their end
         self._pieces: deque[_Piece] = deque()  # of the aggregate window, by middle
-        self._sums: dict[str, list[int]] = {}  # uid -> cpu sum, cpu count, memory sum, memory count over the pieces
+        self._sums: dict[str, _Sums] = {}  # uid -> sums over the pieces
 
     def knows(self, report: Report) -> bool:
         """Whether this very report was taken already."""
@@ -114,18 +120,22 @@ class NodeWindows:
     def _count(self, piece: _Piece, sign: int) -> None:
         sums = self._sums
         for pod in piece.pods:
-            found = sums.get(pod.uid)
-            if found is None:
-                found = sums[pod.uid] = [0, 0, 0, 0]
-            found[0] += sign * pod.cpu_sum
-            found[1] += sign * pod.cpu_count
-            found[2] += sign * pod.memory_sum
-            found[3] += sign * pod.memory_count
-            if not found[1] and not found[3]:
-                del sums[pod.uid]
+            before = sums.get(pod.uid)
+            if before is None:
+                before = _NOTHING
+            cpu_count, memory_count = before[1] + sign * pod.cpu_count, before[3] + sign * pod.memory_count
+            if cpu_count or memory_count:
+                sums[pod.uid] = (
+                    before[0] + sign * pod.cpu_sum,
+                    cpu_count,
+                    before[2] + sign * pod.memory_sum,
+                    memory_count,
+                )
+            else:
+                sums.pop(pod.uid, None)
 
 
-def _mean(sums: list[int]) -> Usage:
+def _mean(sums: _Sums) -> Usage:
     cpu, cpu_count, memory, memory_count = sums
     return Usage(
         cpu // (cpu_count * MICRO_IN_MILLI) if cpu_count else None, memory // memory_count if memory_count else None

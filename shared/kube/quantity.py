@@ -80,6 +80,8 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
 
 def milli_text(amount_milli: int) -> str:
     """The text that the API gives an amount of thousandths: `1500` -> `"1500m"`, `2000` -> `"2"`, `2_000_000` -> `"2k"`."""
+    if amount_milli % 1000:
+        return f"{amount_milli}m"
     return _shortest(amount_milli, 1000, ("m", "", "k", "M", "G", "T", "P", "E"))
 
 
@@ -87,6 +89,8 @@ def bytes_text(size: int) -> str:
     """The text that the API gives an amount of bytes: `1500` -> `"1500"`, `4 << 30` -> `"4Gi"`."""
     if abs(size) < 1024:
         return _shortest(size, 1000, ("", "k"))
+    if size % 1024:
+        return str(size)
     return _shortest(size, 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
 
 

@@ -26,7 +26,7 @@ from shared.settings import Settings
 class DeedsSettings(Settings, frozen=True, kw_only=True):
     """KOORD_DEEDS_INGEST_<FIELD> in the environment; `koord run deeds-ingest --help` prints this table."""
 
-    future_s: Annotated[float, Meta(ge=0, description="a deed this far ahead of our clock is refused beyond it")] = 30
+    future_s: Annotated[float, Meta(ge=0, description="seconds a deed may lie ahead of our clock")] = 30
     client: Annotated[str, Meta(description="MQTT client id; the service's name when empty")] = ""
 
 

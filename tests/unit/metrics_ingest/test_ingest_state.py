@@ -27,9 +27,9 @@ from shared.events.cluster import (
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import WriterStarted
 from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
-from shared.kube.instants import SECOND
+from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
-from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec
+from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeMetricStatus
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
 
 SETTINGS = IngestSettings()
@@ -163,6 +163,17 @@ def test_the_object_is_made_once_and_after_a_refusal_nothing_is_written_for_a_wh
     assert len(levels(state, said("a", 0), SETTINGS, later_ns)) == 1
 
 
+def test_objects_are_written_as_seldom_as_asked_although_every_report_is_recorded() -> None:
+    logs = Logs()
+    logs.append("cluster", node_seen("a"))
+    status = NodeMetricStatus(update_time=instant_text(START_NS))
+    logs.append("cluster", NodeMetricObserved(node="a", object=NodeMetric(metadata=Metadata(name="a"), status=status)))
+    state = fold(IngestState, logs.contexts["cluster"])
+    seldom = IngestSettings(node_metric_every_s=600)
+    assert [at_s for at_s in (60, 599, 600) if levels(state, said("a", at_s), seldom, logs.now_ns)] == [600]
+    assert levels(state, said("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
+
+
 def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
     event = NodeReported(node="a", at_ns=START_NS, interval_s=60, aggregate_s=300, usage=Usage(5, None))
     written = levels(IngestState(), event, SETTINGS, START_NS)[-1].event
@@ -173,10 +184,10 @@ def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
             "nodeMetric": {
                 "nodeUsage": {"resources": {"cpu": "5m", "memory": None}},
                 "systemUsage": {"resources": {"cpu": None, "memory": None}},
-                "aggregatedNodeUsages": [],
-                "aggregatedSystemUsages": [],
+                "aggregatedNodeUsages": (),
+                "aggregatedSystemUsages": (),
             },
-            "podsMetric": [],
+            "podsMetric": (),
         }
     }
 
