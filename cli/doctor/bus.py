@@ -5,6 +5,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from cli.doctor.finding import Finding
+from cli.doctor.postgres import clock_finding
 from shared.bus.server import Server
 from shared.log.announce import LARGEST
 
@@ -45,13 +46,17 @@ def about_bus(server: Server, where: str) -> Iterator[Finding]:
                 f"the connection to {where} is not encrypted",
                 "use TLS: `koord credentials init` makes certificates and a configuration, docs/security.md",
             )
-    for subject in server.refused:
+    if server.refused:
         yield Finding(
             "warning",
             "credentials",
-            f"this login may not hear {subject}, so what depends on it cannot be checked",
+            f"this login may not hear {', '.join(server.refused)}, so what depends on them cannot be checked",
             "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md",
         )
+    if server.ahead_s is not None:
+        off_s = max(abs(server.ahead_s) - server.round_trip_s / 2, 0.0)
+        direction = "ahead of" if server.ahead_s > 0 else "behind"
+        yield clock_finding(off_s, f"the clock of NATS is {abs(server.ahead_s):.3f} s {direction} this machine's")
 
 
 def is_loopback(url: str) -> bool:

@@ -14,9 +14,10 @@ from cli.configuration import status_of
 from cli.doctor import bus as bus_checks
 from cli.doctor import cluster, postgres, services
 from cli.doctor.finding import Finding
-from cli.doctor.services import BeaconHeard
+from cli.doctor.services import NEEDED, BeaconHeard
 from cli.services import contexts as wanted_contexts
 from cli.supervisor.servers import Endpoints
+from services.audit.cloudevent import stream_of
 from shared.bus import NoAnswer, NotPermitted
 from shared.bus.login import BadLogin
 from shared.bus.server import BusRefused, BusUnreachable
@@ -26,7 +27,7 @@ from shared.events.cluster import MissingPermission
 from shared.events.log import WriterStarted
 from shared.kube.permissions import SUBJECT, Permissions
 from shared.log import lag, server
-from shared.log.announce import beacon_subject, decode_beacon
+from shared.log.announce import batch_subject, beacon_subject, decode_beacon
 from shared.log.database import Database, DatabaseDenied
 from shared.log.newest import newest, writer_of
 from shared.log.overview import list_parked
@@ -103,10 +104,12 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Ears | 
             "name it in KOORD_NATS; followers ask Postgres each second meanwhile",
         )
         return [Finding("error", "nats", what, cure)], None
-    every = beacon_subject("*")
+    heads = [beacon_subject(context) for context in wanted_contexts()]
     try:
         login = login_of(url)
-        found = list(bus_checks.about_bus(seen := await look_at_bus(login, [every, "koord.log.*"]), login.server))
+        seen = await look_at_bus(
+            login, [*heads, *(batch_subject(context) for context in NEEDED)], stream=stream_of("cluster")
+        )
     except (BusRefused, BadLogin) as error:
         return [Finding("error", "credentials", str(error), _OPERATOR)], None
     except BusUnreachable as error:
@@ -114,12 +117,15 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Ears | 
             "start it, or correct KOORD_NATS; until then followers ask Postgres each second and questions get no answer"
         )
         return [Finding("error", "nats", str(error), cure)], None
-    if every in seen.refused:
+    found = list(bus_checks.about_bus(seen, login.server))
+    if all(head in seen.refused for head in heads):
         return found, None
     ears, bus = _Ears(), bus_of(url, "koord doctor")
     await bus.start()
     open_.push_async_callback(bus.close)
-    await bus.hear(every, ears.hear)
+    for head in heads:
+        if head not in seen.refused:
+            await bus.hear(head, ears.hear)
     return found, ears
 
 

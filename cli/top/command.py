@@ -12,6 +12,7 @@ import msgspec
 from cli.bus import bus_of, login_of
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_one_of_many, show_table
+from cli.services import contexts
 from cli.supervisor.folder import find_endpoints
 from cli.supervisor.servers import Endpoints
 from cli.top.reading import Instruments, Reading
@@ -98,7 +99,8 @@ class _Watched:
 
     async def __aenter__(self) -> Self:
         await self._bus.start()
-        await self._bus.hear(beacon_subject("*"), self._heard)
+        for context in contexts():  # a login may hear what is declared, and no wildcard
+            await self._bus.hear(beacon_subject(context), self._heard)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
 import nats.errors
 from nats.aio.client import Client
 
@@ -12,6 +14,7 @@ from shared.bus.login import DENIED, Login
 from shared.errors import KoordError
 
 CONNECTING_S = 3
+STREAM_S = 1.0
 
 
 class BusUnreachable(KoordError):
@@ -31,6 +34,7 @@ class Server(NamedTuple):
         authenticated: whether it asks who its clients are.
         encrypted: whether this connection is.
         refused: of the subjects that were tried, those that this login may not hear.
+        ahead_s: how far its clock is ahead of this machine's, up to half of the round trip either way; None when no stream told.
     """
 
     version: str
@@ -41,13 +45,15 @@ class Server(NamedTuple):
     encrypted: bool
     round_trip_s: float
     refused: tuple[str, ...]
+    ahead_s: float | None
 
 
-async def look(login: Login, hears: Sequence[str] = ()) -> Server:
+async def look(login: Login, hears: Sequence[str] = (), stream: str = "") -> Server:
     """Connect once, try to subscribe, and go.
 
     Args:
         hears: subjects to try.
+        stream: one whose description this login may ask for: it has the server's time on it.
 
     Raises:
         BadLogin: a file of the login cannot be used.
@@ -99,8 +105,26 @@ async def look(login: Login, hears: Sequence[str] = ()) -> Server:
             encrypted="tls" in options,
             round_trip_s=round_trip_s,
             refused=tuple(subject for subject in hears if subject.lower() in denied),
+            ahead_s=await _clock(client, stream) if stream and greeting.get("jetstream") else None,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise BusUnreachable(f"NATS at {url} was lost: {str(error) or type(error).__name__}") from error
     finally:
         await client.close()
+
+
+class _Described(msgspec.Struct):
+    """The part of a stream's description that every server of 2.10 and later gives."""
+
+    ts: datetime | None = None
+
+
+async def _clock(client: Client, stream: str) -> float | None:
+    """How far the server's clock is ahead of this machine's; None when it does not say."""
+    asked = time.time()
+    try:
+        answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=STREAM_S)
+        ts = msgspec.json.decode(answer.data, type=_Described).ts
+    except (nats.errors.Error, OSError, TimeoutError, msgspec.DecodeError):
+        return None
+    return ts.timestamp() - (asked + time.time()) / 2 if ts else None
