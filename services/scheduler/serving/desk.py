@@ -65,9 +65,10 @@ class Desk:
             assert self.index is not None
             assert facts.ask is not None
             opinion = Opinion(self.index, facts.ask.pod, self.runtime.now_ns(), self.profile)
-            if not opinion.feasible(ask.node):
+            given = opinion.given(ask.node) if opinion.feasible(ask.node) else None
+            if given is None:
                 return f"node {ask.node} does not take pod {pod}: {opinion.why_not(ask.node)[0]}"
-            placed_seq = await self._place(facts, opinion, ask.node)
+            placed_seq = await self._place(facts, opinion, ask.node, given)
 
         def ended() -> str | None:
             now = self.index and self.index.view.pods.get(facts.uid)
@@ -101,7 +102,7 @@ class Desk:
                 return {node: victims}
         return {}
 
-    async def _place(self, facts: PodFacts, opinion: Opinion, node: str) -> int:
+    async def _place(self, facts: PodFacts, opinion: Opinion, node: str, given: dict[str, str]) -> int:
         """Append the round and the placement; the placement's seq."""
         assert self.index is not None
         assert facts.ask is not None
@@ -111,7 +112,13 @@ class Desk:
         outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=node)
         decided = RoundDecided(round=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
         placed = PodPlaced(
-            pod_uid=facts.uid, pod=facts.name, node=node, round=number, request=facts.ask.request, score=score
+            pod_uid=facts.uid,
+            pod=facts.name,
+            node=node,
+            round=number,
+            request=facts.ask.request,
+            score=score,
+            annotations=given,
         )
         drafts = (Draft(decided), Draft(placed, Cause("cluster", facts.since), facts.uid))
         records = await self.runtime.append(drafts, now_ns=self.runtime.now_ns(), config=view.config_digest)

@@ -5,6 +5,7 @@ A pure function of the settled index, the pod and `now`; the same judge as a rou
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
 from services.scheduler.framework import Profile
+from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import NO_NODE, Judge
 from services.scheduler.reasons import NODE_UNKNOWN, text
@@ -35,7 +36,9 @@ class Opinion:
         self.ask = ask = PodAsk(ask_key(pod), common_part(pod))
         if ask.fault:
             raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
-        self.judge = Judge(_profile(index, profile, ask.scheduler), working_copies(index, now_ns)[1], index.table, ask)
+        trials = working_copies(index, now_ns)[1]
+        self.judge = Judge(_profile(index, profile, ask.scheduler), trials, index.table, ask)
+        self._givers = Givers(trials)
 
     def feasible(self, node: str) -> bool:
         """Whether the node may take the pod."""
@@ -46,6 +49,10 @@ class Opinion:
         """The node's total; -1 when it may not take the pod."""
         row = self._row(node)
         return int(self.judge.total[row]) if row >= 0 else -1
+
+    def given(self, node: str) -> dict[str, str] | None:
+        """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
+        return self._givers.give(self.judge, self._row(node))
 
     def why_not(self, node: str) -> tuple[str, bool]:
         """Why the node may not take the pod, in words, and whether no preemption would help."""

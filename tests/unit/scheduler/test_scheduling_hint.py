@@ -1,0 +1,77 @@
+"""SchedulingHint: someone else has decided, wholly or in part."""
+
+import json
+
+import pytest
+
+from services.scheduler.plugins.scheduling_hint import BadHintArgs, SchedulingHint, read_hint_args
+from shared.events.scheduling import PodPlaced
+from tests.unit.scheduler.numa_machines import STATUS, bound_pod, machine, reported
+from tests.unit.scheduler.one_plugin import OnePlugin, ask_of
+from tests.unit.scheduler.scheduling_world import World, node, placements, pod, told
+
+HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
+OLD = "scheduling.koordinator.sh/scheduling-hint"
+
+
+def hinted(**hint: object) -> dict[str, str]:
+    return {HINT: json.dumps(hint)}
+
+
+def world_of(*nodes: str) -> World:
+    world = World()
+    for number, name in enumerate(nodes):
+        world.add_node(node(name, cpu=str(4 + 4 * number)))
+    return world
+
+
+def test_named_nodes_are_the_only_ones() -> None:
+    world = world_of("a", "b", "c")
+    world.add_pod(pod("p", annotations=hinted(nodeNames=["a", "gone"])))
+    world.add_pod(pod("q", annotations=hinted(nodeNames=["gone"])))
+    world.read()
+    records = world.rounds()
+    assert placements(records) == {"p": "a"}
+    assert told(records)["q"].code == "HintMismatch"
+
+
+def test_the_first_preferred_node_that_takes_the_pod_comes_before_all_scores() -> None:
+    world = world_of("a", "b", "c")
+    world.add_pod(pod("p", cpu="6", annotations=hinted(preferredNodeNames=["gone", "a", "b"])))
+    world.read()
+    assert placements(world.rounds()) == {"p": "b"}  # `a` is too small, `c` would be better
+
+
+def test_the_annotation_by_its_old_name_is_read_where_the_new_one_is_not() -> None:
+    plugin = SchedulingHint()
+    both = pod("p", annotations={HINT: '{"nodeNames":["a"]}', OLD: '{"nodeNames":["b"]}'})
+    old = pod("p", annotations={OLD: '{"nodeNames":["b"]}'})
+    one = OnePlugin(plugin, [node("a"), node("b")])
+    assert one.refusals(both) == {"b": ("HintMismatch",)}
+    assert one.refusals(old) == {"a": ("HintMismatch",)}
+
+
+def test_a_hint_that_cannot_be_read_refuses_the_pod() -> None:
+    one = OnePlugin(SchedulingHint(), [node("a")])
+    assert one.refusals(pod("p", annotations={HINT: "{"})) == {"a": ("UnreadableAnnotation",)}
+
+
+def test_only_so_many_preferred_nodes_are_looked_at() -> None:
+    plugin = SchedulingHint(read_hint_args({"maxHintNodes": 2}, "args"))
+    assert plugin.first_nodes(ask_of(pod("p", annotations=hinted(preferredNodeNames=["a", "b", "c"])))) == ("a", "b")
+    with pytest.raises(BadHintArgs, match="maxHintNodes"):
+        read_hint_args({"maxHintNodes": 0}, "args")
+
+
+def test_a_hint_for_numa_gives_exactly_what_was_designated_or_nothing() -> None:
+    world = World()
+    world.observe(reported())
+    world.add_node(machine())
+    notes = hinted(nodeNames=["n"], extensions={"NodeNUMAResource": {}}) | {STATUS: '{"cpuset":"6-7,10-11"}'}
+    world.add_pod(bound_pod("p", 4, annotations=notes))
+    world.add_pod(bound_pod("q", 4, annotations=notes))
+    world.read()
+    records = world.rounds()
+    (placed,) = (record.event for record in records if isinstance(record.event, PodPlaced))
+    assert json.loads(placed.annotations[STATUS]) == {"cpuset": "6-7,10-11"}
+    assert told(records)["q"].code == "NotEnoughCpus"
