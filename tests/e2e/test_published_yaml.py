@@ -138,4 +138,4 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
             return str(pod["spec"].get("nodeName", ""))
 
         assert await until(second, "binding") == "busy"
-        assert (await koord(system, "audit", "verify")).count(" yes") == 2  # both contexts fit
+        await koord(system, "audit", "verify")  # every context fits, or it fails
