@@ -4,7 +4,7 @@ The gateway has the service account of k8s/rbac, and no other right.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -37,19 +37,27 @@ async def running(
     directory: Path,
     env: Mapping[str, Mapping[str, str]] | None = None,
     account: tuple[str, str] = ACCOUNT,
+    more: Sequence[str] = (),
+    nodes: Sequence[str] = (),
 ) -> AsyncIterator[System]:
     """Start everything and wait until gateway and scheduler lead.
 
     Args:
         env: service -> variables for it alone.
         account: namespace and name of the gateway's service account.
+        more: services to run beside these two.
+        nodes: nodes whose agents get a login.
     """
     env = env or {}
     await asyncio.to_thread(cluster.apply, K8S / "base")
     kubeconfig = await asyncio.to_thread(cluster.service_account_kubeconfig, *account)
     gateway = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig), **env.get("gateway", {})}
     specs = [Spec("gateway", "gateway", gateway), Spec("scheduler", "scheduler", env.get("scheduler", {}))]
-    async with Servers(directory) as servers, Supervisor(specs, servers.endpoints, directory) as supervisor:
+    specs += [Spec(name, name, env.get(name, {})) for name in more]
+    async with (
+        Servers(directory, nodes=nodes) as servers,
+        Supervisor(specs, servers.endpoints, directory) as supervisor,
+    ):
         await supervisor.wait_leading(60)
         database = Database(servers.endpoints.postgres)
         try:
