@@ -9,6 +9,7 @@ from services.scheduler.ask import PodAsk
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import NO_NODE, Judge
+from services.scheduler.panel import Panel
 from services.scheduler.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.round import working_copies
 from services.scheduler.ties import name_hash
@@ -48,7 +49,7 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=ask.fault),)
     if not ask.fault:
         _, trials = working_copies(index, binding.at_ns)
-        judge = Judge(profile, trials, table, ask)
+        judge = Judge(Panel(profile, trials), table, ask)
         pod_hash = name_hash(binding.uid)
         judged, row = judge.judged(pod_hash), judge.choose(pod_hash)
         ours = judge.candidate(row) if row >= 0 else _NONE

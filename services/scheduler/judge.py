@@ -6,25 +6,15 @@ worked out again when it changes: the highest raw score, by which some plugins n
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import (
-    Giver,
-    Guide,
-    Int64,
-    Normalize,
-    Plugin,
-    Profile,
-    Trial,
-    WideTrial,
-    normalized,
-    normalized_at,
-)
+from services.scheduler.framework import Int64, Normalize, Plugin, Trial, normalized, normalized_at
 from services.scheduler.nodes import NodeTable
+from services.scheduler.panel import Panel
 from services.scheduler.ties import ranks
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
@@ -42,41 +32,20 @@ class Judge:
         total: int64[rows]: sum of weighted scores of feasible nodes, -1 elsewhere.
     """
 
-    def __init__(
-        self,
-        profile: Profile,
-        trials: Mapping[Plugin, Trial],
-        table: NodeTable,
-        ask: PodAsk,
-        placements: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, panel: Panel, table: NodeTable, ask: PodAsk, placements: Sequence[int] = ()) -> None:
         """Judge all nodes as they stand.
 
         Args:
             placements: rows that took the round's pods so far, and will take the next: the round appends to it.
         """
         self.ask = ask
-        self.profile = profile
+        self.profile = panel.profile
+        self._panel = panel
         self._table = table
         self._size = table.size
-        filters = [(index, plugin, trials[plugin]) for index, plugin in enumerate(profile.filters)]
-        self._filters = [entry for entry in filters if not entry[1].wide]
-        self._wide_filters = [entry for entry in filters if entry[1].wide]
-        self._moving = [entry for entry in self._filters if not entry[1].static]
-        self._fickle = frozenset(index for index, _, trial in self._filters if isinstance(trial, Giver))
         self._first = [
-            table.rows[name]
-            for plugin in profile.plugins
-            if isinstance(plugin, Guide)
-            for name in plugin.first_nodes(ask)
-            if name in table.rows
+            table.rows[name] for guide in panel.guides for name in guide.first_nodes(ask) if name in table.rows
         ]
-        scorers = [(scorer.plugin, scorer.weight, trials[scorer.plugin]) for scorer in profile.scorers]
-        self._scorers = [entry for entry in scorers if not entry[0].wide]
-        self._wide_scorers = [
-            (plugin, weight, trial) for plugin, weight, trial in scorers if plugin.wide and isinstance(trial, WideTrial)
-        ]
-        self._wide_trials = [trial for plugin, trial in trials.items() if plugin.wide and isinstance(trial, WideTrial)]
         self._revisions: list[int] = []
         self._wide_parts: dict[str, Int64] = {}
         self._wide_total: Int64 | None = None
@@ -93,23 +62,23 @@ class Judge:
         rows = slice(0, self._size)
         self._own_by = np.where(self._table.alive[rows], FEASIBLE, NO_NODE)
         self._own_verdict = np.zeros(self._size, np.int64)
-        _refuse(self.ask, self._own_by, self._own_verdict, self._filters)
+        _refuse(self.ask, self._own_by, self._own_verdict, self._panel.filters)
         self._judge_wide()
-        self._raw = [trial.score(self.ask, rows) for _, _, trial in self._scorers]
-        self._raw = [None if raw is None else raw.copy() for raw in self._raw]
+        raws = [(plugin, trial.score(self.ask, rows)) for plugin, _, trial in self._panel.scorers]
+        self._raw = [raw if raw is None or plugin.static else raw.copy() for plugin, raw in raws]
         self._total_all()
 
     def _judge_wide(self) -> None:
         """Ask the wide filters of all nodes, and bring both kinds together: the first that refuses a node is its reason."""
-        self._revisions = [trial.revision(self.ask) for trial in self._wide_trials]
+        self._revisions = [trial.revision(self.ask) for trial in self._panel.wide]
         self._wide_by: Int64 | None = None
         self.by, self.verdict = self._own_by, self._own_verdict
-        said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._wide_filters]
+        said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._panel.wide_filters]
         if all(verdicts is None for verdicts in said):
             return
         wide_by = np.full(self._size, FEASIBLE)
         wide_verdict = np.zeros(self._size, np.int64)
-        for (index, _, _), verdicts in zip(self._wide_filters, said, strict=True):
+        for (index, _, _), verdicts in zip(self._panel.wide_filters, said, strict=True):
             if verdicts is not None:
                 refused = (verdicts != 0) & (wide_by == FEASIBLE)
                 wide_by[refused] = index
@@ -123,14 +92,14 @@ class Judge:
         feasible = self.by == FEASIBLE
         total = np.zeros(self._size, np.int64)
         self._highest = []
-        for (plugin, weight, _), raw in zip(self._scorers, self._raw, strict=True):
+        for (plugin, weight, _), raw in zip(self._panel.scorers, self._raw, strict=True):
             highest = 0
             if raw is not None:
                 highest = self._highest_of(plugin, raw, feasible)
                 total += normalized(raw, highest, plugin.normalize) * weight
             self._highest.append(highest)
         self._wide_parts, self._wide_total = {}, None
-        for plugin, weight, trial in self._wide_scorers:
+        for plugin, weight, trial in self._panel.wide_scorers:
             scores = trial.scores(self.ask, feasible)
             if scores is None:
                 continue
@@ -155,13 +124,13 @@ class Judge:
         renormalise = False
         for row in dict.fromkeys(placements[self._upto :]):
             by = int(self._own_by[row])
-            if by in self._fickle:
+            if by in self._panel.fickle:
                 self._judge_again(row)
                 renormalise = True
             elif by == FEASIBLE:  # a placement frees nothing on its node, so what is refused there stays refused
                 renormalise |= self._judge_row(row)
         self._upto = len(placements)
-        if self._wide_trials and self._revisions != [trial.revision(self.ask) for trial in self._wide_trials]:
+        if self._panel.wide and self._revisions != [trial.revision(self.ask) for trial in self._panel.wide]:
             self._judge_wide()
             renormalise = True
         if renormalise:
@@ -176,14 +145,14 @@ class Judge:
     def _judge_again(self, row: int) -> None:
         """Judge a row that took a pod and was refused by a plugin which may think better of it."""
         self._own_by[row], self._own_verdict[row] = FEASIBLE, 0
-        for index, _, trial in self._filters:
+        for index, _, trial in self._panel.filters:
             refused = trial.filter_at(self.ask, row)
             if refused:
                 self._own_by[row], self._own_verdict[row] = index, refused
                 break
         if self._wide_by is None or self._wide_by[row] == FEASIBLE or FEASIBLE < self._own_by[row] < self._wide_by[row]:
             self.by[row], self.verdict[row] = self._own_by[row], self._own_verdict[row]
-        for place, (plugin, _, trial) in enumerate(self._scorers):
+        for place, (plugin, _, trial) in enumerate(self._panel.scorers):
             raw = self._raw[place]
             if raw is not None and not plugin.static:
                 raw[row] = trial.score_at(self.ask, row)
@@ -191,7 +160,7 @@ class Judge:
     def _judge_row(self, row: int) -> bool:
         """Judge a row that took a pod; whether the scores of all others have to be normalised anew."""
         refused = 0
-        for index, _, trial in self._moving:
+        for index, _, trial in self._panel.moving:
             refused = trial.filter_at(self.ask, row)
             if refused:
                 self._own_by[row], self._own_verdict[row] = index, refused
@@ -201,7 +170,7 @@ class Judge:
         feasible = not refused and self.by[row] == FEASIBLE
         renormalise = bool(refused) and self._wide_total is not None  # which is measured against the feasible
         total = 0
-        for place, (plugin, weight, trial) in enumerate(self._scorers):
+        for place, (plugin, weight, trial) in enumerate(self._panel.scorers):
             raw = self._raw[place]
             if raw is None:
                 continue
@@ -249,7 +218,7 @@ class Judge:
 
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
-        filters = sorted((*self._filters, *self._wide_filters), key=lambda entry: entry[0])
+        filters = sorted((*self._panel.filters, *self._panel.wide_filters), key=lambda entry: entry[0])
         counts = np.bincount(self.by - NO_NODE, minlength=len(filters) - NO_NODE)
         return ClassJudged(
             nodes=int(counts[1:].sum()),
@@ -297,7 +266,7 @@ class Judge:
     def candidate(self, row: int) -> Candidate:
         """A feasible node with its total and each plugin's part of it."""
         parts: dict[str, int] = {}
-        for place, (plugin, weight, _) in enumerate(self._scorers):
+        for place, (plugin, weight, _) in enumerate(self._panel.scorers):
             raw = self._raw[place]
             if raw is not None:
                 parts[plugin.name] = normalized_at(int(raw[row]), self._highest[place], plugin.normalize) * weight
@@ -313,6 +282,8 @@ def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int,
         verdicts = trial.filter(ask, rows)
         if verdicts is None:
             continue
-        refused = (verdicts != 0) & (by == FEASIBLE)
-        by[refused] = index
-        verdict[refused] = verdicts[refused]
+        refused = verdicts != 0
+        if refused.any():
+            refused &= by == FEASIBLE
+            by[refused] = index
+            verdict[refused] = verdicts[refused]

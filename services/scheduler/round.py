@@ -17,6 +17,7 @@ from services.scheduler.framework import Plugin, Profile, Room, Trial
 from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
+from services.scheduler.panel import Panel
 from services.scheduler.pods import PodFacts
 from services.scheduler.queue import PoolKey
 from services.scheduler.reasons import NO_NODES, UNREADABLE_POD, summary, text
@@ -75,6 +76,7 @@ class _Round:
         self._number = index.view.round + 1
         self._room, self._trials = working_copies(index, now_ns)
         self._givers = Givers(self._trials)
+        self._panels: dict[Profile, Panel] = {}
         self._classes: dict[PodAsk, _Class] = {}
         self._placements: list[int] = []
         self._judged: list[ClassJudged] = []
@@ -213,9 +215,15 @@ class _Round:
     def _class(self, ask: PodAsk) -> _Class:
         class_ = self._classes.get(ask)
         if class_ is None:
-            judge = Judge(self._profile(ask), self._trials, self._index.table, ask, self._placements)
+            judge = Judge(self._panel(self._profile(ask)), self._index.table, ask, self._placements)
             class_ = self._classes[ask] = _Class(judge)
         return class_
+
+    def _panel(self, profile: Profile) -> Panel:
+        panel = self._panels.get(profile)
+        if panel is None:
+            panel = self._panels[profile] = Panel(profile, self._trials)
+        return panel
 
     def _profile(self, ask: PodAsk) -> Profile:
         return self._index.profiles[ask.scheduler]

@@ -14,6 +14,7 @@ import numpy as np
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.percents import percents
 from services.scheduler.plugins.numa.args import NumaArgs
 from services.scheduler.plugins.numa.cycle import Cycle, Whole
 from services.scheduler.plugins.numa.demand import Demand, Refused, read_demand
@@ -218,7 +219,8 @@ class _NumaTrial:
         """The scores of nodes as wholes, without policies and amplification."""
         room, table = self._room, self._room.table
         count = len(room.pods[rows])
-        total, weights = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        total, everywhere = np.zeros(count, np.int64), 0
+        weights: Int64 | None = None  # where not every node has the resource
         for name, weight in self._plugin.strategies.weights:
             column = table.columns.get(name)
             size = demand.requests.get(name, 0)
@@ -226,13 +228,15 @@ class _NumaTrial:
                 continue
             capacity = table.allocatable[: room.size, column][rows]
             wanted = room.requested[:, column][rows] + size
-            if self._plugin.strategies.of_node == MOST:
-                part = np.minimum(wanted, capacity) * 100 // np.maximum(capacity, 1)
+            most = self._plugin.strategies.of_node == MOST
+            part = np.minimum(wanted, capacity) if most else np.maximum(capacity - wanted, 0)
+            total += percents(part, np.maximum(capacity, 1)) * weight
+            exists = capacity > 0
+            if exists.all():
+                everywhere += weight
             else:
-                part = np.where(wanted > capacity, 0, (capacity - wanted) * 100 // np.maximum(capacity, 1))
-            total += part * weight
-            weights += (capacity > 0) * weight
-        return total // np.maximum(weights, 1)
+                weights = exists * weight + (0 if weights is None else weights)
+        return total // (max(everywhere, 1) if weights is None else np.maximum(weights + everywhere, 1))
 
 
 def _key(demand: Demand) -> tuple[object, ...]:

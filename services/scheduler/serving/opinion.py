@@ -8,6 +8,7 @@ from services.scheduler.framework import Profile
 from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import NO_NODE, Judge
+from services.scheduler.panel import Panel
 from services.scheduler.reasons import NODE_UNKNOWN, text
 from services.scheduler.round import working_copies
 from shared.errors import KoordError
@@ -37,7 +38,8 @@ class Opinion:
         if ask.fault:
             raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
         trials = working_copies(index, now_ns)[1]
-        self.judge = Judge(_profile(index, profile, ask.scheduler), trials, index.table, ask)
+        panel = Panel(_profile(index, profile, ask.scheduler), trials)
+        self.judge = Judge(panel, index.table, ask)
         self._givers = Givers(trials)
 
     def feasible(self, node: str) -> bool:
