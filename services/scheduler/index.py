@@ -11,6 +11,7 @@ from typing import Any
 from services.scheduler.facts import Touched
 from services.scheduler.framework import Ledger, Plugin, Profile
 from services.scheduler.measured import newest
+from services.scheduler.node_reservation import less_reserved
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held
@@ -42,6 +43,7 @@ class Index:
         self.table = NodeTable(room=max(64, len(view.nodes)))
         self.book = PodBook()
         self.surroundings = Surroundings()
+        self.surroundings.storage.chosen = view.chosen
         self.queue = Queue({name: profile for name, profile in profiles.items() if name != beside})
         self._held: dict[str, Held] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
@@ -103,9 +105,10 @@ class Index:
             self.table.set_changed(name, facts.changed)
         else:
             self._nodes_read[name] = facts.node
-            row = self.table.set_node(name, facts.node, facts.changed)
+            node = less_reserved(facts.node)
+            row = self.table.set_node(name, node, facts.changed)
             for ledger in self._ledgers:
-                ledger.set_node(row, facts.node)
+                ledger.set_node(row, node)
 
     def _settle_metric(self, name: str) -> None:
         facts = newest(self.view.metrics.get(name), self.view.reports.get(name, {}))

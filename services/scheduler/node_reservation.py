@@ -1,0 +1,58 @@
+"""What a node keeps for itself: its annotation of reserved resources is taken off its allocatable before anybody looks.
+
+    node.koordinator.sh/reservation: {"resources":{"cpu":"2"},"reservedCPUs":"0-5","applyPolicy":"Default|ReservedCPUsOnly"}
+
+CPUs by number outrank an amount of cpu. Batch resources stay as they are: whoever offers them has taken it off already.
+
+Source: spec/scheduler-workloads.md 1.13; upstream pkg/util/node.go, pkg/util/transformer/node_transformer.go.
+"""
+
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from shared.domain.cpu_set import BadCpuList, parse_cpus
+from shared.kube.node import Node
+from shared.kube.quantity import NANO, BadQuantity, nanos
+from shared.kube.quantity_text import notation_of, quantity_text
+
+ANNOTATION = "node.koordinator.sh/reservation"
+
+_UNTOUCHED = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
+
+
+class _Reservation(msgspec.Struct, frozen=True, rename="camel"):
+    resources: dict[str, str] | None = None
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+    apply_policy: str = ""
+
+
+def less_reserved(node: Node) -> Node:
+    """The node with what pods may have of it; as it is when nothing is reserved or the annotation cannot be read."""
+    text = (node.metadata.annotations or {}).get(ANNOTATION)
+    if not text:
+        return node
+    try:
+        reservation = msgspec.json.decode(text, type=_Reservation)
+        reserved = {name: nanos(size) for name, size in (reservation.resources or {}).items()}
+    except (msgspec.MsgspecError, BadQuantity):
+        return node
+    if reservation.apply_policy not in ("", "Default"):
+        return node
+    if reservation.reserved_cpus:
+        with suppress(BadCpuList):  # the amount counts then
+            reserved["cpu"] = len(parse_cpus(reservation.reserved_cpus)) * NANO
+    before = node.status.allocatable or {}
+    after = {
+        name: _less(size, reserved[name]) if name in reserved and name not in _UNTOUCHED else size
+        for name, size in before.items()
+    }
+    return node if after == before else replace(node, status=replace(node.status, allocatable=after))
+
+
+def _less(size: str, reserved_nanos: int) -> str:
+    try:
+        return quantity_text(max(0, nanos(size) - reserved_nanos), notation_of(size))
+    except BadQuantity:
+        return size
