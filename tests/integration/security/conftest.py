@@ -1,0 +1,62 @@
+"""A bus and a database with every login: those of all services in two shards, of operator and auditor, and of two nodes."""
+
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from cli.credentials.folder import read_env
+from cli.services import SERVICES, load
+from cli.supervisor.servers import Servers
+from shared.service import Service
+
+NODES = ("node-a", "rack.1")
+SHARDS = 2
+SPY = "spy"
+
+
+class Secured(NamedTuple):
+    """Where it is.
+
+    Attributes:
+        owner: the database with its owner's login.
+        spy: the bus for a test that hears and says everything; no such login exists outside.
+    """
+
+    servers: Servers
+    folder: Path
+    owner: str
+    spy: str
+
+    def env(self, login: str) -> dict[str, str]:
+        """A login's variables."""
+        place = self.folder / "nodes" / f"{login}.env"
+        return read_env(place if place.exists() else self.folder / "env" / f"{login}.env")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Secured]:
+    """Servers as `koord up` starts them, and a spy."""
+    folder = tmp_path_factory.mktemp("secured")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("KOORD_POSTGRES", "KOORD_NATS", "KOORD_MQTT", "KOORD_CREDENTIALS"):
+            patch.delenv(name, raising=False)
+        patch.setenv("KOORD_METRICS_SHARDS", str(SHARDS))
+        async with Servers(folder, nodes=NODES) as servers:
+            nats: Any = servers.own["nats"]
+            nats.users = nats.users.replace("users: [", f'users: [ {{ user: {SPY}, password: "{SPY}" }}')
+            await nats.stop()
+            await nats.start()
+            credentials = folder / "credentials"
+            owner = read_env(credentials / "env" / "owner.env")["KOORD_POSTGRES"]
+            yield Secured(servers, credentials, owner, f"nats://{SPY}:{SPY}@127.0.0.1:{nats.port}")
+
+
+def members(names: Iterable[str] = SERVICES) -> list[Service]:
+    """Every declared service, each shard of a sharded one."""
+    declared = [load(name) for name in names]
+    return [
+        one.member(shard, SHARDS) for one in declared for shard in range(SHARDS if one.writes.endswith("-*") else 1)
+    ]

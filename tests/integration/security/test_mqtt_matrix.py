@@ -1,0 +1,154 @@
+"""Every login that may come by MQTT tries every topic; the others are not let in. NATS judges a topic as the subject it maps to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import unquote, urlsplit
+
+import aiomqtt
+import pytest
+from nats.aio.msg import Msg
+
+from tests.integration.security.conftest import Secured, members
+from tests.integration.security.test_bus_matrix import KINDS, LOGINS, TOKENS, Tried
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MQTT_LOGINS = (*TOKENS.values(), *(one.name for one in members(("metrics-ingest", "deeds-ingest"))))
+REFUSED = 128
+
+TOPICS = (
+    *(f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other") for kind in KINDS),
+    *(f"koord/{kind}/{context}" for kind in ("log", "head") for context in ("cluster", "metrics-0", "nodes-1")),
+    "koord/event/cluster/x/y", "koord/simulator/create", "_INBOX/node-a/x", "_INBOX/operator/x", "_INBOX/koord/scheduler/x",
+    "$JS/API/STREAM/DELETE/KOORD_NODE_SLO", "$JS/API/STREAM/INFO/KOORD_NODE_SLO", "$SYS/REQ/SERVER/PING",
+    "$MQTT/msgs/koord/node/node-a/report", "$MQTT/sub/x", "anything",
+)  # fmt: skip
+FILTERS = (
+    *TOPICS,
+    "#",
+    "+",
+    "koord/#",
+    "koord/node/#",
+    "koord/node/+/report",
+    "koord/node/+/slo",
+    "koord/node/node-a/#",
+    "$MQTT/#",
+    "_INBOX/#",
+)
+
+
+@asynccontextmanager
+async def client(secured: Secured, login: str, **more: object) -> AsyncIterator[aiomqtt.Client]:
+    parts = urlsplit(secured.env(login)["KOORD_MQTT"])
+    settings = {"identifier": f"test-{login}", "clean_session": True, "timeout": 10, **more}
+    async with aiomqtt.Client(
+        parts.hostname or "",
+        parts.port or 0,
+        username=unquote(parts.username or ""),
+        password=parts.password,
+        **settings,  # type: ignore[arg-type]
+    ) as opened:
+        yield opened
+
+
+def may_publish(login: str) -> set[str]:
+    if login in TOKENS.values():
+        return {f"koord/node/{login}/report", f"koord/node/{login}/deed"} | (
+            {"_INBOX/node-a/x"} if login == "node-a" else set()
+        )
+    own = {
+        f"koord/{kind}/{login.replace('metrics-ingest', 'metrics').replace('deeds-ingest', 'nodes')}"
+        for kind in ("log", "head")
+    }
+    said = {"refused", "slo"} if login.startswith("metrics-") else {"refused"}
+    found = own | {f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other") for kind in said}
+    if login.startswith("metrics-"):
+        found |= {"$JS/API/STREAM/DELETE/KOORD_NODE_SLO", "$JS/API/STREAM/INFO/KOORD_NODE_SLO"}
+    return found & set(TOPICS)
+
+
+def may_subscribe(login: str) -> set[str]:
+    if login in TOKENS.values():
+        return {f"koord/node/{login}/refused", f"koord/node/{login}/slo"} | (
+            {"_INBOX/node-a/x"} if login == "node-a" else set()
+        )
+    kind = "report" if login.startswith("metrics-") else "deed"
+    found = {f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other")} | {f"koord/node/+/{kind}"}
+    (one,) = [one for one in members() if one.name == login]
+    return (found | {f"koord/{kind}/{context}" for kind in ("log", "head") for context in one.follows}) & set(FILTERS)
+
+
+@pytest.mark.parametrize("login", MQTT_LOGINS)
+async def test_a_login_may_use_the_topics_of_its_declaration_and_no_other(secured: Secured, login: str) -> None:
+    heard: set[str] = set()
+    spy = await Tried().meet(secured.spy)
+
+    async def hear(message: Msg) -> None:
+        if message.data == login.encode():
+            heard.add(message.subject.replace(".", "/"))
+
+    await spy.subscribe(">", cb=hear)
+    await spy.flush()
+    async with client(secured, login) as mqtt:
+        granted = [int((await mqtt.subscribe(topic, qos=1))[0].value) for topic in FILTERS]  # type: ignore[union-attr]
+        for topic in TOPICS:
+            try:
+                async with asyncio.timeout(2):
+                    await mqtt.publish(topic, login.encode(), qos=1)
+            except TimeoutError:
+                pytest.fail(f"{topic} is neither taken nor dropped")
+    await spy.publish("spy.done", login.encode())
+    async with asyncio.timeout(20):
+        while "spy/done" not in heard:
+            await asyncio.sleep(0.02)
+    await spy.close()
+    wanted = may_subscribe(login)
+    found = {topic for topic, code in zip(FILTERS, granted, strict=True) if code != REFUSED}
+    assert found == wanted
+    inside = {
+        topic for topic in heard if not topic.startswith(("$MQTT/", "$JS/EVENT"))
+    }  # what the server keeps for its sessions
+    assert inside - {"spy/done"} == may_publish(login)
+
+
+@pytest.mark.parametrize("login", [one for one in LOGINS if one not in MQTT_LOGINS])
+async def test_who_has_no_business_there_is_not_let_in_by_mqtt(secured: Secured, login: str) -> None:
+    assert "KOORD_MQTT" not in secured.env(login)
+    nats, mqtt = urlsplit(secured.env(login)["KOORD_NATS"]), urlsplit(secured.env("node-a")["KOORD_MQTT"])
+    with pytest.raises(aiomqtt.MqttError, match=r"[Nn]ot authori[sz]ed"):
+        async with aiomqtt.Client(mqtt.hostname or "", mqtt.port or 0, username=nats.username, password=nats.password):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("username", "password"), [(None, None), ("node-a", "wrong"), ("node-a", None), ("nobody", "x")]
+)
+async def test_no_login_and_a_wrong_password_are_refused_by_mqtt(
+    secured: Secured, username: str | None, password: str | None
+) -> None:
+    mqtt = urlsplit(secured.env("node-a")["KOORD_MQTT"])
+    with pytest.raises(aiomqtt.MqttError):
+        async with aiomqtt.Client(mqtt.hostname or "", mqtt.port or 0, username=username, password=password):
+            pass
+
+
+async def test_a_node_that_takes_anothers_client_id_hears_nothing_meant_for_it(secured: Secured) -> None:
+    """A session is found by the client's id alone: who takes it over must still not get its subscriptions or what waited in it."""
+    session = {"identifier": "koord-node-agent-node-a", "clean_session": False}
+    async with client(secured, "node-a", **session) as victim:
+        await victim.subscribe("koord/node/node-a/slo", qos=1)
+    async with client(secured, "metrics-ingest-0") as ingest:
+        await ingest.publish("koord/node/node-a/slo", b"while it was away", qos=1)
+    async with client(secured, "rack%2E1", **session) as thief:
+        await thief.subscribe("koord/node/rack%2E1/slo", qos=1)
+        async with client(secured, "metrics-ingest-0") as ingest:
+            await ingest.publish("koord/node/node-a/slo", b"secret", qos=1)
+            await ingest.publish("koord/node/rack%2E1/slo", b"own", qos=1)
+        got: list[tuple[str, bytes]] = []
+        async with asyncio.timeout(20):
+            async for message in thief.messages:
+                got.append((message.topic.value, bytes(message.payload)))
+                if message.payload == b"own":
+                    break
+    assert got == [("koord/node/rack%2E1/slo", b"own")]
