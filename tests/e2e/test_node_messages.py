@@ -1,0 +1,131 @@
+"""What an agent says reaches the real API: its report as a NodeMetric, its wish for an eviction as one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.credentials.folder import env_file, read_env
+from cli.dev.api import ApiRefused
+from cli.dev.cluster import Cluster
+from shared.agents import answer, deeds, subjects
+from shared.agents.answer import Answer
+from shared.agents.deeds import DeedTold, EvictionAsked
+from shared.agents.report import PodSum, encode
+from shared.bus import Bus
+from tests.cluster.fixtures import MakeNodes
+from tests.e2e.system import System, running
+from tests.integration.metrics_ingest.stage import CORE, report, until
+
+NODE = "rack.7"
+METRICS = f"/apis/slo.koordinator.sh/v1alpha1/nodemetrics/{NODE}"
+
+
+class Agent:
+    """A node's agent that says what a test wants, with the node's own login."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def tell(self, kind: str, data: bytes) -> Answer:
+        return answer.decode(await self._bus.ask(subjects.subject(NODE, kind), data, deadline_s=30))
+
+
+@asynccontextmanager
+async def agent(on: System) -> AsyncIterator[Agent]:
+    login = read_env(env_file(Path(on.endpoints.credentials), subjects.token(NODE), node=True))
+    bus = Bus(login["KOORD_NATS"], name="agent")
+    await bus.start()
+    yield Agent(bus)
+    await bus.close()
+
+
+@pytest.fixture
+async def system(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) -> AsyncIterator[System]:
+    kube_nodes(NODE)
+    async with running(kube_cluster, tmp_path, more=["metrics-ingest", "deeds-ingest"], nodes=[NODE]) as on:
+        yield on
+
+
+async def created(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    """A pod on the node."""
+    container = {"name": "c", "image": "registry.k8s.io/pause:3.10"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "batch", "labels": {"koordinator.sh/qosClass": "BE"}},
+        "spec": {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+    made: dict[str, Any] = await asyncio.to_thread(
+        cluster.api.call, "POST", f"/api/v1/namespaces/{namespace}/pods", body
+    )
+    return made
+
+
+async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
+    system: System, kube_cluster: Cluster, namespace: str
+) -> None:
+    pod = await created(kube_cluster, namespace)
+    numbers = iter(range(1, 1_000))
+
+    async def seen() -> Any:
+        sums = (PodSum(pod["metadata"]["uid"], 60 * CORE // 2, 60, CORE // 2, 60 << 30, 60, 1 << 30),)
+        told = report(NODE, next(numbers), boot=f"b{next(numbers)}", cores=1.5, pods=sums)
+        async with agent(system) as node:
+            assert (await node.tell(subjects.REPORT, encode(told))).accepted
+        try:
+            return await asyncio.to_thread(kube_cluster.api.call, "GET", METRICS)
+        except ApiRefused:
+            return None
+
+    try:
+        found = await until(seen, lambda metric: metric is not None and "status" in metric, 60)
+        status = found["status"]
+        assert status["updateTime"].endswith("Z")
+        assert status["nodeMetric"]["nodeUsage"] == {"resources": {"cpu": "1500m", "memory": "1Gi"}}
+        assert status["nodeMetric"]["systemUsage"] == {"resources": {"cpu": "750m", "memory": "512Mi"}}
+        assert [each["duration"] for each in status["nodeMetric"]["aggregatedNodeUsages"]] == ["5m0s", "10m0s", "30m0s"]
+        usage = {"resources": {"cpu": "500m", "memory": "1Gi"}}
+        assert status.get("podsMetric", []) in (
+            [],  # reported before the pod was seen
+            [{"namespace": namespace, "name": "batch", "priority": "koord-batch", "qos": "BE", "podUsage": usage}],
+        )
+    finally:
+        kube_cluster.api.call("DELETE", METRICS)
+
+
+async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node_only(
+    system: System, kube_cluster: Cluster, namespace: str
+) -> None:
+    pod = await created(kube_cluster, namespace)
+    uid = pod["metadata"]["uid"]
+    numbers = iter(range(1, 1_000))
+
+    def deed(uid: str) -> bytes:
+        told = DeedTold(NODE, "b", next(numbers), report(NODE).at_ns, EvictionAsked(uid, "memory is short"))
+        return deeds.encode(told)
+
+    async with agent(system) as node:
+        assert (
+            "no running pod" in (await node.tell(subjects.DEED, deed("00000000-0000-4000-8000-000000000000"))).refused
+        )
+
+        async def asked() -> Answer:  # until ingest has seen the pod
+            return await node.tell(subjects.DEED, deed(uid))
+
+        await until(asked, lambda said: said.accepted)
+
+    async def gone() -> bool:
+        try:
+            await asyncio.to_thread(kube_cluster.api.call, "GET", f"/api/v1/namespaces/{namespace}/pods/batch")
+        except ApiRefused:
+            return True
+        return False
+
+    await until(gone, bool)
+    rows = [row async for row in system.log.rows(context="nodes-0")]
+    kinds = [row.type.split(".")[2] for row in rows if row.type != "koord.log.WriterStarted.v1"]
+    assert kinds == ["EvictionWanted", "EvictionAsked"]
