@@ -37,7 +37,8 @@ async def read(reader: LogReader, source: str, context: str, asked: bytes) -> by
     """The events of a context from a seq on, as CloudEvents, in as many bytes as one message holds.
 
     Returns:
-        JSON: `{"context", "oldest", "head", "next", "events": [...]}`, or `{"error"}` saying what to ask instead.
+        Lines of JSON, so that who checks digests has the exact text of each event: first a `Span`, then an event a line; or one
+        line `{"error"}` saying what to ask instead.
     """
     try:
         ask = msgspec.json.decode(asked or b"{}", type=Ask)
@@ -68,7 +69,7 @@ def _answer(span: Span, events: CloudEvents, rows: list[RawRow]) -> bytes:
             break
         parts.append(event)
         span.next = row.seq + 1
-    return msgspec.json.encode(span)[:-1] + b',"events":[' + b",".join(parts) + b"]}"
+    return b"\n".join((msgspec.json.encode(span), *parts))
 
 
 def _refused(error: str) -> bytes:

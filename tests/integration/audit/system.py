@@ -8,27 +8,36 @@ from typing import Self
 
 from click.testing import CliRunner, Result
 
+from cli.credentials.folder import env_file, read_env
+from cli.credentials.rights import AUDITOR
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.main import koord
-from cli.services import contexts
 from cli.supervisor.audit import with_audit
-from cli.supervisor.servers import Endpoints
+from cli.supervisor.servers import Servers
 from cli.supervisor.supervisor import Spec, Supervisor
-from shared.log.database import Database, migrate
 
 SIMULATOR = Spec("simulator", "simulator", {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "20"})
 AUDIT = Spec("audit", "audit", {"KOORD_AUDIT_CHECKPOINT_EVERY_S": "0.5", "KOORD_AUDIT_LOOK_EVERY_S": "0.3"})
 
 
 class System:
-    """Simulator and audit service; both servers can be restarted."""
+    """Simulator and audit service, each with its own login; both servers can be restarted.
+
+    Attributes:
+        auditor: the environment of the auditor's login.
+        owner: the database with its owner's login, for a test that touches it.
+    """
+
+    nats: EmbeddedNats
+    postgres: EmbeddedPostgres
+    supervisor: Supervisor
 
     def __init__(self, folder: Path, specs: tuple[Spec, ...] = (SIMULATOR, AUDIT)) -> None:
         self.folder = folder
-        self.nats = EmbeddedNats(folder / "nats")
-        self.postgres = EmbeddedPostgres(folder / "postgres")
+        self._servers = Servers(folder, alone=True)
         self._specs = specs
-        self.supervisor: Supervisor
+        self.auditor: dict[str, str] = {}
+        self.owner = ""
 
     @property
     def checkpoints(self) -> Path:
@@ -40,9 +49,13 @@ class System:
         """Whose private part signs them."""
         return self.folder / "audit" / "audit.pub"
 
+    def login(self, name: str) -> dict[str, str]:
+        """The environment of a login."""
+        return dict(read_env(env_file(Path(self._servers.endpoints.credentials), name)))
+
     async def koord(self, *arguments: str) -> Result:
-        """Run a command against this system."""
-        env = {"KOORD_POSTGRES": self.postgres.url, "KOORD_NATS": self.nats.url}
+        """Run a command with the operator's login."""
+        env = {"KOORD_POSTGRES": self._servers.endpoints.postgres, "KOORD_NATS": self._servers.endpoints.nats}
         return await asyncio.to_thread(CliRunner().invoke, koord, arguments, env=env)
 
     async def wait(self, true: Callable[[], bool | Awaitable[bool]], deadline_s: float = 60) -> None:
@@ -60,19 +73,18 @@ class System:
             await asyncio.sleep(0.05)
 
     async def __aenter__(self) -> Self:
-        await self.nats.start()
-        await self.postgres.start()
-        database = Database(self.postgres.url)
-        await migrate(database, contexts())
-        await database.close()
-        endpoints = Endpoints(self.postgres.url, self.nats.url)
+        await self._servers.__aenter__()
+        nats, postgres = self._servers.own["nats"], self._servers.own["postgres"]
+        assert isinstance(nats, EmbeddedNats)
+        assert isinstance(postgres, EmbeddedPostgres)
+        self.nats, self.postgres, self.owner = nats, postgres, postgres.url
+        self.auditor = self.login(AUDITOR)
         specs = with_audit(self._specs, self.folder)
-        self.supervisor = Supervisor(specs, endpoints, self.folder, log_level="warning")
+        self.supervisor = Supervisor(specs, self._servers.endpoints, self.folder, log_level="warning")
         await self.supervisor.start()
         await self.supervisor.wait_leading()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.supervisor.stop()
-        await self.postgres.stop()
-        await self.nats.stop()
+        await self._servers.__aexit__()

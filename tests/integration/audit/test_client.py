@@ -1,0 +1,147 @@
+"""The client that docs/audit.md shows, as it stands there, against the real system: an outsider with nats-py and cloudevents."""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from cli.process import Process
+from shared.bus import Bus
+from shared.bus.streams import Streams
+from tests.integration.audit.system import System
+
+GUIDE = Path(__file__).parents[3] / "docs" / "audit.md"
+CONTEXTS = ("cluster", "audit")
+
+
+def programs(folder: Path) -> None:
+    """Write the guide's programs into a folder, by the names that they begin with."""
+    found = re.findall(r"```python\n(# (\w+\.py):.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert [name for _, name in found] == ["chain.py", "follow.py"]
+    for program, name in found:
+        (folder / name).write_text(program)
+    body = [line for line in found[0][0].splitlines() if line.strip() and not line.startswith(("#", "import", "from"))]
+    assert len(body) <= 20, "the guide promises twenty lines"
+
+
+class Client:
+    """follow.py as a process; what it printed outlasts its restarts."""
+
+    def __init__(self, system: System, folder: Path) -> None:
+        programs(folder)
+        command = [sys.executable, "follow.py", "test", *CONTEXTS]
+        env = {**system.auditor, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder)}
+        command[1] = str(folder / "follow.py")
+        self.process = Process("client", ["/usr/bin/env", "-C", str(folder), *command], folder / "client.log", env=env)
+
+    def seqs(self, context: str) -> list[int]:
+        """What it printed of a context."""
+        log = self.process.log.read_text() if self.process.log.exists() else ""
+        return [int(seq) for seq in re.findall(rf"^{context}/(\d+) \S+ \S+", log, re.MULTILINE)]
+
+    def complete(self) -> bool:
+        """Whether each context was printed from the first event on, once, in order."""
+        return all(self.seqs(context) == list(range(1, len(self.seqs(context)) + 1)) for context in CONTEXTS)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(system: System, tmp_path: Path) -> AsyncIterator[Client]:
+    folder = tmp_path / "client"
+    folder.mkdir()
+    made = Client(system, folder)
+    made.process.start()
+    yield made
+    made.process.kill()
+
+
+async def head(system: System, context: str) -> int:
+    connection = await asyncpg.connect(system.owner)
+    try:
+        return int(await connection.fetchval("select coalesce(max(seq), 0) from events where context = $1", context))
+    finally:
+        await connection.close()
+
+
+async def reaches(system: System, client: Client) -> None:
+    """Wait until the client has printed what the log holds at this moment, and that nothing is missing or doubled."""
+    for context in CONTEXTS:
+        upto = await head(system, context)
+
+        def printed(context: str = context, upto: int = upto) -> bool:
+            assert client.process.running, client.process.tail(20)
+            return len(client.seqs(context)) >= upto
+
+        await system.wait(printed)
+    assert client.complete(), client.process.tail(20)
+
+
+async def test_a_client_of_the_guide_misses_nothing_and_verifies_everything(system: System, client: Client) -> None:
+    await reaches(system, client)
+    await system.nats.restart()
+    await reaches(system, client)
+    client.process.kill()
+    await asyncio.sleep(1)
+    client.process.start()
+    await reaches(system, client)
+    assert "gap" not in client.process.log.read_text()
+
+
+async def test_a_client_of_the_guide_outlasts_streams_that_are_purged_and_deleted(
+    system: System, client: Client
+) -> None:
+    await reaches(system, client)
+    bus = Bus(operator(system), name="audit")
+    await bus.start()
+    streams = Streams(bus)
+    await streams.purge("KOORD_EVENTS_AUDIT")
+    await reaches(system, client)
+    await streams.delete("KOORD_EVENTS_AUDIT")
+    await reaches(system, client)
+    await bus.close()
+    assert "gap" not in client.process.log.read_text()
+
+
+async def test_a_client_of_the_guide_goes_on_after_the_database_and_the_service_restart(
+    system: System, client: Client
+) -> None:
+    await reaches(system, client)
+    system.supervisor.kill("audit")
+    await system.postgres.restart()
+    await system.supervisor.wait_leading()
+    await reaches(system, client)
+
+
+async def test_a_client_of_the_guide_notices_an_event_that_was_altered(system: System, client: Client) -> None:
+    await reaches(system, client)
+    client.process.kill()
+    upto = client.seqs("audit")[-1]
+
+    async def there_is_more() -> bool:
+        return await head(system, "audit") > upto
+
+    await system.wait(there_is_more)
+    connection = await asyncpg.connect(system.owner)
+    await connection.execute("update events_audit set actor = 'somebody else' where seq = $1", upto + 1)
+    await connection.close()
+    bus = Bus(operator(system), name="audit")
+    await bus.start()
+    await Streams(bus).purge("KOORD_EVENTS_AUDIT")
+    await bus.close()
+    client.process.start()
+    await system.wait(lambda: not client.process.running)
+    assert f"audit/{upto + 1} does not fit the event before it" in client.process.log.read_text()
+
+
+def operator(system: System) -> str:
+    """The bus with the audit service's own login, which alone may empty its streams."""
+    return system.login("audit")["KOORD_NATS"]
