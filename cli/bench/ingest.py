@@ -89,7 +89,9 @@ class IngestFigures(msgspec.Struct, frozen=True):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def ingest(*, nodes: int, pods_per_node: int, seconds: float, as_json: bool) -> None:
-    """Measure metrics ingest: throughput, and cpu, memory and lag at one report a minute and node.
+    """Measure what reports of a fleet cost metrics ingest.
+
+    First throughput, then cpu, memory and lag at one report a minute and node.
 
     Ingest, the sender of reports, Postgres and NATS are processes of their own on this machine.
     """
