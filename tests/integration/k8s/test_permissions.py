@@ -2,6 +2,7 @@
 
 import ssl
 
+import msgspec
 import pytest
 import yaml
 
@@ -16,6 +17,13 @@ READ_ONLY_KINDS = {"clustercolocationprofiles", "recommendations"}  # people and
 
 Grants = dict[tuple[str, str], set[str]]  # (group, resource) -> verbs
 
+AROUND = (  # what placements read besides: (group, resource)
+    ("", "services"), ("", "replicationcontrollers"), ("apps", "replicasets"), ("apps", "statefulsets"),
+    ("policy", "poddisruptionbudgets"), ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "csinodes"),
+    ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csistoragecapacities"),
+)  # fmt: skip
+VOLUMES = (("", "persistentvolumes"), ("", "persistentvolumeclaims"))
+
 RESOURCES: Grants = {(row.group, row.plural): READ for row in INVENTORY}
 WRITTEN = [row for row in INVENTORY if row.plural not in READ_ONLY_KINDS]
 GATEWAY: Grants = {
@@ -23,6 +31,8 @@ GATEWAY: Grants = {
     ("", "pods"): READ | {"patch"},
     ("", "namespaces"): {"list", "watch"},
     ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
+    **{which: {"list", "watch"} for which in AROUND},
+    **{which: READ | {"patch"} for which in VOLUMES},
     ("", "pods/binding"): {"create"},
     ("", "pods/eviction"): {"create"},
     ("", "pods/status"): {"patch"},
@@ -38,9 +48,11 @@ SHADOW: Grants = {
     ("", "pods"): READ,
     ("", "namespaces"): READ,
     ("scheduling.k8s.io", "priorityclasses"): READ,
+    **dict.fromkeys((*AROUND, *VOLUMES), READ),
     **RESOURCES,
 }
 CONFIGURATION: Grants = {("", "configmaps"): READ}  # in koordinator-system alone
+CHECKPOINT: Grants = {("", "configmaps koordstream-checkpoint"): {"create", "get", "patch"}}
 ANYONE = {"authentication.k8s.io", "authorization.k8s.io"}  # asking about oneself, granted to every user
 
 
@@ -84,7 +96,21 @@ def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = "d
 
 
 def test_the_gateway_may_do_in_its_namespace_what_its_effects_need_and_no_more(gateway: Api) -> None:
-    assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION
+    assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION | CHECKPOINT
+
+
+def test_the_gateway_applies_the_checkpoint_and_no_other_config_map(gateway: Api, shadow: Api) -> None:
+    def applied(api: Api, name: str, text: str) -> int:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}}
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}?fieldManager=koordstream&force=true"
+        with api.session() as session:
+            data = msgspec.json.encode(body | {"data": {"checkpoint.json": text}})
+            return session.send("PATCH", path, data, {"Content-Type": "application/apply-patch+yaml"})[0]
+
+    assert applied(gateway, "koordstream-checkpoint", "first") == 201
+    assert applied(gateway, "koordstream-checkpoint", "second") == 200
+    assert applied(gateway, "koord-scheduler-config", "forged") == 403
+    assert applied(shadow, "koordstream-checkpoint", "third") == 403
 
 
 def test_elsewhere_the_gateway_reads_no_config_maps(gateway: Api) -> None:
@@ -158,7 +184,7 @@ def test_the_gateway_reads_what_it_follows_and_writes_a_report(gateway: Api, sha
         gateway.call("DELETE", f"{collection}/reported-by-the-gateway")
 
 
-@pytest.mark.parametrize("file", ["config-reader.yaml", "gateway.yaml", "shadow.yaml"])
+@pytest.mark.parametrize("file", ["checkpoint.yaml", "config-reader.yaml", "gateway.yaml", "shadow.yaml"])
 def test_each_rule_says_in_a_comment_what_needs_it(file: str) -> None:
     text = (K8S / "rbac" / file).read_text()
     rules = [rule for part in yaml.safe_load_all(text) for rule in part.get("rules", ())]
