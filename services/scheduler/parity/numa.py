@@ -171,7 +171,7 @@ class _OneNode:
 
     def after(self) -> dict[str, Any]:
         """What is left and what is held. As upstream has it, what was held once stays listed."""
-        free, book = self.numa().free_cpus(), self.numa().book
+        free, book = self.numa().free_cpus, self.numa().book
         for numa, amounts_ in book.zones.items():
             self.zones_seen.setdefault(numa, {}).update(dict.fromkeys(amounts_, 0))
         held = [(numa, seen | book.zones.get(numa, {})) for numa, seen in sorted(self.zones_seen.items())]
@@ -182,11 +182,11 @@ class _OneNode:
         if isinstance(cycle.policy, Refused) or cycle.is_fractional:
             return {}
         node, options = cycle.node, self.options
-        free = node.free_cpus()
+        free = node.free_cpus
         said: dict[str, Any] = {
             "policy": cycle.policy,
             "numaTotal": _zones(options.zones),
-            "numaAvailable": _plain(sorted(node.free().items())),
+            "numaAvailable": _plain(sorted(node.free.items())),
             "availableCPUs": {"error": text(*free.reasons[0])} if isinstance(free, Refused) else cpu_list(free),
             "numaStatus": [node.book.use(numa).value for numa in range(len(options.zones))],
         }

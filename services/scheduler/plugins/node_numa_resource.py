@@ -7,6 +7,7 @@ Source: spec/scheduler-core.md 4; upstream pkg/scheduler/plugins/nodenumaresourc
 """
 
 from collections.abc import Mapping
+from copy import copy
 from typing import ClassVar
 
 import numpy as np
@@ -16,12 +17,12 @@ from services.scheduler.change import Change
 from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Rows, Trial
 from services.scheduler.percents import percents
 from services.scheduler.plugins.numa.args import NumaArgs
-from services.scheduler.plugins.numa.cycle import Cycle, Whole
+from services.scheduler.plugins.numa.cycle import Cycle
 from services.scheduler.plugins.numa.demand import Demand, Refused, read_demand
 from services.scheduler.plugins.numa.fleet import Asked, NumaFleet, Site
 from services.scheduler.plugins.numa.ledger import Allocation
 from services.scheduler.plugins.numa.policies import MOST
-from services.scheduler.plugins.numa.scorer import ALWAYS_SCORED
+from services.scheduler.plugins.numa.scorer import ALWAYS_SCORED, score
 from services.scheduler.plugins.numa.wire import allocation_of, annotations_for
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
@@ -113,8 +114,16 @@ class _NumaTrial:
 
     def __init__(self, plugin: NodeNUMAResource, room: Room, fleet: NumaFleet) -> None:
         self._plugin = plugin
-        self._room = room
+        self.room = room
         self._fleet = fleet
+        size = room.size
+        self._alive: Bools = room.table.alive[:size].copy()
+        self._not_plain: Bools = self._alive & ~fleet.plain[:size]
+        self._not_for_bound: Bools = self._not_plain | (self._alive & ~fleet.valid[:size])
+        names = dict.fromkeys(("cpu", *(name for name, _ in plugin.strategies.weights)))
+        width = room.requested.shape[1]
+        columns = room.table.columns
+        self.columns = [(name, columns[name]) for name in names if columns.get(name, width) < width]
         self._more: dict[int, list[Allocation]] = {}
         self._sites: dict[int, Site] = {}
 
@@ -123,7 +132,7 @@ class _NumaTrial:
         asked = self._plugin.asked(ask)
         if asked is None:
             return None
-        every = np.arange(self._room.size)[rows]
+        every = np.arange(self.room.size)[rows]
         if isinstance(asked, Refused):
             return np.full(len(every), self._plugin.number(asked), np.int64)
         closer = self._needs_a_closer_look(asked.demand)[rows]
@@ -141,14 +150,14 @@ class _NumaTrial:
             return 0
         if isinstance(asked, Refused):
             return self._plugin.number(asked)
-        return self._verdict(asked, row) if self._needs_a_closer_look(asked.demand)[row] else 0
+        return self._verdict(asked, row) if self._needs_a_closer_look(asked.demand).item(row) else 0
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """Least or most allocated, of the node or of the zones that the pod would get."""
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused):
             return None
-        every = np.arange(self._room.size)[rows]
+        every = np.arange(self.room.size)[rows]
         scores = self._scores_of_nodes(asked.demand, rows)
         for place in np.flatnonzero(self._needs_a_closer_look(asked.demand)[rows]):
             scores[place] = self._score(asked, int(every[place]))
@@ -159,17 +168,34 @@ class _NumaTrial:
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused):
             return 0
-        if self._needs_a_closer_look(asked.demand)[row]:
+        if self._needs_a_closer_look(asked.demand).item(row):
             return self._score(asked, row)
-        return int(self._scores_of_nodes(asked.demand, np.array([row]))[0])
+        whole, strategies = _RowAmounts(self, row), self._plugin.strategies
+        demand = asked.demand
+        return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, demand.requests)
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """The round's room counts what the pod asks for; `hold` counts what it is given."""
+
+    def after(self, ask: PodAsk, room: Room) -> Trial | None:
+        """The same in a fuller room, where no node has to be looked at closely."""
+        asked = self._plugin.asked(ask)
+        if asked is not None and (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand).any()):
+            return None
+        fuller = copy(self)
+        fuller.room = room
+        return fuller
+
+    def as_foreseen(self) -> bool:
+        """What a pod is given besides room was not foreseen: the round sees to it."""
+        return True
 
     def give(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
         """CPUs and zones for a pod of the class, as annotations; nothing for one that neither wishes nor is made to."""
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused):
+            return {}
+        if not asked.demand.bind and not self._needs_a_closer_look(asked.demand).item(row):
             return {}
         cycle = self._cycle(asked, row)
         got = cycle.reserve()
@@ -188,36 +214,23 @@ class _NumaTrial:
 
     def _needs_a_closer_look(self, demand: Demand) -> Bools:
         """bool[rows]: nodes that have to be judged one by one."""
-        fleet, size = self._fleet, self._room.size
-        alive = self._room.table.alive[:size]
         if demand.numa_policy or demand.required or demand.designated is not None:
-            return alive
-        plain = fleet.plain[:size] & fleet.valid[:size] if demand.bind else fleet.plain[:size]
-        return alive & ~plain
+            return self._alive
+        return self._not_for_bound if demand.bind else self._not_plain
 
     def _cycle(self, asked: Asked, row: int) -> Cycle:
         site = self._sites.get(row) or self._fleet.site(row)
         return site.cycle(asked, self._plugin.strategies)
 
     def _verdict(self, asked: Asked, row: int) -> int:
-        return self._plugin.number(self._cycle(asked, row).filter(self._whole(row)))
+        return self._plugin.number(self._cycle(asked, row).filter(_RowAmounts(self, row)))
 
     def _score(self, asked: Asked, row: int) -> int:
-        return self._cycle(asked, row).score(self._whole(row))
-
-    def _whole(self, row: int) -> Whole:
-        """The node's amounts, of the resources that count."""
-        room, table = self._room, self._room.table
-        names = dict.fromkeys(("cpu", *(name for name, _ in self._plugin.strategies.weights)))
-        columns = {name: table.columns[name] for name in names if name in table.columns}
-        return Whole(
-            {name: table.allocatable.item(row, column) for name, column in columns.items()},
-            {n: room.requested.item(row, c) for n, c in columns.items() if c < room.requested.shape[1]},
-        )
+        return self._cycle(asked, row).score(_RowAmounts(self, row))
 
     def _scores_of_nodes(self, demand: Demand, rows: Rows) -> Int64:
         """The scores of nodes as wholes, without policies and amplification."""
-        room, table = self._room, self._room.table
+        room, table = self.room, self.room.table
         count = len(room.pods[rows])
         total, everywhere = np.zeros(count, np.int64), 0
         weights: Int64 | None = None  # where not every node has the resource
@@ -237,6 +250,26 @@ class _NumaTrial:
             else:
                 weights = exists * weight + (0 if weights is None else weights)
         return total // (max(everywhere, 1) if weights is None else np.maximum(weights + everywhere, 1))
+
+
+class _RowAmounts:
+    """A node's amounts as a whole, of the resources that count; read when asked for."""
+
+    __slots__ = ("_row", "_trial")
+
+    def __init__(self, trial: _NumaTrial, row: int) -> None:
+        self._trial = trial
+        self._row = row
+
+    @property
+    def allocatable(self) -> dict[str, int]:
+        item = self._trial.room.table.allocatable.item
+        return {name: item(self._row, column) for name, column in self._trial.columns}
+
+    @property
+    def requested(self) -> dict[str, int]:
+        item = self._trial.room.requested.item
+        return {name: item(self._row, column) for name, column in self._trial.columns}
 
 
 def _key(demand: Demand) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresou
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
 
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.accumulator import NotEnoughCpus, Take, take_preferred
@@ -23,17 +23,20 @@ Zones = dict[int, dict[str, int]]
 """NUMA node -> amounts."""
 
 
-class NumaNode(NamedTuple):
-    """A node as pods meet it: what it offers, and what is held of that.
+class NumaNode:
+    """A node as pods meet it: what it offers, and what is held of that. A value; what follows from it is worked out once.
 
     Attributes:
         max_pods: how many pods may share a CPU.
     """
 
-    options: NodeOptions
-    book: NodeBook
-    max_pods: int = 1
+    def __init__(self, options: NodeOptions, book: NodeBook, max_pods: int = 1) -> None:
+        self.options = options
+        self.book = book
+        self.max_pods = max_pods
+        self._rooms: dict[str, Zones] = {}
 
+    @cached_property
     def held(self) -> Zones:
         """What is held of each zone, with held CPUs counted as much as the zone counts them."""
         ratio = self.options.ratios.get("cpu", 1)
@@ -46,14 +49,16 @@ class NumaNode(NamedTuple):
             zones[zone.numa] = amounts
         return zones
 
+    @cached_property
     def free(self) -> Zones:
         """What is left of each zone."""
-        held = self.held()
+        held = self.held
         return {
             zone.numa: {name: max(0, total - held[zone.numa].get(name, 0)) for name, total in zone.total.items()}
             for zone in self.options.zones
         }
 
+    @cached_property
     def free_cpus(self) -> frozenset[int] | Refused:
         """CPUs that a pod may be given; none where no topology is reported."""
         if not self.options.known:
@@ -64,12 +69,16 @@ class NumaNode(NamedTuple):
 
     def room(self, want: Wanted) -> Zones:
         """What is left of each zone for a pod: of cpu only whole CPUs that its required bind policy lets it have."""
-        zones = self.free()
         if not want.required:
-            return zones
-        free = self.free_cpus()
+            return self.free
+        if want.bind not in self._rooms:
+            self._rooms[want.bind] = self._room_for(want.bind)
+        return self._rooms[want.bind]
+
+    def _room_for(self, bind: str) -> Zones:
         topology = self.options.topology
-        usable = frozenset() if isinstance(free, Refused) else usable_cpus(topology, want.bind, free)
+        usable = frozenset() if isinstance(self.free_cpus, Refused) else usable_cpus(topology, bind, self.free_cpus)
+        zones = {numa: dict(amounts) for numa, amounts in self.free.items()}
         for numa, amounts in zones.items():
             count = 1000 * sum(1 for cpu in usable if topology.cpus[cpu].numa == numa)
             if "cpu" in amounts and amounts["cpu"] > count:
@@ -97,7 +106,7 @@ def allocate_designated(node: NumaNode, want: Wanted, designated: Allocation) ->
 
     Upstream does not look whether the zones still have the amounts; here they must.
     """
-    free = node.free()
+    free = node.free
     room = {
         numa: {name: min(size, free.get(numa, {}).get(name, 0)) for name, size in amounts.items()}
         for numa, amounts in designated.zones
@@ -166,7 +175,7 @@ def _take(
     node: NumaNode, want: Wanted, zones: Sequence[tuple[int, Amounts]], preferred: frozenset[int] = frozenset()
 ) -> frozenset[int] | Refused:
     topology = node.options.topology
-    free = node.free_cpus()
+    free = node.free_cpus
     if isinstance(free, Refused):
         return free
     if want.required:

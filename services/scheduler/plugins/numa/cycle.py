@@ -3,7 +3,7 @@
 Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.allocate import NumaNode, allocate, allocate_designated
@@ -12,13 +12,23 @@ from services.scheduler.plugins.numa.combinations import Hint, Mask
 from services.scheduler.plugins.numa.demand import Demand, Refused, Wanted, wanted
 from services.scheduler.plugins.numa.hints import Strategies, hints_of
 from services.scheduler.plugins.numa.ledger import Allocation, Amounts
-from services.scheduler.plugins.numa.merge import merge
+from services.scheduler.plugins.numa.merge import Merged, merge
 from services.scheduler.plugins.numa.scorer import score
 from services.scheduler.reasons import Reason
 
 
-class Whole(NamedTuple):
+class Amounted(Protocol):
     """A node's amounts as a whole: allocatable, and what its pods request."""
+
+    @property
+    def allocatable(self) -> Amounts: ...  # noqa: D102
+
+    @property
+    def requested(self) -> Amounts: ...  # noqa: D102
+
+
+class Whole(NamedTuple):
+    """A node's amounts as plain data."""
 
     allocatable: Amounts
     requested: Amounts
@@ -60,7 +70,7 @@ class Cycle:
         """Whether what the pod gets is kept: it or the node asks for CPUs of its own or for a NUMA policy."""
         return self.want.binds or bool(self.policy)
 
-    def filter(self, whole: Whole) -> Refused | None:
+    def filter(self, whole: Amounted) -> Refused | None:
         """Why the node may not take the pod; None when it may."""
         if isinstance(self.policy, Refused):
             return self.policy
@@ -84,7 +94,7 @@ class Cycle:
             return affinity if isinstance(affinity, Refused) else None
         return None
 
-    def _filter_amplified(self, whole: Whole) -> Refused | None:
+    def _filter_amplified(self, whole: Amounted) -> Refused | None:
         options = self.node.options
         ratio = options.node_ratios.get("cpu", 1)
         asked = self.demand.requests.get("cpu", 0)
@@ -123,16 +133,26 @@ class Cycle:
         zones = self.node.options.zones
         if not zones:
             return Refused((Reason("MissingNumaResources"),), hopeless=True)
-        hints = hints_of(self.node, self.want, self.policy, self.strategies)
-        if isinstance(hints, Refused):
-            return hints
-        exclusive = self.demand.numa_exclusive or (policies.REQUIRED if self.demand.numa_policy else "")
-        merged = merge(self.policy, [zone.numa for zone in zones], [hints], exclusive, self.node.book.use)
+        # A single NUMA node is found among the hints for one; the others are needed only to say why there is none.
+        merged = self._merge(1) if self.policy == policies.SINGLE_NUMA else self._merge()
+        if isinstance(merged, Merged) and not merged.admitted and self.policy == policies.SINGLE_NUMA:
+            merged = self._merge()
+        if isinstance(merged, Refused):
+            return merged
         if not merged.admitted:
             unsatisfied = tuple(Reason("UnsatisfiedNuma", name) for name in merged.unsatisfied)
             return Refused(unsatisfied or (Reason("UnalignedNuma", merged.unaligned),))
         tried = self._allocate(merged.best.mask)
         return tried if isinstance(tried, Refused) else merged.best
+
+    def _merge(self, widest: int = 64) -> Merged | Refused:
+        assert isinstance(self.policy, str), "policies that differ are refused before"
+        hints = hints_of(self.node, self.want, self.policy, self.strategies, widest)
+        if isinstance(hints, Refused):
+            return hints
+        exclusive = self.demand.numa_exclusive or (policies.REQUIRED if self.demand.numa_policy else "")
+        numas = [zone.numa for zone in self.node.options.zones]
+        return merge(self.policy, numas, [hints], exclusive, self.node.book.use)
 
     @property
     def affinity(self) -> Hint | None:
@@ -160,12 +180,13 @@ class Cycle:
             )
         return self._got[mask]
 
-    def score(self, whole: Whole) -> int:
+    def score(self, whole: Amounted) -> int:
         """How good the node is for the pod, 0..100."""
         if isinstance(self.policy, Refused) or (self.want.binds and not self.node.options.topology.valid):
             return 0
-        total, held = whole.allocatable, dict(whole.requested) if self.policy else self._adjusted(whole)
-        if self.policy:
+        if not self.policy:
+            total, held = whole.allocatable, self._adjusted(whole)
+        else:
             # The affinity of BestEffort is only found when the node is taken.
             decided = self.policy == policies.BEST_EFFORT or self.demand.designated is not None
             affinity = None if decided else self.admit()
@@ -176,13 +197,15 @@ class Cycle:
                 return 0
             if got.zones:
                 total, held = self._sums({numa for numa, _ in got.zones})
+            else:
+                total, held = whole.allocatable, dict(whole.requested)
             if got.cpus:
                 # As upstream has it, all CPUs held on the node count, even against the zones of the allocation alone.
                 own = 1000 * len(self.node.book.cpus.held)
                 held["cpu"] = amplified(own, self.node.options.ratios.get("cpu", 1))
         return score(self.strategies.of_node, self.strategies.weights, total, held, self.want.requests)
 
-    def _adjusted(self, whole: Whole) -> dict[str, int]:
+    def _adjusted(self, whole: Amounted) -> dict[str, int]:
         """What the node's pods request, with held CPUs counted as much as the node counts them."""
         held = dict(whole.requested)
         ratio = self.node.options.ratios.get("cpu", 1)
@@ -195,7 +218,7 @@ class Cycle:
         """What the zones have, and what is held of them, summed up."""
         total: dict[str, int] = {}
         held: dict[str, int] = {}
-        by_zone = self.node.held()
+        by_zone = self.node.held
         for zone in self.node.options.zones:
             if zone.numa in numas:
                 for name, size in zone.total.items():

@@ -27,11 +27,17 @@ class Strategies(NamedTuple):
     of_zones: str
 
 
-def hints_of(node: NumaNode, want: Wanted, policy: str, strategies: Strategies) -> dict[str, list[Hint]] | Refused:
-    """Hints of the resources that the node's zones know, by resource; none for a resource that nothing will do for."""
+def hints_of(
+    node: NumaNode, want: Wanted, policy: str, strategies: Strategies, widest: int = 64
+) -> dict[str, list[Hint]] | Refused:
+    """Hints of the resources that the node's zones know, by resource; none for a resource that nothing will do for.
+
+    Args:
+        widest: how many NUMA nodes a hint may have.
+    """
     zones = node.options.zones
     lacking = Refused((Reason("InsufficientNumaNodes"),))
-    if not zones or (want.required and isinstance(node.free_cpus(), Refused)):
+    if not zones or (want.required and isinstance(node.free_cpus, Refused)):
         return lacking
     room = node.room(want)
     total = {zone.numa: zone.total for zone in zones}
@@ -39,7 +45,7 @@ def hints_of(node: NumaNode, want: Wanted, policy: str, strategies: Strategies) 
     without = {name: mask_of(numa for numa in room if not room[numa].get(name, 0)) for name in resources}
     least = dict.fromkeys(resources, len(zones))
     found: dict[str, list[Hint]] = {name: [] for name in resources}
-    for mask in masks_of([zone.numa for zone in zones]):
+    for mask in masks_of([zone.numa for zone in zones], widest):
         usable = [name for name in resources if not without[name] & mask]
         if not usable or isinstance(allocate(node, want, mask), Refused):
             continue
@@ -62,6 +68,6 @@ def hints_of(node: NumaNode, want: Wanted, policy: str, strategies: Strategies) 
     }
 
 
-def masks_of(numas: Sequence[int]) -> Iterator[Mask]:
+def masks_of(numas: Sequence[int], widest: int) -> Iterator[Mask]:
     """All sets of NUMA nodes but the empty one: small ones first, then in the order of their members."""
-    return (mask_of(chosen) for size in range(1, len(numas) + 1) for chosen in combinations(numas, size))
+    return (mask_of(chosen) for size in range(1, min(len(numas), widest) + 1) for chosen in combinations(numas, size))
