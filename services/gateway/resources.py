@@ -18,6 +18,7 @@ class Resource(NamedTuple):
         name: plural and group.
         api_version: group and version under which it is read and written.
         namespace: when given, the only namespace whose objects are followed.
+        keep: when given, the only parts that are kept besides name, uid and deletion, as dotted paths: what changes elsewhere is no event.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Resource(NamedTuple):
     kind: str
     namespaced: bool = False
     namespace: str = ""
+    keep: tuple[str, ...] = ()
 
     @property
     def plural(self) -> str:
@@ -57,6 +59,8 @@ PODS = Resource("pods", "v1", "Pod", namespaced=True)
 NODES = Resource("nodes", "v1", "Node")
 EVENTS = Resource("events", "v1", "Event", namespaced=True)
 NODE_METRICS = Resource("nodemetrics.slo.koordinator.sh", "slo.koordinator.sh/v1alpha1", "NodeMetric")
+_SELECTOR = ("spec.selector",)
+_STORAGE = "storage.k8s.io/v1"
 CONFIG_MAPS = Resource("configmaps", "v1", "ConfigMap", namespaced=True)
 
 # Nodes come before pods, so that what the first list appends can be read from top to bottom.
@@ -102,6 +106,67 @@ _ALL = (
         "analysis.koordinator.sh/v1alpha1",
         "Recommendation",
         namespaced=True,
+    ),
+    # What spreads pods by default, and how many of them may be disrupted.
+    Resource("services", "v1", "Service", namespaced=True, keep=_SELECTOR),
+    Resource("replicationcontrollers", "v1", "ReplicationController", namespaced=True, keep=_SELECTOR),
+    Resource("replicasets.apps", "apps/v1", "ReplicaSet", namespaced=True, keep=_SELECTOR),
+    Resource("statefulsets.apps", "apps/v1", "StatefulSet", namespaced=True, keep=_SELECTOR),
+    Resource(
+        "poddisruptionbudgets.policy",
+        "policy/v1",
+        "PodDisruptionBudget",
+        namespaced=True,
+        keep=("spec.selector", "status.disruptionsAllowed", "status.disruptedPods"),
+    ),
+    # Volumes, what they are for, and what limits them.
+    Resource(
+        "persistentvolumes",
+        "v1",
+        "PersistentVolume",
+        keep=(
+            "metadata.labels",
+            "spec.accessModes",
+            "spec.capacity",
+            "spec.claimRef",
+            "spec.csi.driver",
+            "spec.csi.volumeHandle",
+            "spec.nodeAffinity",
+            "spec.storageClassName",
+            "spec.volumeMode",
+            "status.phase",
+        ),
+    ),
+    Resource(
+        "persistentvolumeclaims",
+        "v1",
+        "PersistentVolumeClaim",
+        namespaced=True,
+        keep=(
+            "metadata.annotations",
+            "spec.accessModes",
+            "spec.resources",
+            "spec.selector",
+            "spec.storageClassName",
+            "spec.volumeMode",
+            "spec.volumeName",
+            "status.phase",
+        ),
+    ),
+    Resource(
+        "storageclasses.storage.k8s.io",
+        _STORAGE,
+        "StorageClass",
+        keep=("allowedTopologies", "provisioner", "volumeBindingMode"),
+    ),
+    Resource("csinodes.storage.k8s.io", _STORAGE, "CSINode", keep=("spec.drivers",)),
+    Resource("csidrivers.storage.k8s.io", _STORAGE, "CSIDriver", keep=("spec.storageCapacity",)),
+    Resource(
+        "csistoragecapacities.storage.k8s.io",
+        _STORAGE,
+        "CSIStorageCapacity",
+        namespaced=True,
+        keep=("capacity", "maximumVolumeSize", "nodeTopology", "storageClassName"),
     ),
     Resource("noderesourcetopologies.topology.node.k8s.io", "topology.node.k8s.io/v1alpha1", "NodeResourceTopology"),
     PODS,

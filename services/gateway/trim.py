@@ -2,7 +2,7 @@
 
 Dropped from all objects: managedFields, resourceVersion, generation, and annotations of domains that no scheduler reads
 (`kubectl.kubernetes.io/last-applied-configuration` above all). From nodes: heartbeats. From pods: environment, commands,
-probes and their times, and volumes without a claim. The token volume has another random name in each pod; without it pods
+probes and their times, and volumes that restrict no placement. The token volume has another random name in each pod; without it pods
 made from one template have equal specs, apart from `nodeName`.
 
 Types do most of it: a field that a kept type does not name is not decoded.
@@ -20,6 +20,7 @@ from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements
 
 _DROPPED_METADATA = ("managedFields", "resourceVersion", "generation", "selfLink")
+_NAMING = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -72,7 +73,7 @@ def _metadata(wire: WireMetadata) -> Metadata:
 def _pod_spec(spec: PodSpec) -> PodSpec:
     changes: dict[str, Any] = {}
     if spec.volumes:
-        changes["volumes"] = tuple(volume for volume in spec.volumes if volume.persistent_volume_claim)
+        changes["volumes"] = tuple(volume for volume in spec.volumes if volume.restricts())
     if any(container.ports for container in spec.containers):
         changes["containers"] = tuple(map(_container, spec.containers))
     if any(container.ports for container in spec.init_containers):
@@ -110,6 +111,8 @@ def _container(container: Container) -> Container:
 
 def _plain(resource: Resource, wire: dict[str, Any]) -> Seen:
     """Keep a plain object whole but for metadata. Items of a list may lack `apiVersion` and `kind`: they are filled in."""
+    if resource.keep:
+        wire = _kept(wire, resource.keep)
     metadata = {name: value for name, value in wire["metadata"].items() if name not in _DROPPED_METADATA}
     if _LAST_APPLIED in (annotations := metadata.get("annotations", {})):
         kept = {name: value for name, value in annotations.items() if name != _LAST_APPLIED}
@@ -122,3 +125,20 @@ def _plain(resource: Resource, wire: dict[str, Any]) -> Seen:
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     key = f"{namespace}/{name}" if namespace else name
     return Seen(key, metadata.get("uid", ""), wire["metadata"].get("resourceVersion", ""), body)
+
+
+def _kept(wire: dict[str, Any], paths: tuple[str, ...]) -> dict[str, Any]:
+    """The parts of an object that its resource keeps, and what names it."""
+    metadata = {name: value for name, value in wire["metadata"].items() if name in _NAMING}
+    kept: dict[str, Any] = {"metadata": metadata}
+    for path in paths:
+        *above, last = path.split(".")
+        source, target = wire, kept
+        for name in above:
+            source = source.get(name) or {}
+        if source.get(last) is None:
+            continue
+        for name in above:
+            target = target.setdefault(name, {})
+        target[last] = source[last]
+    return kept

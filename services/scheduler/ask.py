@@ -23,7 +23,7 @@ from shared.domain.requests import (
     whole,
 )
 from shared.kube.meta import Metadata, OwnerReference
-from shared.kube.pod import Pod, PodCondition, PodStatus
+from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, Volume
 from shared.kube.quantity import BadQuantity
 
 SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
@@ -117,7 +117,7 @@ def common_part(pod: Pod) -> Pod:
             annotations=_notes(metadata.annotations),
             owner_references=_owners(metadata),
         ),
-        spec=replace(spec, node_name="") if spec.node_name else spec,
+        spec=_spec(metadata, spec),
         status=PodStatus(
             qos_class=status.qos_class,
             container_statuses=status.container_statuses,
@@ -132,7 +132,7 @@ def ask_key(pod: Pod) -> bytes:
     metadata, spec, status = _parts(pod)
     return _encoder.encode(
         (
-            replace(spec, node_name="") if spec.node_name else spec,
+            _spec(metadata, spec),
             metadata.namespace,
             metadata.labels or None,
             _notes(metadata.annotations),
@@ -148,6 +148,21 @@ def ask_key(pod: Pod) -> bytes:
 def allotments(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
     """What annotations say a pod has of its node; None when they do not."""
     return _chosen(annotations, ALLOTMENTS)
+
+
+def _spec(metadata: Metadata, spec: PodSpec) -> PodSpec:
+    """The spec without its node, and with the claims that are made for the pod by their names: they are its own."""
+    if spec.node_name:
+        spec = replace(spec, node_name="")
+    if any(volume.ephemeral is not None for volume in spec.volumes):
+        spec = replace(spec, volumes=tuple(_claimed(metadata.name, volume) for volume in spec.volumes))
+    return spec
+
+
+def _claimed(pod: str, volume: Volume) -> Volume:
+    if volume.ephemeral is None:
+        return volume
+    return Volume(name=volume.name, persistent_volume_claim=ClaimSource(claim_name=f"{pod}-{volume.name}"))
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:

@@ -58,6 +58,26 @@ REASONS: Mapping[str, Text] = {
     "ExistingPodsAntiAffinity": Text(
         "node(s) didn't satisfy existing pods anti-affinity rules", "与节点所在拓扑域内已有 Pod 的反亲和性规则冲突"
     ),
+    "VolumeNodeConflict": Text("node(s) didn't match PersistentVolume's node affinity", "节点不满足持久卷的节点亲和性"),
+    "NoVolumeToBind": Text("node(s) didn't find available persistent volumes to bind", "节点没有可绑定的持久卷"),
+    "NoStorageLeft": Text("node(s) did not have enough free storage", "节点可用的存储容量不足"),
+    "VolumeMissing": Text(
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", "有 PVC 绑定的 PV 不存在"
+    ),
+    "ClaimMissing": Text('persistentvolumeclaim "{detail}" not found', "PVC {detail} 不存在"),
+    "ClaimLost": Text(
+        'persistentvolumeclaim "{detail}" bound to non-existent persistentvolume', "PVC {detail} 绑定的 PV 已不存在"
+    ),
+    "ClaimDeleting": Text('persistentvolumeclaim "{detail}" is being deleted', "PVC {detail} 正在删除"),
+    "ClaimUnbound": Text("pod has unbound immediate PersistentVolumeClaims", "Pod 有未绑定的立即绑定型 PVC"),
+    "VolumesPending": Text("node(s) wait for the pod's volumes to be bound", "已选定节点，等待 Pod 的存储卷完成绑定"),
+    "VolumeZoneConflict": Text("node(s) had no available volume zone", "节点所在可用区与存储卷不一致"),
+    "DiskConflict": Text("node(s) had no available disk", "磁盘已被节点上的其他 Pod 独占"),
+    "ClaimInUse": Text(
+        "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
+        "ReadWriteOncePod 的 PVC 已被其他 Pod 使用",
+    ),
+    "TooManyVolumes": Text("node(s) exceed max volume count", "节点可挂载的存储卷数已达上限"),
     "NodeMetricExpired": Text("node(s) nodeMetric expired", "节点的 NodeMetric 已过期"),
     "UsageExceedsThreshold": Text("node(s) {detail} usage exceed threshold", "节点 {detail} 使用率超过阈值"),
     "AggregatedUsageExceedsThreshold": Text(

@@ -24,12 +24,16 @@ from services.scheduler.plugins.node_resources_balanced_allocation import (
 from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from services.scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlus, read_fit_plus_args
 from services.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from services.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from services.scheduler.plugins.numa.args import read_numa_args
 from services.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from services.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance, read_scarce_args
 from services.scheduler.plugins.scheduling_hint import SchedulingHint, read_hint_args
 from services.scheduler.plugins.taint_toleration import TaintToleration
 from services.scheduler.plugins.topology_spread_constraints import read_spread_args
+from services.scheduler.plugins.volume_binding import VolumeBinding
+from services.scheduler.plugins.volume_restrictions import VolumeRestrictions
+from services.scheduler.plugins.volume_zone import VolumeZone
 
 Args = Mapping[str, Any]
 
@@ -62,6 +66,10 @@ PLUGINS: Mapping[str, Known] = {
     "NodeResourcesFit": Known(
         lambda args, source: NodeResourcesFit(read_fit_args(args, source)), filters=True, scores=True, reads_args=True
     ),
+    "VolumeRestrictions": Known(lambda _, __: VolumeRestrictions(), filters=True, scores=False),
+    "NodeVolumeLimits": Known(lambda _, __: NodeVolumeLimits(), filters=True, scores=False),
+    "VolumeBinding": Known(lambda _, __: VolumeBinding(), filters=True, scores=False),
+    "VolumeZone": Known(lambda _, __: VolumeZone(), filters=True, scores=False),
     "PodTopologySpread": Known(
         lambda args, source: PodTopologySpread(read_spread_args(args, source)),
         filters=True,
@@ -124,7 +132,6 @@ BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder", "Defau
 """Plugins that the queue, the round and the gateway are made of; they cannot be taken out."""
 
 ELSEWHERE = frozenset((
-    "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
     "DefaultPreemption", "DynamicResources", "NodeDeclaredFeatures",
     "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota",
 ))  # fmt: skip

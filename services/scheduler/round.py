@@ -13,13 +13,15 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Plugin, Profile, Room, Trial
+from services.scheduler.foresight import WORTH_IT
+from services.scheduler.framework import Foreseeing, Plugin, Profile, Room, Trial
 from services.scheduler.giving import Givers
 from services.scheduler.index import Index
-from services.scheduler.judge import Judge
+from services.scheduler.judge import Judge, Placement
 from services.scheduler.panel import Panel
+from services.scheduler.plugins.volume_binding import BindingTrial
 from services.scheduler.pods import PodFacts
-from services.scheduler.queue import PoolKey
+from services.scheduler.queue import Chosen, PoolKey
 from services.scheduler.reasons import NO_NODES, UNREADABLE_POD, summary, text
 from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
@@ -44,6 +46,7 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
         return ()
     round_ = _Round(index, now_ns)
     chosen = index.queue.choose(batch_size, round_.woken)
+    round_.expect(chosen)
     for pod, due in chosen:
         if round_.is_full(pod):
             break
@@ -78,7 +81,9 @@ class _Round:
         self._givers = Givers(self._trials)
         self._panels: dict[Profile, Panel] = {}
         self._classes: dict[PodAsk, _Class] = {}
-        self._placements: list[int] = []
+        self._placements: list[Placement] = []
+        self._foreseeing = [trial for trial in self._trials.values() if isinstance(trial, Foreseeing)]
+        self._coming: Counter[PodAsk | None] = Counter()
         self._judged: list[ClassJudged] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
@@ -122,6 +127,10 @@ class _Round:
 
     # placing
 
+    def expect(self, chosen: Sequence[Chosen]) -> None:
+        """Take note of the pods that are to come."""
+        self._coming.update(pod.ask for pod, _ in chosen)
+
     def is_full(self, pod: PodFacts) -> bool:
         """Whether the pod is left to the next round, because its class is new and this round has judged enough."""
         return (
@@ -155,7 +164,8 @@ class _Round:
             return
         if class_.judged_at < 0:
             class_.judged_at = self._record(class_.judge.judged(pod_hash))
-        self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
+        if not self._prepare(pod, ask, row, class_.judge):
+            self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
 
     def drafts(self) -> tuple[Draft, ...]:
         """The round's events; none when it took no pod."""
@@ -189,7 +199,21 @@ class _Round:
         for trial in self._trials.values():
             trial.place(pod, ask, row)
         self._givers.hold(pod, ask, row, given)
-        self._placements.append(row)
+        foreseen = not given and all(trial.as_foreseen() for trial in self._foreseeing)
+        self._placements.append(Placement(row, ask, foreseen))
+
+    def _prepare(self, pod: PodFacts, ask: PodAsk, row: int, judge: Judge) -> bool:
+        """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""
+        for plugin in judge.profile.plugins if ask.pod.spec.volumes else ():
+            trial = self._trials[plugin]
+            choice = trial.prepare(ask, row) if isinstance(trial, BindingTrial) else None
+            if choice is not None:
+                self._events += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in choice.events()]
+                waits = Rejections(plugin=plugin.name, code="VolumesPending", nodes=1, detail=choice.node)
+                nodes = int(self._index.table.alive.sum())
+                self._refuse(pod, self._record(ClassJudged(nodes=nodes, feasible=0, rejected=(waits,))))
+                return True
+        return False
 
     def _refuse(self, pod: PodFacts, judged: int) -> None:
         self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged))
@@ -217,6 +241,8 @@ class _Round:
         if class_ is None:
             judge = Judge(self._panel(self._profile(ask)), self._index.table, ask, self._placements)
             class_ = self._classes[ask] = _Class(judge)
+            if self._coming[ask] >= WORTH_IT:
+                judge.look_ahead(self._room)
         return class_
 
     def _panel(self, profile: Profile) -> Panel:

@@ -16,7 +16,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionAsked, FieldsDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.scheduling import PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND
@@ -104,6 +104,7 @@ SERVICE = Service(
     follows=FOLDED,
     emits=(
         WriterStarted,
+        FieldsDecided,
         RoundDecided,
         PodPlaced,
         PodUnschedulable,

@@ -25,6 +25,7 @@ class _Kept(msgspec.Struct):
     reports: dict[str, dict[str, NodeReported]]
     objects: dict[str, dict[str, dict[str, Any]]]
     changed: list[int]
+    chosen: dict[str, str]
 
 
 _SCALARS = (
@@ -50,6 +51,7 @@ def encode(view: "ClusterView") -> bytes:
         reports={name: dict(sorted(reports.items())) for name, reports in sorted(view.reports.items())},
         objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
         changed=view.changed,
+        chosen=dict(sorted(view.chosen.items())),
     )
     return _encoder.encode(kept)
 
@@ -70,5 +72,6 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
     view.objects = kept.objects
     view.changed = kept.changed
+    view.chosen = kept.chosen
     view.reports = kept.reports
     view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}

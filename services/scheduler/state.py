@@ -15,6 +15,7 @@ from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts, Touched
 from services.scheduler.pods import PluginReason, PodFacts, true_since_ns
 from services.scheduler.snapshot import encode, restore
+from services.scheduler.storage import VOLUMES
 from services.scheduler.surroundings import FOLLOWED, NODE_TOPOLOGIES
 from shared.events import Event, Recorded
 from shared.events.cluster import (
@@ -32,6 +33,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
+from shared.events.intents import FieldsDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.metrics import NodeForgotten, NodeReported
 from shared.events.scheduling import ClassJudged, PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
@@ -48,7 +50,7 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
         ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, WriterStarted, Listed,
     ),
-    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, PlacementCompared, ConfigTaken, ConfigRefused),
+    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, FieldsDecided, PlacementCompared, ConfigTaken, ConfigRefused),
     "metrics-*": (NodeReported, NodeForgotten),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
@@ -67,6 +69,7 @@ class ClusterView:
         reports: node name -> context of `metrics-*` -> the newest report that it holds.
         objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`surroundings.FOLLOWED`).
         changed: per class of change the `cluster` seq of the last one that was of no node in particular.
+        chosen: volume -> claim that a placement of ours chose it for; what is written in the volume itself outranks it.
         released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
         gateway_since: `cluster` seq at which the gateway last started.
         listed_seq: `cluster` seq at which the gateway last had everything listed; what it said before may be incomplete.
@@ -79,7 +82,7 @@ class ClusterView:
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 5
+    SCHEMA: ClassVar[int] = 6
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -89,6 +92,7 @@ class ClusterView:
         self.reports: dict[str, dict[str, NodeReported]] = {}
         self.objects: dict[str, dict[str, dict[str, Any]]] = {}
         self.changed: list[int] = [0] * len(Change)
+        self.chosen: dict[str, str] = {}
         self.released_seq = 0
         self.gateway_since = 0
         self.listed_seq = 0
@@ -303,6 +307,11 @@ class ClusterView:
         if self.touched is not None:
             self.touched.pods[event.pod_uid] = None
 
+    def _fields_decided(self, _: Recorded, event: FieldsDecided) -> None:
+        if event.resource == VOLUMES:
+            reference = event.patch["spec"]["claimRef"]
+            self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
+
     def _pod_unschedulable(self, _: Recorded, event: PodUnschedulable) -> None:
         facts = self._seen_by_round(event.pod_uid)
         if facts is not None:
@@ -428,6 +437,7 @@ class ClusterView:
         RoundDecided: _round_decided,
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,
+        FieldsDecided: _fields_decided,
         PlacementCompared: _placement_compared,
         ConfigTaken: _config_taken,
         ConfigRefused: _config_refused,

@@ -11,6 +11,7 @@ import msgspec
 
 from services.scheduler.change import Change
 from services.scheduler.selectors import Selector, canonical, ordered, selects
+from services.scheduler.storage import STORAGE, Storage
 from shared.kube.node_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
@@ -30,6 +31,7 @@ FOLLOWED: Mapping[str, Change] = {
     NAMESPACES: Change.NAMESPACE,
     SERVICES: Change.WORKLOAD,
     **dict.fromkeys(OWNERS, Change.WORKLOAD),
+    **dict.fromkeys(STORAGE, Change.VOLUME),
 }
 """Resource that is followed -> the class of change that an event of it is."""
 
@@ -43,6 +45,7 @@ class Surroundings:
         services: namespace -> name -> what the service selects.
         owners: (kind, `namespace/name`) -> what the workload selects.
         topologies: node -> its NodeResourceTopology.
+        storage: claims, volumes and what limits them.
     """
 
     def __init__(self) -> None:
@@ -51,6 +54,7 @@ class Surroundings:
         self.services: dict[str, dict[str, Selector]] = {}
         self.owners: dict[tuple[str, str], Selector] = {}
         self.topologies: dict[str, NodeResourceTopology] = {}
+        self.storage = Storage()
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
         """Take over an object as observed, None when it is gone. Resources that nobody asks for pass."""
@@ -108,9 +112,14 @@ def _set_topology(around: Surroundings, _: str, key: str, object_: Mapping[str, 
         return
 
 
+def _set_storage(around: Surroundings, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    around.storage.set(resource, key, object_)
+
+
 _READERS: Mapping[str, Callable[[Surroundings, str, str, Mapping[str, Any] | None], None]] = {
     NAMESPACES: _set_namespace,
     SERVICES: _set_service,
     **dict.fromkeys(OWNERS, _set_owner),
+    **dict.fromkeys(STORAGE, _set_storage),
     NODE_TOPOLOGIES: _set_topology,
 }

@@ -129,11 +129,57 @@ class ClaimSource(KubeStruct, frozen=True):
     read_only: bool = False
 
 
+class EphemeralSource(KubeStruct, frozen=True):
+    """A claim that is made for the pod, named `<pod>-<volume>`; its template is not kept."""
+
+
+class GoogleDisk(KubeStruct, frozen=True):
+    """A disk that may be written by one node at a time."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AmazonDisk(KubeStruct, frozen=True):
+    """A disk that one node at a time may have."""
+
+    volume_id: str = field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class IscsiDisk(KubeStruct, frozen=True):
+    """A disk by its qualified name."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RbdDisk(KubeStruct, frozen=True):
+    """An image of a Ceph pool, reached through monitors."""
+
+    monitors: tuple[str, ...] = ()
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
 class Volume(KubeStruct, frozen=True):
-    """A volume that restricts where a pod may run: only those backed by a claim are kept."""
+    """A volume that restricts where a pod may run: backed by a claim, or a disk that cannot be shared. Others are not kept."""
 
     name: str
     persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+    gce_persistent_disk: GoogleDisk | None = None
+    aws_elastic_block_store: AmazonDisk | None = None
+    iscsi: IscsiDisk | None = None
+    rbd: RbdDisk | None = None
+
+    def restricts(self) -> bool:
+        """Whether it is one of those that are kept."""
+        return any((
+            self.persistent_volume_claim, self.ephemeral is not None, self.gce_persistent_disk,
+            self.aws_elastic_block_store, self.iscsi, self.rbd,
+        ))  # fmt: skip
 
 
 class PodSpec(KubeStruct, frozen=True):

@@ -76,6 +76,43 @@ def test_only_volumes_with_a_claim_and_ports_of_the_host_are_kept() -> None:
     assert [port.host_port for port in spec.containers[0].ports] == [8080]
 
 
+def test_disks_and_claims_made_for_the_pod_are_kept_without_what_no_decision_reads() -> None:
+    body = given.pod()
+    body["spec"]["volumes"] = [
+        {"name": "disk", "gcePersistentDisk": {"pdName": "x", "fsType": "ext4"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+    ]
+    assert msgspec.to_builtins(given.kept("pods", body).spec.volumes) == (
+        {"name": "disk", "gcePersistentDisk": {"pdName": "x"}},
+        {"name": "scratch", "ephemeral": {}},
+    )
+
+
+def test_what_a_container_runs_with_is_kept_only_while_that_is_not_what_it_asks_for() -> None:
+    body = given.pod()
+    container = body["spec"]["containers"][0]
+    asked = container["resources"]["requests"]
+    status = {"name": container["name"], "resources": {"requests": asked}, "allocatedResources": asked}
+    body["status"]["containerStatuses"] = [status]
+    assert given.kept("pods", body).status.container_statuses == ()
+    status["allocatedResources"] = asked | {"cpu": "9"}
+    (kept,) = given.kept("pods", body).status.container_statuses
+    assert kept.allocated_resources == asked | {"cpu": "9"}
+
+
+def test_of_a_workload_only_its_selector_is_kept() -> None:
+    metadata = {"name": "web", "namespace": "d", "uid": "u", "resourceVersion": "3", "labels": {"a": "b"}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {}}
+    seen = given.seen("replicasets.apps", {"metadata": metadata, "spec": spec, "status": {"replicas": 2}})
+    assert (seen.key, seen.version) == ("d/web", "3")
+    assert seen.object == {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "d", "uid": "u"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    }
+
+
 @pytest.mark.parametrize(
     ("annotation", "kept"),
     [

@@ -61,7 +61,8 @@ def test_the_shipped_profile_filters_in_upstreams_order_and_names_what_is_missin
     shipped = configuration.profiles["koord-scheduler"]
     assert [plugin.name for plugin in shipped.filters] == [
         "SchedulingHint", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
-        "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity", "LoadAwareScheduling", "NodeNUMAResource",
+        "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread",
+        "InterPodAffinity", "LoadAwareScheduling", "NodeNUMAResource",
     ]  # fmt: skip
     assert {scorer.plugin.name: scorer.weight for scorer in shipped.scorers} == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "PodTopologySpread": 2, "InterPodAffinity": 2,
@@ -136,8 +137,8 @@ def test_a_point_may_take_plugins_out_and_put_them_in_another_order() -> None:
     )
     read = read_config(text).profiles["s"]
     assert [plugin.name for plugin in read.filters] == [
-        "NodeResourcesFit", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "PodTopologySpread",
-        "InterPodAffinity", "LoadAwareScheduling",
+        "NodeResourcesFit", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "VolumeRestrictions",
+        "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "LoadAwareScheduling",
     ]  # fmt: skip
     assert [(scorer.plugin.name, scorer.weight) for scorer in read.scorers] == [("NodeResourcesFit", 7)]
 

@@ -1,0 +1,182 @@
+"""VolumeBinding: a pod goes where its volumes can be reached, or can be made.
+
+Bound claims: the volume's node affinity. Claims that wait for a node: the node that is selected already; else a free volume that fits
+and can be reached, or a class that makes one there. All other claims refuse every node.
+
+A pod whose claims still wait is not bound at once: the node is written to the claims (`selected-node`), volumes are chosen
+(`claimRef`), and the pod is placed when all are bound. Upstream waits likewise, for ten minutes and with the node held.
+
+Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.nodes import NodeTable
+from services.scheduler.plugins.volume_choice import Choice, can_make, free_volumes, reachable, wanted
+from services.scheduler.plugins.volume_claims import Claims, claim_keys, claims_of
+from services.scheduler.pods import PodFacts
+from services.scheduler.reasons import Reason
+from shared.kube.storage import SELECTED_NODE, Claim
+
+Bools = NDArray[np.bool_]
+
+_CONFLICT, _NONE_TO_BIND, _NO_SPACE, _VOLUME_GONE = 1, 2, 4, 8
+_TROUBLE = 16
+_CODES = {
+    _CONFLICT: "VolumeNodeConflict", _NONE_TO_BIND: "NoVolumeToBind", _NO_SPACE: "NoStorageLeft", _VOLUME_GONE: "VolumeMissing",
+}  # fmt: skip
+_STORAGE = frozenset((Change.VOLUME, Change.LABELS))
+
+
+class VolumeBinding:
+    """Refuses nodes from which a volume cannot be reached, and where none can be had."""
+
+    name: ClassVar[str] = "VolumeBinding"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
+        (*_CODES.values(), "ClaimMissing", "ClaimLost", "ClaimDeleting", "ClaimUnbound", "VolumesPending"), _STORAGE
+    )
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """A verdict is a set of bits, one for each thing that is wrong."""
+        return BindingTrial(room)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+        """All that is wrong on the node, or with a claim."""
+        if verdict >= _TROUBLE:
+            trouble = ask.memo.get(VolumeBinding)
+            return (trouble if isinstance(trouble, Reason) else Reason("ClaimUnbound"),)
+        return tuple(Reason(code) for bit, code in _CODES.items() if verdict & bit)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes moves no volume."""
+        return True
+
+
+class BindingTrial:
+    """The plugin for one round.
+
+    Attributes:
+        taken: volumes that the round has chosen, by claim.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._verdicts: dict[PodAsk, Int64 | None] = {}
+        self.taken: dict[str, str] = {}
+
+    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """None for a pod without claims."""
+        if not claim_keys(ask):
+            return None
+        if ask not in self._verdicts:
+            self._verdicts[ask] = self._judge(ask)
+        verdicts = self._verdicts[ask]
+        return None if verdicts is None else verdicts[rows]
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The verdict on one node."""
+        verdicts = self.filter(ask, np.array([row]))
+        return 0 if verdicts is None else int(verdicts[0])
+
+    def score(self, ask: PodAsk, rows: Rows) -> None:
+        """It scores nothing."""
+
+    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        """It scores nothing."""
+        return 0
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        """Nothing: volumes are taken by `prepare`."""
+
+    def prepare(self, ask: PodAsk, row: int) -> Choice | None:
+        """What has to be written before a pod can go to the node; None when all its claims are bound.
+
+        Volumes that it names are taken for the rest of the round.
+        """
+        if not claim_keys(ask):
+            return None
+        storage = self._room.surroundings.storage
+        claims = claims_of(ask, storage)
+        if not claims.waiting:
+            return None
+        table = self._room.table
+        choice = Choice(table.names[row])
+        for claim in _smallest_first(claims):
+            if _selected(claim) == table.names[row]:
+                continue
+            volumes = free_volumes(claim, storage, self.taken)
+            found = next((volume for volume in volumes if bool(reachable(table, volume)[row])), None)
+            if found is not None:
+                self.taken[found.metadata.name] = claim.metadata.key
+                if found.spec.claim_ref is None and storage.chosen.get(found.metadata.name) != claim.metadata.key:
+                    choice.volumes.append((found, claim))
+            elif bool(can_make(claim, storage, table)[0][row]):  # else another pod of the round took the last one
+                choice.claims.append(claim)
+        return choice
+
+    def _judge(self, ask: PodAsk) -> Int64 | None:
+        storage, table = self._room.surroundings.storage, self._room.table
+        claims = claims_of(ask, storage)
+        if claims.trouble is not None:
+            ask.memo[VolumeBinding] = claims.trouble
+            return np.full(self._room.size, _TROUBLE, np.int64)
+        verdicts = np.zeros(self._room.size, np.int64)
+        for _, volume in claims.bound:
+            if volume is None:
+                verdicts |= _VOLUME_GONE
+            else:
+                verdicts |= np.where(reachable(table, volume), 0, _CONFLICT)
+        if claims.waiting:
+            verdicts |= self._judge_waiting(claims, table)
+        return verdicts if verdicts.any() else None
+
+    def _judge_waiting(self, claims: Claims, table: NodeTable) -> Int64:
+        """Bits for claims that wait: a free volume for each, no volume for two of them; or one that can be made."""
+        storage = self._room.surroundings.storage
+        size = self._room.size
+        none, no_space = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        used: dict[str, Bools] = {}  # volume -> where an earlier claim of the pod takes it
+        for claim in _smallest_first(claims):
+            made, has_space = can_make(claim, storage, table)
+            if node := _selected(claim):
+                elsewhere = np.ones(size, np.bool_)
+                if node in table.rows:
+                    elsewhere[table.rows[node]] = False
+                none |= elsewhere | ~made
+                no_space |= ~elsewhere & made & ~has_space
+                continue
+            served = np.zeros(size, np.bool_)
+            for volume in free_volumes(claim, storage, self.taken):
+                takes = reachable(table, volume) & ~served
+                before = used.get(volume.metadata.name)
+                if before is not None:
+                    takes &= ~before
+                used[volume.metadata.name] = takes if before is None else before | takes
+                served |= takes
+                if served.all():
+                    break
+            none |= ~served & ~made
+            no_space |= ~served & made & ~has_space
+        bits: Int64 = none.astype(np.int64) * _NONE_TO_BIND + no_space.astype(np.int64) * _NO_SPACE
+        return bits
+
+
+def _smallest_first(claims: Claims) -> list[Claim]:
+    return sorted(claims.waiting, key=lambda claim: (wanted(claim), claim.metadata.key))
+
+
+def _selected(claim: Claim) -> str:
+    return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")

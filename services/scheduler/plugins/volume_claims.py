@@ -1,0 +1,62 @@
+"""The claims of a pod as they stand: bound, waiting for a node, or in a state in which no node will do.
+
+Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding (GetPodVolumeClaims).
+"""
+
+from typing import NamedTuple
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.reasons import Reason
+from services.scheduler.storage import Storage
+from shared.kube.storage import Claim, PersistentVolume
+
+
+class Claims(NamedTuple):
+    """A class of pods' claims.
+
+    Attributes:
+        bound: claims with their volume; None for one that is not there.
+        waiting: claims whose volume is made or chosen once the pod has a node.
+        trouble: why no node will do, if so.
+    """
+
+    bound: tuple[tuple[Claim, PersistentVolume | None], ...] = ()
+    waiting: tuple[Claim, ...] = ()
+    trouble: Reason | None = None
+
+
+def claim_keys(ask: PodAsk) -> tuple[str, ...]:
+    """`namespace/name` of each claim, each once."""
+    keys: tuple[str, ...] | None = ask.memo.get(Claims)
+    if keys is None:
+        keys = ask.memo[Claims] = tuple(
+            dict.fromkeys(
+                f"{ask.namespace}/{volume.persistent_volume_claim.claim_name}"
+                for volume in ask.pod.spec.volumes
+                if volume.persistent_volume_claim
+            )
+        )
+    return keys
+
+
+def claims_of(ask: PodAsk, storage: Storage) -> Claims:
+    """How a class's claims stand. The first trouble is the one that is told."""
+    bound: list[tuple[Claim, PersistentVolume | None]] = []
+    waiting: list[Claim] = []
+    for key in claim_keys(ask):
+        claim = storage.claims.get(key)
+        name = key.partition("/")[2]
+        if claim is None:
+            return Claims(trouble=Reason("ClaimMissing", name))
+        if claim.status.phase == "Lost":
+            return Claims(trouble=Reason("ClaimLost", name))
+        if claim.metadata.deletion_timestamp is not None:
+            return Claims(trouble=Reason("ClaimDeleting", name))
+        if claim.is_bound:
+            bound.append((claim, storage.volumes.get(claim.spec.volume_name)))
+            continue
+        class_ = storage.class_of(claim)
+        if class_ is None or not class_.waits or claim.spec.volume_name:
+            return Claims(trouble=Reason("ClaimUnbound"))
+        waiting.append(claim)
+    return Claims(tuple(bound), tuple(waiting))

@@ -1,0 +1,106 @@
+"""VolumeRestrictions: disks that one node at a time may write, and claims that one pod at a time may use.
+
+Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumerestrictions.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
+from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.plugins.volume_claims import claim_keys
+from services.scheduler.plugins.volume_use import Disk, VolumeLedger, disks_of
+from services.scheduler.pods import PodFacts
+from services.scheduler.reasons import Reason
+
+_DISK, _CLAIM = 1, 2
+_CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse"}
+_PODS_GO = frozenset((Change.POD_RELEASED, Change.VOLUME))
+
+
+class VolumeRestrictions:
+    """Refuses nodes where a disk is mounted otherwise, and every node while a ReadWriteOncePod claim is in use."""
+
+    name: ClassVar[str] = "VolumeRestrictions"
+    static: ClassVar[bool] = False
+    wide: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.OWN
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(_CODES.values(), _PODS_GO)
+
+    def new_ledger(self) -> Ledger:
+        """The claims and disks in use."""
+        return VolumeLedger()
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdicts 1: a disk; 2: a claim."""
+        assert isinstance(ledger, VolumeLedger), "the index hands back what new_ledger made"
+        return RestrictionsTrial(room, ledger)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """What is in use."""
+        return (Reason(_CODES[verdict]),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes gives its volumes up."""
+        return False
+
+
+class RestrictionsTrial:
+    """The plugin for one round."""
+
+    def __init__(self, room: Room, ledger: VolumeLedger) -> None:
+        self._room = room
+        self._ledger = ledger
+        self._claims: set[str] = set()  # of pods that the round placed
+        self._disks: dict[int, list[Disk]] = {}
+        self._placed = 0
+
+    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """None for a pod that nothing keeps from any node."""
+        if not ask.pod.spec.volumes:
+            return None
+        disks = disks_of(ask)
+        verdicts = np.zeros(self._room.size, np.int64)
+        if disks:
+            for held in (self._ledger.disks, self._disks):
+                for row, mounted in held.items():
+                    if any(disk.conflicts(other) for disk in disks for other in mounted):
+                        verdicts[row] = _DISK
+        if any(self._is_in_use(claim) for claim in claim_keys(ask)):
+            verdicts[verdicts == 0] = _CLAIM
+        return verdicts[rows] if verdicts.any() else None
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The verdict on one node."""
+        verdicts = self.filter(ask, np.array([row]))
+        return 0 if verdicts is None else int(verdicts[0])
+
+    def score(self, ask: PodAsk, rows: Rows) -> None:
+        """It scores nothing."""
+
+    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        """It scores nothing."""
+        return 0
+
+    def scores(self, ask: PodAsk, feasible: Bools) -> None:
+        """It scores nothing."""
+
+    def revision(self, ask: PodAsk) -> int:
+        """How many pods with volumes the round placed."""
+        return self._placed if ask.pod.spec.volumes else 0
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
+        """The pod's volumes are in use from now on."""
+        if ask.pod.spec.volumes:
+            self._placed += 1
+            self._claims.update(claim_keys(ask))
+            self._disks.setdefault(row, []).extend(disks_of(ask))
+
+    def _is_in_use(self, key: str) -> bool:
+        claim = self._room.surroundings.storage.claims.get(key)
+        if claim is None or "ReadWriteOncePod" not in claim.spec.access_modes:
+            return False
+        return key in self._ledger.users or key in self._claims

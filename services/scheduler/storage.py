@@ -1,0 +1,80 @@
+"""Claims, volumes and classes by what plugins ask of them. Part of what surrounds nodes and pods.
+
+An object that cannot be read counts as absent.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shared.kube.storage import Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass
+
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
+
+_KINDS: Mapping[str, type[msgspec.Struct]] = {
+    CLAIMS: Claim,
+    VOLUMES: PersistentVolume,
+    "storageclasses.storage.k8s.io": StorageClass,
+    "csinodes.storage.k8s.io": CsiNode,
+    "csidrivers.storage.k8s.io": CsiDriver,
+    "csistoragecapacities.storage.k8s.io": StorageCapacity,
+}
+STORAGE = tuple(_KINDS)
+"""Resources that are followed."""
+
+
+class Storage:
+    """What there is of storage.
+
+    Attributes:
+        version: grows with every change.
+        claims: `namespace/name` -> claim.
+        volumes, classes, nodes, drivers: name -> object; `nodes` by node.
+        capacities: `namespace/name` -> capacity.
+        chosen: volume -> claim that a placement of ours chose it for (`ClusterView.chosen`).
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.claims: dict[str, Claim] = {}
+        self.volumes: dict[str, PersistentVolume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.nodes: dict[str, CsiNode] = {}
+        self.drivers: dict[str, CsiDriver] = {}
+        self.capacities: dict[str, StorageCapacity] = {}
+        self.chosen: Mapping[str, str] = {}
+        self._by_class: dict[str, dict[str, PersistentVolume]] = {}
+        self._tables: dict[str, dict[str, Any]] = dict(
+            zip(
+                STORAGE,
+                (self.claims, self.volumes, self.classes, self.nodes, self.drivers, self.capacities),
+                strict=True,
+            )
+        )
+
+    def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+        """Take over an object as observed, None when it is gone."""
+        self.version += 1
+        table = self._tables[resource]
+        before = table.pop(key, None)
+        if isinstance(before, PersistentVolume):
+            self._by_class[before.spec.storage_class_name].pop(key, None)
+        if object_ is None:
+            return
+        try:
+            read = table[key] = msgspec.convert(object_, _KINDS[resource])
+        except msgspec.ValidationError:
+            return
+        if isinstance(read, PersistentVolume):
+            self._by_class.setdefault(read.spec.storage_class_name, {})[key] = read
+
+    def of_class(self, name: str) -> Mapping[str, PersistentVolume]:
+        """The volumes of a class."""
+        return self._by_class.get(name, {})
+
+    def class_of(self, claim: Claim) -> StorageClass | None:
+        """The class of a claim."""
+        beta = (claim.metadata.annotations or {}).get("volume.beta.kubernetes.io/storage-class")
+        return self.classes.get(beta if beta is not None else claim.spec.storage_class_name or "")

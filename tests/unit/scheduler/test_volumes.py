@@ -1,0 +1,239 @@
+"""Pods and their volumes: where they can be reached, where they can be made, how many a node takes, who shares one."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.scheduler.state import ClusterView
+from shared.events import Recorded
+from shared.events.cluster import ObjectObserved
+from shared.events.intents import FieldsDecided
+from shared.kube.pod import ClaimSource, EphemeralSource, GoogleDisk, Pod, RbdDisk, Volume
+from tests.unit.scheduler.scheduling_world import World, node, placements, pod, told
+
+CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+CLASSES, CSI_NODES = "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io"
+BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
+Raw = dict[str, Any]
+
+
+def world_of(*names: str) -> World:
+    world = World()
+    for name in names:
+        world.add_node(node(name, labels={"host": name, "topology.kubernetes.io/zone": f"zone-{name}"}))
+    return world
+
+
+def has(world: World, resource: str, key: str, **body: Any) -> None:
+    namespace, _, name = key.rpartition("/")
+    metadata = {"name": name, "uid": f"uid-{name}"} | ({"namespace": namespace} if namespace else {})
+    metadata |= body.pop("metadata", {})
+    world.observe(ObjectObserved(resource=resource, name=key, uid=f"uid-{name}", object={"metadata": metadata, **body}))
+
+
+def claim(world: World, name: str, volume: str = "", class_: str = "slow", **more: Any) -> None:
+    spec: Raw = {
+        "accessModes": more.pop("modes", ["ReadWriteOnce"]),
+        "resources": {"requests": {"storage": more.pop("size", "1Gi")}},
+        "storageClassName": class_,
+    }
+    metadata: Raw = more.pop("metadata", {})
+    if volume:
+        spec["volumeName"] = volume
+        metadata = {"annotations": BOUND} | metadata
+    has(world, CLAIMS, f"d/{name}", metadata=metadata, spec=spec, status={"phase": more.pop("phase", "Pending")})
+
+
+def volume(world: World, name: str, *hosts: str, **spec: Any) -> None:
+    if hosts:
+        term = {"matchExpressions": [{"key": "host", "operator": "In", "values": list(hosts)}]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    metadata = spec.pop("metadata", {})
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local"} | spec
+    has(world, VOLUMES, name, metadata=metadata, spec=spec, status={"phase": "Available"})
+
+
+def storage_class(world: World, name: str, provisioner: str = "csi.x", **more: Any) -> None:
+    mode = more.pop("mode", "WaitForFirstConsumer")
+    has(world, CLASSES, name, provisioner=provisioner, volumeBindingMode=mode, **more)
+
+
+def with_claims(pod: Pod, *claims: str, **volumes: Volume) -> Pod:
+    mounted = [Volume(name=f"v{c}", persistent_volume_claim=ClaimSource(claim_name=c)) for c in claims]
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, volumes=(*mounted, *volumes.values())))
+
+
+def add(world: World, *pods: Pod) -> None:
+    for each in pods:
+        world.add_pod(each)
+    world.read()
+
+
+def written(records: list[Recorded]) -> dict[str, Raw]:
+    return {r.event.name: r.event.patch for r in records if isinstance(r.event, FieldsDecided)}
+
+
+def test_a_bound_volume_draws_its_pod_to_where_it_can_be_reached() -> None:
+    world = world_of("a", "b")
+    volume(world, "pv", "b")
+    claim(world, "c", "pv")
+    add(world, with_claims(pod("p"), "c"))
+    assert placements(world.round()) == {"p": "b"}
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        pytest.param(lambda _: None, "ClaimMissing", id="no claim"),
+        pytest.param(lambda w: claim(w, "c", phase="Lost"), "ClaimLost", id="lost"),
+        pytest.param(lambda w: claim(w, "c", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), "ClaimDeleting", id="deleting"),
+        pytest.param(lambda w: claim(w, "c"), "ClaimUnbound", id="bound at once, and is not"),
+        pytest.param(lambda w: claim(w, "c", "gone"), "VolumeMissing", id="its volume is gone"),
+        pytest.param(lambda w: claim(w, "c", class_="wait"), "NoVolumeToBind", id="no volume and none made"),
+    ],
+)  # fmt: skip
+def test_a_claim_in_trouble_refuses_every_node_and_says_why(make: Any, code: str) -> None:
+    world = world_of("a", "b")
+    storage_class(world, "slow", mode="Immediate")
+    storage_class(world, "wait", "kubernetes.io/no-provisioner")
+    make(world)
+    add(world, with_claims(pod("p"), "c"))
+    assert told(world.round())["p"].code == code
+
+
+def test_a_claim_that_waits_gets_the_node_and_the_pod_comes_once_it_is_bound() -> None:
+    world = world_of("a", "b")
+    allowed = [{"matchLabelExpressions": [{"key": "host", "values": ["b"]}]}]
+    storage_class(world, "wait", allowedTopologies=allowed)
+    claim(world, "c", class_="wait")
+    add(world, with_claims(pod("p"), "c"))
+    records = world.round()
+    assert placements(records) == {}
+    assert told(records)["p"].code == "VolumesPending"
+    assert written(records) == {"d/c": {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}}}
+    world.wait(2)
+    claim(world, "c", class_="wait", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
+    world.read()
+    assert written(world.round()) == {}
+    world.wait(4)
+    volume(world, "made", "b")
+    claim(world, "c", "made", class_="wait")
+    world.read()
+    assert placements(world.round()) == {"p": "b"}
+
+
+def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None:
+    world = world_of("a", "b")
+    storage_class(world, "local", "kubernetes.io/no-provisioner")
+    volume(world, "large", "a", capacity={"storage": "9Gi"})
+    volume(world, "small", "a", capacity={"storage": "2Gi"})
+    for name in ("c0", "c1", "c2"):
+        claim(world, name, class_="local")
+    add(world, *(with_claims(pod(f"p{number}"), f"c{number}") for number in range(3)))
+    records = world.round()
+    taken = {name: patch["spec"]["claimRef"]["name"] for name, patch in written(records).items()}
+    assert taken == {"small": "c0", "large": "c1"}
+    world.wait(2)
+    claim(world, "other", class_="local")  # what wakes them changes nothing: the volumes are chosen already
+    world.read()
+    assert written(world.round()) == {}
+    restored = ClusterView()
+    restored.restore(world.view.encode())
+    assert restored.chosen == world.view.chosen == {"small": "d/c0", "large": "d/c1"}
+
+
+def test_two_claims_of_a_pod_need_two_volumes() -> None:
+    world = world_of("a", "b")
+    storage_class(world, "local", "kubernetes.io/no-provisioner")
+    volume(world, "a1", "a")
+    volume(world, "b1", "b")
+    volume(world, "b2", "b")
+    claim(world, "c0", class_="local")
+    claim(world, "c1", class_="local")
+    add(world, with_claims(pod("p"), "c0", "c1"))
+    assert sorted(written(world.round())) == ["b1", "b2"]
+
+
+def test_a_driver_that_tells_its_capacity_is_asked_where_enough_is_left() -> None:
+    world = world_of("a", "b")
+    storage_class(world, "wait")
+    has(world, "csidrivers.storage.k8s.io", "csi.x", spec={"storageCapacity": True})
+    for name, size in (("a", "1Gi"), ("b", "8Gi")):
+        has(
+            world, "csistoragecapacities.storage.k8s.io", f"s/{name}",
+            storageClassName="wait", capacity=size, nodeTopology={"matchLabels": {"host": name}},
+        )  # fmt: skip
+    claim(world, "c", class_="wait", size="2Gi")
+    add(world, with_claims(pod("p"), "c"))
+    assert [patch["metadata"]["annotations"].popitem()[1] for patch in written(world.round()).values()] == ["b"]
+
+
+def test_the_claim_of_an_ephemeral_volume_is_named_after_its_pod() -> None:
+    world = world_of("a")
+    volume(world, "pv", "a")
+    claim(world, "p-scratch", "pv")
+    add(world, with_claims(pod("p"), scratch=Volume(name="scratch", ephemeral=EphemeralSource())))
+    assert placements(world.round()) == {"p": "a"}
+
+
+def test_a_volume_of_two_zones_is_used_in_both_and_no_other() -> None:
+    world = world_of("a", "b", "c")
+    world.add_node(node("plain"))
+    volume(world, "pv", metadata={"labels": {"failure-domain.beta.kubernetes.io/zone": "zone-a__zone-b"}})
+    claim(world, "c", "pv")
+    add(world, *(with_claims(pod(f"p{number}", ports=(80,)), "c") for number in range(4)))
+    records = world.round()
+    assert set(placements(records).values()) == {"a", "b", "plain"}
+    assert {r.code for r in world.view.pods["p3"].reasons and told(records).values()} >= {"HostPortTaken"}
+
+
+def test_a_claim_for_one_pod_refuses_a_second_one_until_the_first_is_gone() -> None:
+    world = world_of("a", "b")
+    volume(world, "pv", accessModes=["ReadWriteOncePod"])
+    claim(world, "c", "pv", modes=["ReadWriteOncePod"])
+    add(world, with_claims(pod("p0"), "c"), with_claims(pod("p1"), "c"))
+    records = world.round()
+    assert list(placements(records)) == ["p0"]
+    assert told(records)["p1"].code == "ClaimInUse"
+    world.wait(2)
+    world.drop_pod("p0")
+    world.read()
+    assert list(placements(world.round())) == ["p1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (GoogleDisk(pd_name="x"), GoogleDisk(pd_name="x"), False),
+        (GoogleDisk(pd_name="x", read_only=True), GoogleDisk(pd_name="x", read_only=True), True),
+        (GoogleDisk(pd_name="x"), GoogleDisk(pd_name="y"), True),
+        (RbdDisk(monitors=("m1", "m2"), image="i"), RbdDisk(monitors=("m2",), image="i"), False),
+        (RbdDisk(monitors=("m1",), image="i"), RbdDisk(monitors=("m2",), image="i"), True),
+    ],
+    ids=["written twice", "read twice", "two disks", "one image", "two clusters"],
+)
+def test_a_disk_is_mounted_on_one_node_by_pods_that_can_share_it(first: Any, second: Any, shared: bool) -> None:
+    def mounts(name: str, disk: Any) -> Pod:
+        kind = "gce_persistent_disk" if isinstance(disk, GoogleDisk) else "rbd"
+        return with_claims(pod(name), x=Volume(name="x", **{kind: disk}))
+
+    world = world_of("a")
+    add(world, mounts("p0", first), mounts("p1", second))
+    records = world.round()
+    assert set(placements(records)) == ({"p0", "p1"} if shared else {"p0"})
+    if not shared:
+        assert told(records)["p1"].code == "DiskConflict"
+
+
+def test_a_node_takes_as_many_volumes_of_a_driver_as_it_says_and_a_shared_one_counts_once() -> None:
+    world = world_of("a")
+    drivers = [{"name": "csi.x", "allocatable": {"count": 2}}]
+    has(world, CSI_NODES, "a", spec={"drivers": drivers})
+    for number in range(3):
+        volume(world, f"pv{number}", csi={"driver": "csi.x", "volumeHandle": f"h{number}"})
+        claim(world, f"c{number}", f"pv{number}")
+    add(world, *(with_claims(pod(f"p{number}"), f"c{number}") for number in range(3)), with_claims(pod("q"), "c0"))
+    records = world.round()
+    assert set(placements(records)) == {"p0", "p1", "q"}
+    assert told(records)["p2"].code == "TooManyVolumes"
