@@ -1,0 +1,69 @@
+"""The audit service's State, when a checkpoint is due, and what it says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.services import SERVICES, load
+from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
+from services.audit.service import CONTEXTS, SERVICE
+from services.audit.state import AuditState
+from shared.events import Recorded
+from shared.events.audit import CheckpointSigned
+from shared.events.intents import ObjectDecided
+from shared.kube.instants import SECOND
+from shared.log.checkpoint import read_statement, statement_of
+from shared.log.positions import Position
+
+
+def signed(number: int) -> CheckpointSigned:
+    return CheckpointSigned(signer="s", statement=f"text {number}", public_key="k", signature="x")
+
+
+@given(st.lists(st.integers(0, 3), max_size=20))
+def test_a_state_is_a_function_of_its_positions_and_outlasts_a_snapshot(kinds: list[int]) -> None:
+    state, again = AuditState(), AuditState()
+    for seq, kind in enumerate(kinds, 1):
+        event = signed(seq) if kind else ObjectDecided(resource="configmaps", name="a/b", body=None)
+        state.apply(Recorded("audit", seq, event, at_ns=seq * SECOND))
+    again.restore(state.encode())
+    assert again.encode() == state.encode()
+    assert next_checkpoint_ns(again, 60) == next_checkpoint_ns(state, 60)
+
+
+def test_the_first_checkpoint_is_due_at_once_and_the_next_after_its_interval() -> None:
+    state = AuditState()
+    assert next_checkpoint_ns(state, 60) == 0
+    state.apply(Recorded("audit", 3, signed(1), at_ns=100 * SECOND))
+    assert next_checkpoint_ns(state, 60) == 160 * SECOND
+
+
+def test_a_checkpoint_leaves_as_a_config_map_unless_none_is_named() -> None:
+    event, intent = checkpoint_drafts(signed(1), "koordinator-system/koordstream-checkpoint", "text\n")
+    assert event.event == signed(1)
+    assert intent.event == ObjectDecided(
+        resource="configmaps",
+        name="koordinator-system/koordstream-checkpoint",
+        body={"data": {"checkpoint.json": "text\n"}},
+    )
+    assert len(checkpoint_drafts(signed(1), "", "text\n")) == 1
+
+
+def test_a_statement_says_the_heads_in_one_way_and_is_read_back() -> None:
+    heads = {"scheduling": Position(2, b"b" * 32), "cluster": Position(4711, b"a" * 32), "nodes-0": Position()}
+    text = statement_of("here", 1_800_000_000_500_000_000, heads)
+    assert text == (
+        "koordstream checkpoint 1\nsource here\nat 2027-01-15T08:00:00.5Z\n"
+        f"cluster 4711 {'61' * 32}\nscheduling 2 {'62' * 32}\n"
+    )
+    found = read_statement(text)
+    assert found.heads == {name: head for name, head in heads.items() if head.seq}
+    assert found.source == "here"
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_every_context_that_a_service_writes_is_relayed_into_a_stream(shards: int) -> None:
+    assert {load(name).writes for name in SERVICES} <= {*CONTEXTS, "audit"}
+    member = SERVICE.member(0, shards)
+    assert len(member.streams) == len(member.follows) == 3 + 2 * shards
+    assert f"KOORD_EVENTS_METRICS_{shards - 1}" in member.streams
