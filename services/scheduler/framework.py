@@ -10,6 +10,7 @@ spec/scheduler-core.md 1.1, 1.5.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from enum import Enum
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -61,6 +62,18 @@ class Room:
         self.pods: Int64 = table.pods[: self.size].copy()
         self.ports: dict[int, dict[HostPort, int]] = {row: dict(held) for row, held in table.ports.items()}
 
+    def after(self, ask: PodAsk) -> "Room":
+        """The room as if each node had taken one more pod of the class; ports aside."""
+        fuller = copy(self)
+        fuller.requested, fuller.scored = self.requested.copy(order="F"), self.scored.copy(order="F")
+        for column, size in self.table.vector(ask):
+            if column < fuller.requested.shape[1]:
+                fuller.requested[:, column] += size
+        fuller.scored[:, 0] += ask.held.get("cpu", 0)
+        fuller.scored[:, 1] += ask.held.get("memory", 0)
+        fuller.pods = self.pods + 1
+        return fuller
+
     def place(self, ask: PodAsk, row: int) -> None:
         """Count a pod on a node."""
         for column, size in self.table.vector(ask):
@@ -103,6 +116,22 @@ class Trial(Protocol):
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """Count a pod of the class on the node, for the pods that come after it in the round."""
+        ...
+
+
+@runtime_checkable
+class Foreseeing(Trial, Protocol):
+    """The trial of a plugin whose opinion changes with each pod on a node, by as much on every node.
+
+    A trial that is none, and has no opinion on a class, has none after any number of its pods.
+    """
+
+    def after(self, ask: PodAsk, room: Room) -> Trial | None:
+        """The trial as if each node had taken one more pod of the class; `room` is `Room.after`. None: it cannot say."""
+        ...
+
+    def as_foreseen(self) -> bool:
+        """Whether the pod that was placed last changed its node as `after` would have said."""
         ...
 
 

@@ -7,12 +7,14 @@ worked out again when it changes: the highest raw score, by which some plugins n
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Int64, Normalize, Plugin, Trial, normalized, normalized_at
+from services.scheduler.foresight import Foresight, foresee
+from services.scheduler.framework import Int64, Normalize, Plugin, Room, Trial, normalized, normalized_at
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Panel
 from services.scheduler.ties import ranks
@@ -21,6 +23,18 @@ from shared.events.scheduling import Candidate, ClassJudged, Rejections
 FEASIBLE, NO_NODE = -1, -2
 BEST = 3
 """How many of the best nodes a round records per class."""
+
+
+class Placement(NamedTuple):
+    """A pod of the round went to a node.
+
+    Attributes:
+        foreseen: it changed the node as `foresee` says of its class.
+    """
+
+    row: int
+    ask: PodAsk
+    foreseen: bool
 
 
 class Judge:
@@ -32,11 +46,11 @@ class Judge:
         total: int64[rows]: sum of weighted scores of feasible nodes, -1 elsewhere.
     """
 
-    def __init__(self, panel: Panel, table: NodeTable, ask: PodAsk, placements: Sequence[int] = ()) -> None:
+    def __init__(self, panel: Panel, table: NodeTable, ask: PodAsk, placements: Sequence[Placement] = ()) -> None:
         """Judge all nodes as they stand.
 
         Args:
-            placements: rows that took the round's pods so far, and will take the next: the round appends to it.
+            placements: of the round so far, and of its next pods: the round appends to it.
         """
         self.ask = ask
         self.profile = panel.profile
@@ -56,6 +70,11 @@ class Judge:
         self.by: Int64
         self.verdict: Int64
         self.total: Int64
+        self._foresight: Foresight | None = None
+        self._settled: set[int] = set()  # rows whose next pod is not the foreseen one
+        self._behind: list[int] = []  # rows that moved as foreseen, of which the single scores are not known
+        self._tied: NDArray[np.intp] | None = None  # the rows with the highest total; None: not known
+        self._best_total = -1
         self._judge_all()
 
     def _judge_all(self) -> None:
@@ -89,6 +108,7 @@ class Judge:
         self.verdict = np.where(first, wide_verdict, self._own_verdict)
 
     def _total_all(self) -> None:
+        self._score_behind()
         feasible = self.by == FEASIBLE
         total = np.zeros(self._size, np.int64)
         self._highest = []
@@ -109,6 +129,7 @@ class Judge:
             total += self._wide_total
         total[~feasible] = -1
         self.total = total
+        self._tied = None
 
     @staticmethod
     def _highest_of(plugin: Plugin, raw: Int64, feasible: NDArray[np.bool_]) -> int:
@@ -116,25 +137,68 @@ class Judge:
             return 0
         return int(raw[feasible].max(initial=0))
 
+    def look_ahead(self, room: Room) -> None:
+        """Work out what one more pod of the class makes of each node, for the many that come."""
+        if self._wide_by is None and self._wide_total is None and not self._first:
+            self._foresight = foresee(self._panel, self.ask, room, self.by, self._raw, self._highest)
+
     def catch_up(self) -> None:
         """Work in the round's placements since the last call."""
         placements = self._placements
         if self._upto == len(placements):
             return
+        others: dict[int, None] = {}
         renormalise = False
-        for row in dict.fromkeys(placements[self._upto :]):
+        for row, ask, foreseen in placements[self._upto :]:
+            if foreseen and ask is self.ask and self._foresight is not None and row not in self._settled:
+                renormalise |= self._move_on(self._foresight, row)
+            else:
+                others[row] = None
+            self._settled.add(row)
+        self._upto = len(placements)
+        for row in others:
             by = int(self._own_by[row])
             if by in self._panel.fickle:
                 self._judge_again(row)
                 renormalise = True
             elif by == FEASIBLE:  # a placement frees nothing on its node, so what is refused there stays refused
                 renormalise |= self._judge_row(row)
-        self._upto = len(placements)
         if self._panel.wide and self._revisions != [trial.revision(self.ask) for trial in self._panel.wide]:
             self._judge_wide()
-            renormalise = True
+            if self._wide_by is not None or self._panel.wide_scorers:
+                renormalise = True
         if renormalise:
             self._total_all()
+        if self._wide_by is not None or self._wide_total is not None:
+            self._foresight = None  # others than the pods of this class decide now
+
+    def _move_on(self, foresight: Foresight, row: int) -> bool:
+        """A feasible row took a pod of the class; whether the scores of all others have to be normalised anew."""
+        total = int(foresight.total[row])
+        if total >= 0:
+            self._set_total(row, total)
+            self._behind.append(row)
+            return False
+        self._own_by[row] = self.by[row] = foresight.by[row]
+        self._own_verdict[row] = self.verdict[row] = foresight.verdict[row]
+        self._set_total(row, -1)
+        return any(
+            raw is not None and plugin.normalize is not Normalize.NONE and int(raw[row]) == highest > 0
+            for (plugin, _, _), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True)
+        )
+
+    def _score_behind(self) -> None:
+        """Fill in the single scores of rows that moved as foreseen."""
+        for row in dict.fromkeys(self._behind):
+            for (plugin, _, trial), raw in zip(self._panel.scorers, self._raw, strict=True):
+                if raw is not None and not plugin.static:
+                    raw[row] = trial.score_at(self.ask, row)
+        self._behind.clear()
+
+    def _set_total(self, row: int, total: int) -> None:
+        self.total[row] = total
+        if total > self._best_total or (total == self._best_total and self._tied is not None and row not in self._tied):
+            self._tied = None
 
     def refuse(self, row: int, plugin: Plugin, verdict: int) -> None:
         """Take a node out that passed, and has nothing to give the pod after all."""
@@ -185,7 +249,7 @@ class Judge:
             total += normalized_at(score, self._highest[place], plugin.normalize) * weight
         if self._wide_total is not None:
             total += int(self._wide_total[row])
-        self.total[row] = total if feasible else -1
+        self._set_total(row, total if feasible else -1)
         return renormalise
 
     def choose(self, pod_hash: np.uint64) -> int:
@@ -196,17 +260,23 @@ class Judge:
         for row in self._first:
             if self.total[row] >= 0:
                 return row
-        best = self.total.max(initial=-1)
-        if best < 0:
+        tied = self._tied
+        if tied is not None:
+            tied = tied[self.total[tied] == self._best_total]
+        if tied is None or not len(tied):
+            self._best_total = int(self.total.max(initial=-1))
+            tied = np.flatnonzero(self.total == self._best_total)
+        self._tied = tied
+        if self._best_total < 0:
             return -1
-        tied = np.flatnonzero(self.total == best)
         if len(tied) == 1:
             return int(tied[0])
         standing = ranks(self._table.hashes[tied], pod_hash)
-        highest = np.flatnonzero(standing == standing.max())
-        if len(highest) > 1:  # two names with one hash
-            return min((int(tied[place]) for place in highest), key=self._table.names.__getitem__)
-        return int(tied[highest[0]])
+        highest = standing.argmax()
+        same = standing == standing[highest]
+        if np.count_nonzero(same) > 1:  # two names with one hash
+            return min((int(row) for row in tied[same]), key=self._table.names.__getitem__)
+        return int(tied[highest])
 
     def none_feasible(self) -> bool:
         """Whether no node will take a pod of the class as things stand."""
@@ -218,6 +288,7 @@ class Judge:
 
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
+        self._score_behind()
         filters = sorted((*self._panel.filters, *self._panel.wide_filters), key=lambda entry: entry[0])
         counts = np.bincount(self.by - NO_NODE, minlength=len(filters) - NO_NODE)
         return ClassJudged(

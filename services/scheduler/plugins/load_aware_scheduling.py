@@ -91,6 +91,7 @@ class _RoundTrial:
         self._trial = trial
         self._account = account
         self._now_ns = now_ns
+        self._as_foreseen = True
 
     def filter(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
         return self._trial.filter(ask.pod, rows, self._now_ns).astype(np.int64)
@@ -106,7 +107,18 @@ class _RoundTrial:
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         template = self._account.templates.of(ask.pod)
-        self._trial.add(row, _split(pod.name), template, self._now_ns)
+        block = self._trial.add(row, _split(pod.name), template, self._now_ns)
+        unseen = template.unseen
+        self._as_foreseen = unseen is not None and (block is unseen[0] or block is unseen[1])
+
+    def after(self, ask: PodAsk, room: Room) -> Trial | None:  # noqa: ARG002
+        """With the class's estimate on every node; what prod pods use is not foreseen."""
+        fuller = self._trial.after(ask.pod)
+        return None if fuller is None else _RoundTrial(fuller, self._account, self._now_ns)
+
+    def as_foreseen(self) -> bool:
+        """Whether the last pod counted by its estimate, neither more nor less."""
+        return self._as_foreseen
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -64,6 +64,14 @@ class _PortsTrial:
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """The round's room counts the ports."""
 
+    def after(self, ask: PodAsk, room: Room) -> Trial | None:  # noqa: ARG002
+        """Nothing changes for a class without ports."""
+        return None if ask.ports else self
+
+    def as_foreseen(self) -> bool:
+        """No class with ports was foreseen."""
+        return True
+
 
 def collides(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
     """Whether one of the wanted ports is held: same protocol and port, and the same address or one of them every address."""

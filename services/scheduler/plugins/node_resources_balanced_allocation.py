@@ -140,6 +140,14 @@ class _BalanceTrial:
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """The round's room counts the pod."""
 
+    def after(self, ask: PodAsk, room: Room) -> "_BalanceTrial":  # noqa: ARG002
+        """The same in a fuller room."""
+        return _BalanceTrial(self._resources, room)
+
+    def as_foreseen(self) -> bool:
+        """All of it is in the room."""
+        return True
+
     def _columns(self, ask: PodAsk) -> list[tuple[int, int]] | None:
         """(column, amount asked for) of each resource that may count, None when the pod asks for none of them."""
         if not any(ask.request.get(name, 0) for name in self._resources):

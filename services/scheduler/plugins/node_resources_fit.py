@@ -175,6 +175,14 @@ class FitTrial:
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """The round's room counts the pod."""
 
+    def after(self, ask: PodAsk, room: Room) -> "FitTrial":  # noqa: ARG002
+        """The same in a fuller room."""
+        return FitTrial(self._plugin, room)
+
+    def as_foreseen(self) -> bool:
+        """All of it is in the room."""
+        return True
+
     def _part(self, wanted: Int64, capacity: Int64) -> tuple[Int64, NDArray[np.bool_]]:
         """One resource's score a node, and whether it counts there."""
         exists = capacity > 0

@@ -146,6 +146,14 @@ class _FitPlusTrial:
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """The round's room counts the pod."""
 
+    def after(self, ask: PodAsk, room: Room) -> "_FitPlusTrial":  # noqa: ARG002
+        """The same in a fuller room."""
+        return _FitPlusTrial(self._plugin, room)
+
+    def as_foreseen(self) -> bool:
+        """All of it is in the room."""
+        return True
+
 
 def added_by(pod: Pod, resource: str) -> int:
     """What an incoming pod adds of a resource: containers, then init containers in their order, then overhead.

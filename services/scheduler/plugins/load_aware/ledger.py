@@ -122,7 +122,7 @@ class LoadAwareLedger:
         self.release(uid)
         state = self._row(row)
         deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
-        block = self._block(state, _share(state.report, name, template, assigned_ns, deadline))
+        block = self._added(state, name, template, assigned_ns, deadline)
         self._held[uid] = state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
         self.fleet.loads[:, :, row] += block
 
@@ -143,7 +143,7 @@ class LoadAwareLedger:
         """int64[3, resources]: what a pod would add to a node's loads, were it counted there."""
         state = self._row(row)
         deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
-        return self._block(state, _share(state.report, name, template, assigned_ns, deadline))
+        return self._added(state, name, template, assigned_ns, deadline)
 
     def report(self, row: int) -> Report | None:
         """The node's report as read, if there is one."""
@@ -179,6 +179,15 @@ class LoadAwareLedger:
             self._held[uid] = state.pods[uid] = held._replace(block=block)
             total += block
         self.fleet.loads[:, :, row] = total
+
+    def _added(
+        self, state: _Row, name: tuple[str, str], template: Template, assigned_ns: int, deadline: int | None
+    ) -> NDArray[np.int64]:
+        """int64[3, resources], not to be written to: what a pod adds to a node's loads."""
+        report = state.report
+        if template.unseen is not None and (report is None or name not in report.pods):
+            return template.unseen[report is not None]
+        return self._block(state, _share(report, name, template, assigned_ns, deadline))
 
     def _block(self, state: _Row, share: Share) -> NDArray[np.int64]:
         zero = (0,) * len(self.resources)

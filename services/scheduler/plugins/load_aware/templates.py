@@ -32,12 +32,15 @@ class Template(NamedTuple):
         incoming: int64[resources, 1], the estimate to be added to nodes.
         is_prod: whether the pod's class, default included, is prod.
         windows: how long the estimate counts whatever is measured.
+        unseen: int64[3, resources] each: what a pod that no report names adds to a node without a report, and to one with; None where
+            that takes a closer look.
     """
 
     estimate: Vector | None
     incoming: NDArray[np.int64]
     is_prod: bool
     windows: Windows
+    unseen: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
 
 class Templates:
@@ -83,4 +86,8 @@ class Templates:
             estimated, is_prod = {}, False
         vector = tuple(estimated.get(name, 0) for name in self._resources)
         incoming = int64(vector)[:, np.newaxis]
-        return Template(vector if any(vector) else None, incoming, is_prod, windows_of(pod, self._args))
+        unseen = None
+        if min(vector, default=0) >= 0:
+            zero = (0,) * len(vector)
+            unseen = (int64((vector, vector, zero)), int64((vector, vector, vector if is_prod else zero)))
+        return Template(vector if any(vector) else None, incoming, is_prod, windows_of(pod, self._args), unseen)

@@ -1,5 +1,6 @@
 """Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling round may change."""
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ class LoadAwareTrial:
         self._loads = ledger.fleet.loads.copy()
         self._any_prod_mode = bool(ledger.fleet.prod_mode.any())
         self._any_windowed = bool(ledger.fleet.windowed.any())
+        self._limited = [bool(np.isfinite(limits).any()) for limits in ledger.fleet.limits]
         self._refuses_expired = bool(args.filter_expired_node_metrics)
         self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
         weights = ((index, args.resource_weights.get(name, 0)) for index, name in enumerate(ledger.resources))
@@ -84,6 +86,8 @@ class LoadAwareTrial:
             return np.zeros(self._size(rows), np.int16)
         fleet, template = self._fleet, self._ledger.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
+        if not (self._limited[kind] or self._refuses_expired):
+            return np.zeros(self._size(rows), np.int16)
         load = _of(self._loads[FILTER], rows)
         if template.is_prod and self._any_prod_mode:
             load = np.where(fleet.prod_mode[rows], _of(self._loads[PROD], rows), load)
@@ -202,6 +206,17 @@ class LoadAwareTrial:
         block = self._ledger.would_add(row, name, template, assigned_ns, initialized_ns)
         self._loads[:, :, row] += block
         return block
+
+    def after(self, pod: Pod) -> "LoadAwareTrial | None":
+        """The loads as if every node counted one more such pod, by its estimate. None: more than that counts for the pod."""
+        template = self._ledger.templates.of(pod)
+        if template.is_prod and (self._any_prod_mode or self._scores_prod):
+            return None
+        fuller = copy(self)
+        fuller._loads = self._loads.copy()  # noqa: SLF001
+        fuller._loads[FILTER] += template.incoming  # noqa: SLF001
+        fuller._loads[SCORE] += template.incoming  # noqa: SLF001
+        return fuller
 
     def _size(self, rows: Rows) -> int:
         return len(range(*rows.indices(self._fleet.rows))) if isinstance(rows, slice) else len(rows)

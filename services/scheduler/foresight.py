@@ -1,0 +1,72 @@
+"""What becomes of each node when it takes one more pod of a class: worked out for all nodes at once, before the pods come.
+
+Of many equal pods each goes to another node as a rule, so that the next look at a node finds exactly one more of them there. A class
+whose plugins can all say what that makes of a node is judged so far ahead in one go; a placement then costs a look into an array.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.framework import Foreseeing, Int64, Normalize, Room, Trial, normalized
+from services.scheduler.panel import Panel
+
+WORTH_IT = 12
+"""Equal pods of a round from which on it pays to look ahead."""
+
+
+class Foresight(NamedTuple):
+    """The nodes with one more pod of the class each.
+
+    Attributes:
+        by, verdict, total: as in Judge; by and verdict hold where a node is refused that was feasible.
+    """
+
+    by: Int64
+    verdict: Int64
+    total: Int64
+
+
+def foresee(
+    panel: Panel, ask: PodAsk, room: Room, by: Int64, raw: Sequence[Int64 | None], highest: Sequence[int]
+) -> Foresight | None:
+    """Look one pod ahead. None: a plugin cannot, or scores by what other nodes score.
+
+    Args:
+        room: the round's.
+        by: who refuses which node now, -1 where none does.
+        raw, highest: what the scorers say now.
+    """
+    fuller, rows = room.after(ask), slice(0, len(by))
+    later_by, verdict = by.copy(), np.zeros(len(by), np.int64)
+    for index, _, trial in panel.moving:
+        later = _after(trial, ask, fuller)
+        if later is None:
+            if trial.filter(ask, rows) is None:
+                continue
+            return None
+        verdicts = later.filter(ask, rows)
+        if verdicts is not None:
+            refused = (verdicts != 0) & (later_by == -1)
+            later_by[refused] = index
+            verdict[refused] = verdicts[refused]
+    total = np.zeros(len(by), np.int64)
+    for (plugin, weight, trial), now, top in zip(panel.scorers, raw, highest, strict=True):
+        if now is None:
+            continue
+        if plugin.static:
+            total += normalized(now, top, plugin.normalize) * weight
+            continue
+        later = _after(trial, ask, fuller) if plugin.normalize is Normalize.NONE else None
+        scores = None if later is None else later.score(ask, rows)
+        if scores is None:
+            return None
+        total += scores * weight
+    total[later_by != -1] = -1
+    return Foresight(later_by, verdict, total)
+
+
+def _after(trial: Trial, ask: PodAsk, fuller: Room) -> Trial | None:
+    return trial.after(ask, fuller) if isinstance(trial, Foreseeing) else None
