@@ -27,7 +27,6 @@ from shared.events.log import WriterStarted
 from shared.events.metrics import NodeForgotten, NodeReported
 from shared.kube.instants import SECOND
 from shared.retain import Retention
-from shared.retain import Retention
 from shared.service import Runtime, Service
 
 log = logging.getLogger(__name__)

@@ -3,12 +3,14 @@
 Source: spec/slo-controller.md 1.3.
 """
 
+from array import array
 from collections import deque
+from sys import intern
 from typing import NamedTuple
 
 from services.metrics_ingest.policy import Policy
 from services.metrics_ingest.samples import MICRO_IN_MILLI, MILLION, Samples
-from shared.agents.report import PodSum, Report
+from shared.agents.report import Report
 from shared.events.metrics import Usage, WindowUsage
 
 
@@ -35,10 +37,15 @@ _NOTHING: _Sums = (0, 0, 0, 0)
 
 
 class _Piece(NamedTuple):
-    """The pods' sums of one report."""
+    """The pods' sums of one report, as flat as they can be: a node has a hundred pods, and a shard thousands of nodes.
+
+    Attributes:
+        amounts: four of each pod, in the order of _Sums.
+    """
 
     middle_ns: int
-    pods: tuple[PodSum, ...]
+    uids: tuple[str, ...]
+    amounts: "array[int]"
 
 
 class NodeWindows:
@@ -73,7 +80,7 @@ class NodeWindows:
         self._node.add(report.node_usage, begins_ns)
         self._system.add(report.system_usage, begins_ns)
         self._best_effort.add(report.best_effort_usage, begins_ns)
-        piece = _Piece(begins_ns + report.interval_ns // 2, report.pods)
+        piece = self._piece(report)
         if self._pieces and piece.middle_ns < self._pieces[-1].middle_ns:
             self._pieces = deque(sorted((*self._pieces, piece), key=lambda each: each.middle_ns))
         else:
@@ -117,22 +124,29 @@ class NodeWindows:
         for known in ended:
             del self._known[known]
 
+    def _piece(self, report: Report) -> _Piece:
+        amounts = array("q")
+        for pod in report.pods:
+            amounts.extend((pod.cpu_sum, pod.cpu_count, pod.memory_sum, pod.memory_count))
+        uids = tuple([intern(pod.uid) for pod in report.pods])  # a uid comes with each report, and is kept once
+        if self._pieces and self._pieces[-1].uids == uids:
+            uids = self._pieces[-1].uids
+        return _Piece(report.begins_ns + report.interval_ns // 2, uids, amounts)
+
     def _count(self, piece: _Piece, sign: int) -> None:
-        sums = self._sums
-        for pod in piece.pods:
-            before = sums.get(pod.uid)
-            if before is None:
-                before = _NOTHING
-            cpu_count, memory_count = before[1] + sign * pod.cpu_count, before[3] + sign * pod.memory_count
-            if cpu_count or memory_count:
-                sums[pod.uid] = (
-                    before[0] + sign * pod.cpu_sum,
-                    cpu_count,
-                    before[2] + sign * pod.memory_sum,
-                    memory_count,
-                )
+        sums, amounts = self._sums, iter(piece.amounts)
+        for uid, *pod in zip(piece.uids, amounts, amounts, amounts, amounts, strict=True):
+            before = sums.get(uid, _NOTHING)
+            after = (
+                before[0] + sign * pod[0],
+                before[1] + sign * pod[1],
+                before[2] + sign * pod[2],
+                before[3] + sign * pod[3],
+            )
+            if after[1] or after[3]:
+                sums[uid] = after
             else:
-                sums.pop(pod.uid, None)
+                sums.pop(uid, None)
 
 
 def _mean(sums: _Sums) -> Usage:

@@ -7,14 +7,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import pytest
 from aiomqtt import Client, MqttError
 
 from cli.embedded import EmbeddedNats
-from shared.agents import answer, slo, subjects
+from cli.supervisor.supervisor import Spec
+from shared.agents import answer, deeds, slo, subjects
+from shared.agents.deeds import DeedTold, Suppressed
 from shared.agents.report import Report, encode
+from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.events.metrics import NodeReported
+from shared.events.nodes import BestEffortSuppressed
 from tests.integration.metrics_ingest.stage import Stage, report, stage, until
 from tests.mosquitto import Mosquitto
 from tests.unit.scheduler.scheduling_world import node
@@ -152,3 +157,29 @@ async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
         assert (refused.kind, refused.boot, refused.seq) == ("report", "b", 7)
         assert "ahead of our clock" in refused.refused
         assert slo.decode(heard[subjects.SLO], "rack.1").spec == spec
+
+
+async def test_a_deed_that_is_told_twice_is_recorded_once_also_over_a_kill(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    specs = [Spec("deeds-ingest", "deeds-ingest")]
+    async with stage(database, nats, tmp_path, mqtt=broker.url, specs=specs) as on:
+        told = DeedTold("rack.1", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1"))
+        where = subjects.topic("rack.1", subjects.DEED)
+
+        async def recorded() -> list[Event]:
+            return await on.events("nodes-0", BestEffortSuppressed)
+
+        async with agent(broker) as client:  # the first may come before ingest's session
+
+            async def tell() -> list[Event]:
+                await client.publish(where, deeds.encode(told), qos=1)
+                return await recorded()
+
+            await until(tell, len)
+            on.supervisor.kill("deeds-ingest")
+            await client.publish(where, deeds.encode(told), qos=1)
+            last = msgspec.structs.replace(told, seq=2)
+            await client.publish(where, deeds.encode(last), qos=1)
+        found = await until(recorded, lambda events: len(events) >= 2)
+        assert [event.number for event in found if isinstance(event, BestEffortSuppressed)] == [1, 2]
