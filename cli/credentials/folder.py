@@ -95,8 +95,6 @@ def environment(login: Login, book: Book, reach: Reach, shards: int) -> dict[str
         else:
             scheme = "mqtts" if reach.tls else "mqtt"
             found["KOORD_MQTT"] = url_of(f"{scheme}://{reach.mqtt}", login.bus.user, secret.password)
-            if reach.tls:
-                found["KOORD_MQTT_CA"] = f"{files}/ca.crt"
     if login.log is not None:
         found["KOORD_METRICS_SHARDS"] = str(shards)
         context, _, shard = login.log.writes.rpartition("-")

@@ -15,7 +15,6 @@ NAMES = frozenset(
         "KOORD_NATS_NKEY",
         "KOORD_NATS_CA",
         "KOORD_MQTT",
-        "KOORD_MQTT_CA",
         "PGSSLROOTCERT",
         "PGPASSWORD",
         "PGPASSFILE",
