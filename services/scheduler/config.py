@@ -15,13 +15,25 @@ import msgspec
 import yaml
 
 from services.scheduler.config_document import Document, PluginSet, PluginSets, ProfileDocument
+from services.scheduler.elsewhere_args import ARGS, check_args
 from services.scheduler.framework import Plugin, Profile, Scorer
 from services.scheduler.registry import BUILT_IN, ELSEWHERE, MULTI_POINT, PLUGINS
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from shared.errors import KoordError
 
-API_VERSION = "kubescheduler.config.k8s.io/v1"
+GROUP = "kubescheduler.config.k8s.io"
+API_VERSION = f"{GROUP}/v1"
+API_VERSIONS = (API_VERSION, f"{GROUP}/v1beta3", f"{GROUP}/v1beta2")
+"""Old versions have the same shape and are read as v1, with v1's default weights."""
+
+RETIRED = frozenset((
+    "SelectorSpread", "NodePreferAvoidPods", "NodeLabel", "ServiceAffinity", "NodeResourcesLeastAllocated",
+    "NodeResourcesMostAllocated", "RequestedToCapacityRatio", "EBSLimits", "GCEPDLimits",
+    "AzureDiskLimits", "CinderLimits", "CompatibleDefaultPreemption", "BatchResourceFit",
+))  # fmt: skip
+"""Plugins that Kubernetes or Koordinator once had; guides of that time still name them."""
+
 T = TypeVar("T")
 
 
@@ -65,9 +77,12 @@ def read_config(text: str) -> Configuration:
     if not isinstance(plain, dict):
         raise BadConfig("", f"a {type(plain).__name__}; give a KubeSchedulerConfiguration")
     document = _convert(plain, Document, "")
-    if (document.api_version, document.kind) != (API_VERSION, "KubeSchedulerConfiguration"):
+    if document.api_version not in API_VERSIONS or document.kind != "KubeSchedulerConfiguration":
         found = f"{document.api_version} {document.kind}"
         raise BadConfig("apiVersion", f"{found!r}; give apiVersion {API_VERSION} and kind KubeSchedulerConfiguration")
+    first, most = document.pod_initial_backoff_seconds or 1, document.pod_max_backoff_seconds or 10
+    if most < first:
+        raise BadConfig("podMaxBackoffSeconds", f"{most}; give podInitialBackoffSeconds ({first}) or more")
     if document.extenders:
         raise BadConfig("extenders", "this scheduler calls no extenders; remove them")
     if not document.profiles:
@@ -81,6 +96,8 @@ def read_config(text: str) -> Configuration:
                 f"{path}.schedulerName", f"{profile.scheduler_name!r} is there already; give each profile its own"
             )
         profiles[profile.scheduler_name] = _read_profile(profile, path, notes)
+    if document.api_version != API_VERSION:
+        notes.append(f"apiVersion {document.api_version} is read as {API_VERSION}")
     notes += _unused(document)
     return Configuration(profiles, tuple(dict.fromkeys(notes)))
 
@@ -141,10 +158,18 @@ def _read_args(profile: ProfileDocument, path: str, notes: list[str]) -> dict[st
         if entry.name in args:
             raise BadConfig(f"{where}.name", f"{entry.name} has arguments already; give them once")
         given = entry.args or {}
+        version = given.get("apiVersion", API_VERSION)
+        if version not in API_VERSIONS:
+            raise BadConfig(f"{where}.args.apiVersion", f"{version!r}; give one of {', '.join(API_VERSIONS)}")
         kind = given.get("kind", f"{entry.name}Args")
         if kind != f"{entry.name}Args":
             raise BadConfig(f"{where}.args.kind", f"{kind!r}; the arguments of {entry.name} are {entry.name}Args")
         args[entry.name] = (f"{where}.args", given)
+        if entry.name in ARGS and entry.name not in PLUGINS:
+            try:
+                check_args(entry.name, given, f"{where}.args")
+            except KoordError as error:
+                raise BadConfig(f"{where}.args", str(error).removeprefix(f"{where}.args: ")) from error
         if entry.name not in PLUGINS or not PLUGINS[entry.name].reads_args:
             notes.append(
                 f"profile {profile.scheduler_name}: the arguments of {entry.name} have no effect in this release"
@@ -184,19 +209,25 @@ def _points(sets: PluginSets) -> Iterator[tuple[str, PluginSet]]:
 
 
 def _check_names(entries: PluginSet, path: str, profile: str, notes: list[str]) -> None:
+    names: set[str] = set()
     for number, entry in enumerate(entries.enabled or ()):
         _check_name(entry.name, f"{path}.enabled[{number}].name")
         if entry.weight < 0:
             raise BadConfig(f"{path}.enabled[{number}].weight", f"{entry.weight}; give a whole number above 0")
+        if entry.name in names:
+            raise BadConfig(f"{path}.enabled[{number}].name", f"{entry.name} is enabled here already; name it once")
+        names.add(entry.name)
         if entry.name in ELSEWHERE:
             notes.append(f"profile {profile}: plugin {entry.name} is not part of this release and is passed over")
+        elif entry.name in RETIRED:
+            notes.append(f"profile {profile}: plugin {entry.name} does not exist any more and is passed over")
     for number, entry in enumerate(entries.disabled or ()):
         if entry.name != "*":
             _check_name(entry.name, f"{path}.disabled[{number}].name")
 
 
 def _check_name(name: str, path: str) -> None:
-    if name not in PLUGINS and name not in ELSEWHERE and name not in BUILT_IN:
+    if not any(name in known for known in (PLUGINS, ELSEWHERE, BUILT_IN, RETIRED)):
         known = ", ".join(sorted((*PLUGINS, *BUILT_IN)))
         raise BadConfig(path, f"there is no plugin {name!r}; this release has {known}")
 
