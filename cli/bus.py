@@ -1,5 +1,6 @@
 """The bus as a command meets it: with the login of the environment, as a service would."""
 
+import logging
 import os
 
 from shared.bus import Bus
@@ -27,4 +28,7 @@ def bus_of(url: str, name: str) -> Bus:
         BadLogin: the URL is none.
     """
     login = login_of(url)
+    if login.ca or login.server.startswith("tls:"):
+        # Python says at the end of each TLS connection of the client that its answer to that end is not needed.
+        logging.getLogger("asyncio").setLevel(logging.ERROR)
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)
