@@ -44,6 +44,14 @@ async def test_a_placed_pod_is_bound_and_then_observed_on_its_node(world: World)
     assert (await world.client.get(world.place("Pod", "web")))["spec"]["nodeName"] == node
 
 
+async def test_what_a_pod_is_given_comes_onto_it_with_its_binding(world: World) -> None:
+    node, uid = await world.create_node("n"), await world.create_pod()
+    given = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-3"}'}
+    assert isinstance(await world.log.outcome(replace(placed(world, uid, node), annotations=given)), PodBound)
+    seen = await world.log.wait_for(PodObserved, world.key("web"), lambda event: event.object.spec.node_name == node)
+    assert (seen.object.metadata.annotations or {}).items() >= given.items()
+
+
 async def test_a_binding_that_holds_already_is_a_success(world: World) -> None:
     node, uid = await world.create_node("n"), await world.create_pod()
     for _ in range(2):
