@@ -57,7 +57,7 @@ def files(folder: Path, book: Book, logins: list[Login], authority: str) -> File
     reach = Reach(book.postgres, book.nats, book.mqtt, tls=True, files=book.mount or f"{folder.absolute()}/logins/{{}}")
     database = book.postgres.partition("/")[2]
     found = {
-        "nats/nats.conf": nats.server(),
+        "nats/nats.conf": _server(folder, book),
         "nats/users.conf": nats.users(logins, book.secrets, nkeys=True),
         "postgres/roles.sql": postgres.roles(logins, book.secrets),
         "postgres/pg_hba.conf": postgres.hba(database, OWNER_ROLE),
@@ -84,6 +84,14 @@ def files(folder: Path, book: Book, logins: list[Login], authority: str) -> File
     return found
 
 
+def _server(folder: Path, book: Book) -> str:
+    """The bus' configuration: for a container with this folder's `nats` at /etc/nats, or for a server on this machine."""
+    if book.mount:
+        return nats.server("/etc/nats", "/data", health_port=8222)
+    here = folder.absolute() / "nats"
+    return nats.server(str(here), str(here / "data"), port=_port(book.nats), mqtt_port=_port(book.mqtt))
+
+
 def _left_over(folder: Path, wanted: Files) -> list[str]:
     """Files of logins that are no more; what else lies there is not ours."""
     ours = (*folder.glob("env/*.env"), *folder.glob("nodes/*.env"), *folder.glob("logins/*/nkey"))
@@ -92,3 +100,7 @@ def _left_over(folder: Path, wanted: Files) -> list[str]:
 
 def _host(place: str) -> str:
     return place.partition("/")[0].rpartition(":")[0].strip("[]")
+
+
+def _port(place: str) -> int:
+    return int(place.partition("/")[0].rpartition(":")[2])

@@ -12,16 +12,15 @@ ANSWER_WITHIN = "2m"
 HEAD = "# Made by `koord credentials` from the services' declarations; made again by each run of it. Reload: kill -HUP of nats-server.\n"
 
 SERVER = """\
-{head}listen: "0.0.0.0:4222"
+{head}listen: "0.0.0.0:{port}"
 max_payload: 1048576
-tls {{ cert_file: "./tls/server.crt", key_file: "./tls/server.key" }}
-jetstream {{ store_dir: "/data" }}
+tls {{ cert_file: "{folder}/tls/server.crt", key_file: "{folder}/tls/server.key" }}
+jetstream {{ store_dir: "{store}" }}
 mqtt {{
-  listen: "0.0.0.0:8883"
-  tls {{ cert_file: "./tls/server.crt", key_file: "./tls/server.key" }}
+  listen: "0.0.0.0:{mqtt_port}"
+  tls {{ cert_file: "{folder}/tls/server.crt", key_file: "{folder}/tls/server.key" }}
 }}
-http: "127.0.0.1:8222"
-include "users.conf"
+{health}include "users.conf"
 """
 
 
@@ -35,9 +34,16 @@ def users(logins: Iterable[Login], secrets: Mapping[str, Secret], *, nkeys: bool
     return f"{HEAD}authorization {{\n  timeout: 5\n  users: [\n{''.join(blocks)}  ]\n}}\n"
 
 
-def server() -> str:
-    """A whole configuration; certificates and users lie beside it."""
-    return SERVER.format(head=HEAD)
+def server(folder: str, store: str, *, port: int = 4222, mqtt_port: int = 8883, health_port: int = 0) -> str:
+    """A whole configuration.
+
+    Args:
+        folder: where the server finds it, with certificates and users beside it: paths in it are relative to where the server was started.
+        store: where it keeps streams.
+        health_port: on loopback, for /healthz; none when 0.
+    """
+    health = f'http: "127.0.0.1:{health_port}"\n' if health_port else ""
+    return SERVER.format(head=HEAD, folder=folder, store=store, port=port, mqtt_port=mqtt_port, health=health)
 
 
 def _blocks(login: Login, secret: Secret, *, nkeys: bool) -> Iterator[str]:
