@@ -135,3 +135,32 @@ def test_a_cpu_topology_that_cannot_be_read_is_none(text_: str) -> None:
     notes = {"node.koordinator.sh/cpu-topology": text_}
     options = node_options(machine(), topology_of(reported(annotations=notes)))
     assert not options.topology.valid
+
+
+@pytest.mark.parametrize("zone", ["node--1", "node-64", "node-999999999"])
+def test_a_numa_node_with_an_absurd_number_is_refused_and_ends_nothing(zone: str) -> None:
+    event = reported()
+    event.object["zones"][1]["name"] = zone
+    options = node_options(machine(labels={NUMA_LABEL: "Restricted"}), topology_of(event))
+    node = NumaNode(options, NodeBook(options.topology, ()))
+    assert reasons(Cycle(Demand({"cpu": 1000}), node, LEAST).filter(EMPTY)) == ("node(s) missing NUMA resources",)
+
+
+def test_a_machine_with_ten_thousand_cpus_and_sixteen_numa_nodes_is_judged_like_any_other() -> None:
+    event = reported(zones=16, cpus=640, memory="9007199254740992")
+    options = node_options(machine(labels={NUMA_LABEL: "Restricted"}), topology_of(event))
+    node = NumaNode(options, NodeBook(options.topology, ()))
+    demand = Demand({"cpu": 1_000_000, "memory": 1 << 53}, bind=True, preferred="FullPCPUs")
+    got = Cycle(demand, node, LEAST).reserve()
+    assert isinstance(got, Allocation)
+    assert (len(got.cpus), [numa for numa, _ in got.zones]) == (1000, [0, 1])
+
+
+def test_what_cannot_be_read_of_a_report_is_named_with_the_refusal() -> None:
+    notes = {"node.koordinator.sh/cpu-topology": "{"}
+    options = node_options(machine(), topology_of(reported(annotations=notes)))
+    refused = Cycle(Demand({"cpu": 1000}, bind=True), NumaNode(options, NodeBook(options.topology, ())), LEAST).filter(
+        EMPTY
+    )
+    assert isinstance(refused, Refused)
+    assert "cpu-topology" in refused.reasons[0].detail

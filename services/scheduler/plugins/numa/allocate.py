@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from services.scheduler.plugins.numa import policies
-from services.scheduler.plugins.numa.accumulator import NotEnoughCpus, Take, take_preferred
+from services.scheduler.plugins.numa.accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
 from services.scheduler.plugins.numa.amplification import amplified
 from services.scheduler.plugins.numa.combinations import Mask
 from services.scheduler.plugins.numa.demand import Refused, Wanted
@@ -35,6 +35,11 @@ class NumaNode:
         self.book = book
         self.max_pods = max_pods
         self._rooms: dict[str, Zones] = {}
+        self._usable: dict[str, Usable] = {}
+
+    def invalid(self) -> Refused:
+        """Why no CPU can be given, with what could not be read of the node's report."""
+        return Refused((Reason("InvalidCpuTopology", "; ".join(self.options.problems)[:200]),), hopeless=True)
 
     @cached_property
     def held(self) -> Zones:
@@ -64,26 +69,58 @@ class NumaNode:
         if not self.options.known:
             return frozenset()
         if not self.options.topology.valid:
-            return Refused((Reason("InvalidCpuTopology"),), hopeless=True)
+            return self.invalid()
         return self.book.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
+
+    def usable(self, bind: str) -> "Usable":
+        """The free CPUs that a required bind policy leaves; all of them without one."""
+        if bind not in self._usable:
+            free = frozenset() if isinstance(self.free_cpus, Refused) else self.free_cpus
+            self._usable[bind] = Usable(self, usable_cpus(self.options.topology, bind, free))
+        return self._usable[bind]
 
     def room(self, want: Wanted) -> Zones:
         """What is left of each zone for a pod: of cpu only whole CPUs that its required bind policy lets it have."""
         if not want.required:
             return self.free
         if want.bind not in self._rooms:
-            self._rooms[want.bind] = self._room_for(want.bind)
+            usable = self.usable(want.bind)
+            self._rooms[want.bind] = zones = {numa: dict(amounts) for numa, amounts in self.free.items()}
+            for numa, amounts in zones.items():
+                if "cpu" in amounts:
+                    amounts["cpu"] = min(amounts["cpu"], 1000 * len(usable.of(numa)))
         return self._rooms[want.bind]
 
-    def _room_for(self, bind: str) -> Zones:
-        topology = self.options.topology
-        usable = frozenset() if isinstance(self.free_cpus, Refused) else usable_cpus(topology, bind, self.free_cpus)
-        zones = {numa: dict(amounts) for numa, amounts in self.free.items()}
-        for numa, amounts in zones.items():
-            count = 1000 * sum(1 for cpu in usable if topology.cpus[cpu].numa == numa)
-            if "cpu" in amounts and amounts["cpu"] > count:
-                amounts["cpu"] = count
-        return zones
+
+class Usable:
+    """CPUs that may be taken, and what allocations of one NUMA node have come to."""
+
+    def __init__(self, node: NumaNode, cpus: frozenset[int]) -> None:
+        self.cpus = cpus
+        self._node = node
+        self._taken: dict[tuple[int, Take], frozenset[int]] = {}
+        by_numa: dict[int, list[int]] = {}
+        for cpu in cpus:
+            by_numa.setdefault(node.options.topology.cpus[cpu].numa, []).append(cpu)
+        self._by_numa = {numa: frozenset(there) for numa, there in by_numa.items()}
+
+    def of(self, numa: int) -> frozenset[int]:
+        """Those of a NUMA node."""
+        return self._by_numa.get(numa, frozenset())
+
+    def take(self, numa: int, take: Take, preferred: frozenset[int]) -> frozenset[int]:
+        """Take from a NUMA node alone.
+
+        Raises:
+            NotEnoughCpus: there are not as many.
+        """
+        node = self._node
+        if preferred:
+            return take_preferred(node.options.topology, take, self.of(numa), preferred, node.book.cpus.held)
+        key = (numa, take)
+        if key not in self._taken:
+            self._taken[key] = take_cpus(node.options.topology, take, self.of(numa), node.book.cpus.held)
+        return self._taken[key]
 
 
 def allocate(node: NumaNode, want: Wanted, mask: Mask | None) -> Allocation | Refused:
@@ -175,24 +212,20 @@ def _take(
     node: NumaNode, want: Wanted, zones: Sequence[tuple[int, Amounts]], preferred: frozenset[int] = frozenset()
 ) -> frozenset[int] | Refused:
     topology = node.options.topology
-    free = node.free_cpus
-    if isinstance(free, Refused):
-        return free
-    if want.required:
-        free = usable_cpus(topology, want.bind, free)
-    if len(free) < want.cpus:
+    if isinstance(node.free_cpus, Refused):
+        return node.free_cpus
+    usable = node.usable(want.required_bind)
+    if len(usable.cpus) < want.cpus:
         return _NOT_ENOUGH
     take = Take(want.cpus, want.bind, want.exclusive, want.strategy, node.max_pods)
-    held = node.book.cpus.held
     try:
         if not zones:
-            taken = take_preferred(topology, take, free, preferred, held)
+            taken = take_preferred(topology, take, usable.cpus, preferred, node.book.cpus.held)
         else:
             taken = frozenset()
             for numa, amounts in zones:
-                there = frozenset(cpu for cpu in free if topology.cpus[cpu].numa == numa)
-                need = min(amounts.get("cpu", 0) // 1000, len(there))
-                taken |= take_preferred(topology, take._replace(need=need), there, preferred, held)
+                need = min(amounts.get("cpu", 0) // 1000, len(usable.of(numa)))
+                taken |= usable.take(numa, take._replace(need=need), preferred)
             if len(taken) != want.cpus:
                 return _NOT_ENOUGH
     except NotEnoughCpus:

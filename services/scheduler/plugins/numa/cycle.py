@@ -16,6 +16,9 @@ from services.scheduler.plugins.numa.merge import Merged, merge
 from services.scheduler.plugins.numa.scorer import score
 from services.scheduler.reasons import Reason
 
+MOST_NUMAS = 64
+"""NUMA nodes are numbered from 0 to below this; a report with other numbers is of no use."""
+
 
 class Amounted(Protocol):
     """A node's amounts as a whole: allocatable, and what its pods request."""
@@ -101,7 +104,7 @@ class Cycle:
         if ratio <= 1 or not asked:
             return None
         if options.known and not options.topology.valid:
-            return Refused((Reason("InvalidCpuTopology"),), hopeless=True)
+            return self.node.invalid()
         need = amplified(asked, ratio) if self.want.binds else asked
         used = whole.requested.get("cpu", 0)
         own = 1000 * len(self.node.book.cpus.held)
@@ -113,7 +116,7 @@ class Cycle:
     def _filter_cpus(self) -> Refused | None:
         options = self.node.options
         if not options.topology.valid:
-            return Refused((Reason("InvalidCpuTopology"),), hopeless=True)
+            return self.node.invalid()
         by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
         theirs = by_node.get(options.bind_policy, "")
         if self.demand.required and theirs and self.demand.required != theirs:
@@ -131,7 +134,7 @@ class Cycle:
     def _admit(self) -> Hint | Refused:
         assert isinstance(self.policy, str), "policies that differ are refused before"
         zones = self.node.options.zones
-        if not zones:
+        if not zones or any(not 0 <= zone.numa < MOST_NUMAS for zone in zones):
             return Refused((Reason("MissingNumaResources"),), hopeless=True)
         # A single NUMA node is found among the hints for one; the others are needed only to say why there is none.
         merged = self._merge(1) if self.policy == policies.SINGLE_NUMA else self._merge()

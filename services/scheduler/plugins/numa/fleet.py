@@ -148,10 +148,6 @@ class NumaFleet:
             site = self._sites[row] = self._site_of(self._options.get(row, NodeOptions()), self.allocations(row))
         return site
 
-    def problems(self, row: int) -> tuple[str, ...]:
-        """What could not be read of what the node says."""
-        return self._options.get(row, NodeOptions()).problems
-
     def _offer(self, row: int, options: NodeOptions) -> None:
         self._options[row] = options
         self._sites.pop(row, None)
@@ -188,6 +184,7 @@ def _offer_key(options: NodeOptions) -> Hashable:
         options.numa_policy,
         options.bind_policy,
         options.strategy,
+        options.problems,
     )
 
 

@@ -5,6 +5,7 @@ Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/plugins/nodenumaresou
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from math import comb
 from typing import NamedTuple
 
 from services.scheduler.plugins.numa.allocate import NumaNode, allocate
@@ -14,6 +15,9 @@ from services.scheduler.plugins.numa.merge import mask_of, numas_of
 from services.scheduler.plugins.numa.policies import RESTRICTED
 from services.scheduler.plugins.numa.scorer import score
 from services.scheduler.reasons import Reason
+
+MOST_MASKS = 1024
+"""How many sets of NUMA nodes are looked at."""
 
 Weights = Sequence[tuple[str, int]]
 """Resources with their weights."""
@@ -69,5 +73,12 @@ def hints_of(
 
 
 def masks_of(numas: Sequence[int], widest: int) -> Iterator[Mask]:
-    """All sets of NUMA nodes but the empty one: small ones first, then in the order of their members."""
-    return (mask_of(chosen) for size in range(1, min(len(numas), widest) + 1) for chosen in combinations(numas, size))
+    """All sets of NUMA nodes but the empty one: small ones first, then in the order of their members.
+
+    Beyond ten NUMA nodes, of MOST_MASKS only those that are small enough, and the set of all.
+    """
+    left = MOST_MASKS
+    for size in range(1, min(len(numas), widest) + 1):
+        left -= comb(len(numas), size)
+        if left >= 0 or size == len(numas):
+            yield from (mask_of(chosen) for chosen in combinations(numas, size))
