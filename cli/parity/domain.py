@@ -28,13 +28,15 @@ class Domain(NamedTuple):
     Attributes:
         answer: our code.
         rules: the documented differences.
+        remarks: members of a recorded output that are the recorder's words about the case, not an answer of upstream's; not compared.
     """
 
     answer: Answer
     rules: tuple[Rule, ...] = ()
+    remarks: frozenset[str] = frozenset()
 
 
-DOMAINS = ("loadaware", "cpuset", "numa", "fit-plus", "stock")
+DOMAINS = ("loadaware", "cpuset", "numa", "fit-plus", "stock", "quota-runtime", "quota-admission")
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 
 

@@ -1,0 +1,66 @@
+"""One quota's numbers."""
+
+from collections.abc import Mapping
+
+from shared.domain.amounts import Amounts, capped, largest
+from shared.kube.elastic_quota import DeclaredQuota
+
+
+class Account:
+    """What a quota declares, what its pods ask for and use, and what it may use at the moment.
+
+    Attributes:
+        declared: of its object.
+        lends: as declared; never with guaranteed usage.
+        self_request, self_used, self_np_request, self_np_used: of its own pods; np: those that must not be preempted.
+        child_request: what its pods and the limited requests of its children add up to.
+        request: `child_request`, at least min when it does not lend.
+        used, np_request, np_used: of its whole subtree.
+        allocated, guaranteed: with guaranteed usage, what is used below and what it is floored to; empty without.
+        asked: what the sharing at its parent's level counts as its request; None while upstream's does not know it.
+        scaled_min: min in force at its level.
+        runtime: what it may use at the moment.
+        children: names of the quotas under it.
+    """
+
+    __slots__ = (
+        "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "lends", "np_request", "np_used", "request",
+        "runtime", "scaled_min", "self_np_request", "self_np_used", "self_request", "self_used", "used",
+    )  # fmt: skip
+
+    def __init__(self, declared: DeclaredQuota, *, lends: bool) -> None:
+        self.declared = declared
+        self.lends = lends
+        self.children: dict[str, None] = {}
+        self.depth = 0
+        self.asked: Amounts | None = {}
+        self.scaled_min: Mapping[str, int] = declared.min
+        self.runtime: Amounts = {}
+        self.self_request: Amounts = {}
+        self.self_used: Amounts = {}
+        self.self_np_request: Amounts = {}
+        self.self_np_used: Amounts = {}
+        self.clear_sums()
+
+    def clear_sums(self) -> None:
+        """Forget what is summed over the subtree."""
+        self.child_request: Amounts = {}
+        self.request: Amounts = {}
+        self.used: Amounts = {}
+        self.np_request: Amounts = {}
+        self.np_used: Amounts = {}
+        self.allocated: Amounts = {}
+        self.guaranteed: Amounts = {}
+
+    @property
+    def name(self) -> str:
+        """Its identity."""
+        return self.declared.name
+
+    def limited(self) -> Amounts:
+        """What it asks its parent for: its request, at most its max."""
+        return capped(self.request, self.declared.max)
+
+    def floor_request(self) -> None:
+        """Request anew from what is asked for below."""
+        self.request = self.child_request if self.lends else largest(self.child_request, self.declared.min)

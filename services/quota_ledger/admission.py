@@ -1,0 +1,128 @@
+"""Whether a quota has room for a pod.
+
+Source: spec/quota.md 6.1; upstream pkg/scheduler/plugins/elasticquota/{plugin.go,plugin_helper.go}.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from services.quota_ledger.account import Account
+from services.quota_ledger.tree import Tree
+from shared.domain.amounts import add, exceeding, mask
+from shared.kube.elastic_quota import RESERVED, ROOT
+from shared.kube.quantity import NANO, bytes_text, milli_text
+from shared.kube.quantity_text import Notation, quantity_text
+
+
+class AdmissionRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared.
+
+    Attributes:
+        runtime: with the runtime; else with max.
+        parents: every ancestor is compared too, below the root.
+        bounds_reserved: the maxima of the system and default groups hold also with runtime quota; upstream's do not.
+    """
+
+    runtime: bool = True
+    parents: bool = False
+    bounds_reserved: bool = False
+
+
+class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod has no room.
+
+    Attributes:
+        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above.
+        quota: the account that is short.
+        path: from the ancestor that is short down to the pod's quota, of the stage `ancestor`.
+        limit, used: what was compared there; the pod's request comes on top of `used`.
+        exceeded: the resources that are short, sorted.
+    """
+
+    stage: str
+    quota: str
+    limit: dict[str, int]
+    used: dict[str, int]
+    request: dict[str, int]
+    exceeded: tuple[str, ...]
+    path: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The message that schedulers and people know."""
+        exceeded = " ".join(self.exceeded)
+        tail = f"pod's request: {listed(self.request)}, exceedDimensions: [{exceeded}]"
+        if self.stage == "nonPreemptible":
+            return (
+                f"Insufficient non-preemptible quotas, quotaName: {self.quota}, min: {listed(self.limit)}, "
+                f"nonPreemptibleUsed: {listed(self.used)}, {tail}"
+            )
+        where = f"quotaNameTopo: [{' '.join(self.path)}]" if self.path else f"quotaName: {self.quota}"
+        return f"Insufficient quotas, {where}, runtime: {listed(self.limit)}, used: {listed(self.used)}, {tail}"
+
+
+def limit_of(account: Account, rules: AdmissionRules) -> Mapping[str, int]:
+    """What a quota may use; a resource that is absent is not limited."""
+    if rules.runtime and not (rules.bounds_reserved and account.name in RESERVED):
+        return account.runtime
+    return account.declared.max
+
+
+def shortfall(
+    tree: Tree, name: str, request: Mapping[str, int], *, preemptible: bool, rules: AdmissionRules
+) -> Shortfall | None:
+    """What a pod's quota, or one above it, is short of; None when there is room.
+
+    The pod's own quota is compared in every resource: over-used memory stops even a pod that asks for cpu only. Its min, for a
+    pod that is not preemptible, in the resources that min has. Ancestors are compared in the pod's own resources alone.
+
+    Args:
+        request: the pod's, in the resources that its quota counts.
+    """
+    own, *above = tree.path(name)
+    limit = limit_of(own, rules)
+    if short := exceeding(add(own.used, request), limit):
+        return _short("quota", own, limit, own.used, request, short)
+    if not preemptible and (short := exceeding(add(own.np_used, request), own.declared.min)):
+        return _short("nonPreemptible", own, own.declared.min, own.np_used, request, short)
+    path = [name]
+    for account in above if rules.parents else ():
+        if account.name == ROOT:
+            break
+        path.append(account.name)
+        limit = limit_of(account, rules)
+        if short := exceeding(mask(add(account.used, request), request), limit):
+            found = _short("ancestor", account, limit, account.used, request, short)
+            return msgspec.structs.replace(found, path=tuple(reversed(path)))
+    return None
+
+
+def listed(one: Mapping[str, int]) -> str:
+    """A resource list in one line: `cpu:1500m,memory:2Gi`."""
+    return ",".join(f"{name}:{_text(name, size)}" for name, size in sorted(one.items())) or "<empty>"
+
+
+def _text(resource: str, size: int) -> str:
+    if resource == "cpu":
+        return milli_text(size)
+    if resource == "memory":
+        return bytes_text(size)
+    return quantity_text(size * NANO, Notation.DECIMAL)
+
+
+def _short(
+    stage: str,
+    account: Account,
+    limit: Mapping[str, int],
+    used: Mapping[str, int],
+    request: Mapping[str, int],
+    exceeded: list[str],
+) -> Shortfall:
+    return Shortfall(
+        stage=stage,
+        quota=account.name,
+        limit=dict(limit),
+        used=dict(used),
+        request=dict(request),
+        exceeded=tuple(exceeded),
+    )

@@ -1,0 +1,1 @@
+"""Our quotas on recorded inputs of upstream's."""

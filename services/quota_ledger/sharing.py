@@ -1,0 +1,122 @@
+"""How the capacity of a parent is shared among its children, one resource at a time. Integers in, integers out.
+
+Each child first gets what is certain: its floor where it asks for more, else what it asks for (or its floor, when it does not
+lend). What is left goes to those who ask for more, by weight, largest remainder first, until nobody asks or nothing is left.
+
+Source: spec/quota.md 3.1; upstream pkg/scheduler/plugins/elasticquota/core/runtime_quota_calculator.go.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from services.quota_ledger.switches import EXACT, Switches
+
+
+class Child(NamedTuple):
+    """One child at a level, in one resource.
+
+    Attributes:
+        floor: what it is guaranteed here: its scaled min, or what is allocated below it.
+        ask: its request limited by its max.
+        weight: its share of what is left; 0 never gets more than the floor.
+        lends: whether what it does not ask for of its floor goes to others.
+    """
+
+    name: str
+    floor: int
+    ask: int
+    weight: int
+    lends: bool
+
+
+def share(capacity: int, children: Sequence[Child], switches: Switches = EXACT) -> list[int]:
+    """Runtime of each child, in the given order; the result does not depend on that order.
+
+    The sum is at most max(capacity, sum of what is certain).
+    """
+    given = [0] * len(children)
+    hungry: list[int] = []
+    left, weights = capacity, 0
+    for index, (_, floor, ask, weight, lends) in enumerate(children):
+        if ask > floor:
+            given[index] = floor
+            hungry.append(index)
+            weights += weight
+        else:
+            given[index] = ask if lends else floor
+        left -= given[index]
+    if switches.weights_wrap:
+        weights = wrapped(weights)
+    while left > 0 and weights > 0 and hungry:
+        portions = apportion(left, weights, [(children[index].weight, children[index].name) for index in hungry])
+        still: list[int] = []
+        left = weights = 0
+        for index, portion in zip(hungry, portions, strict=True):
+            got, ask = given[index] + portion, children[index].ask
+            if got < ask:
+                still.append(index)
+                weights += children[index].weight
+            else:
+                left += got - ask
+                got = ask
+            given[index] = got
+        hungry = still
+        if switches.weights_wrap:
+            weights = wrapped(weights)
+    return given
+
+
+def apportion(amount: int, weights: int, parts: Sequence[tuple[int, str]]) -> list[int]:
+    """Divide an amount by weight, whole units to the largest remainders, equal ones by name.
+
+    Args:
+        amount: > 0.
+        weights: sum of the weights, > 0.
+        parts: (weight, name) of each; a weight of 0 or less gets nothing.
+    """
+    portions = [0] * len(parts)
+    remainders: list[tuple[int, str, int]] = []
+    rest = amount
+    for index, (weight, name) in enumerate(parts):
+        if weight > 0:
+            portions[index], remainder = divmod(weight * amount, weights)
+            rest -= portions[index]
+            remainders.append((-remainder, name, index))
+    if rest > 0:
+        remainders.sort()
+        for _, _, index in remainders[:rest]:
+            portions[index] += 1
+    return portions
+
+
+def scaled_min(capacity: int, own: int, siblings: int, switches: Switches = EXACT) -> int:
+    """A child's min where the minima of all children (`siblings`, itself included) exceed the capacity: its part of what there is."""
+    if capacity >= siblings:
+        return own
+    if capacity <= 0:
+        return 0
+    if switches.float_min_scaling:
+        return int(float(capacity) * float(own) / float(siblings))
+    return capacity * own // siblings
+
+
+def scaled_minima(
+    capacity: Mapping[str, int], minima: Sequence[Mapping[str, int]], switches: Switches = EXACT
+) -> list[Mapping[str, int]]:
+    """The effective minima of all children of one parent, over all resources. A resource that is no key of the capacity is not scaled."""
+    sums: dict[str, int] = {}
+    for own in minima:
+        for name, size in own.items():
+            sums[name] = sums.get(name, 0) + size
+    short = [(name, size) for name, size in sums.items() if name in capacity and capacity[name] < size]
+    if not short:
+        return list(minima)
+    return [
+        {**own, **{name: scaled_min(capacity[name], own.get(name, 0), size, switches) for name, size in short}}
+        for own in minima
+    ]
+
+
+def wrapped(value: int) -> int:
+    """A sum as 64 bits hold it."""
+    return (value + 2**63) % 2**64 - 2**63

@@ -1,0 +1,88 @@
+"""Resource lists as exact integers, and the algebra that quota is written in.
+
+An amount is in the units this system counts in: cpu in milli-cores, everything else in whole units. What a missing name means
+is part of each operation: for sums it is 0, for limits it is *no limit*.
+
+Source: spec/quota.md, resource-list algebra; k8s.io/apiserver/pkg/quota/v1.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+
+Amounts = dict[str, int]
+"""Resource name -> amount. A stated zero and an absent name are different things."""
+
+List = Mapping[str, int]
+
+
+def add(one: List, other: List) -> Amounts:
+    """Sum over all names of both."""
+    total = dict(one)
+    for name, size in other.items():
+        total[name] = total.get(name, 0) + size
+    return total
+
+
+def sub(one: List, other: List) -> Amounts:
+    """Difference over all names of both; may be negative."""
+    rest = dict(one)
+    for name, size in other.items():
+        rest[name] = rest.get(name, 0) - size
+    return rest
+
+
+def add_clamped(one: List, delta: List) -> Amounts:
+    """Sum over all names of both, negative results as 0."""
+    total = dict(one)
+    for name, size in delta.items():
+        total[name] = max(total.get(name, 0) + size, 0)
+    return total
+
+
+def negated(one: List) -> Amounts:
+    """Every amount with the other sign."""
+    return {name: -size for name, size in one.items()}
+
+
+def mask(one: List, names: Container[str]) -> Amounts:
+    """The entries of these names."""
+    return {name: size for name, size in one.items() if name in names}
+
+
+def largest(one: List, other: List) -> Amounts:
+    """Per name the larger of what is stated."""
+    result = dict(one)
+    for name, size in other.items():
+        if name not in result or size > result[name]:
+            result[name] = size
+    return result
+
+
+def capped(one: List, limit: List) -> Amounts:
+    """Per name at most the limit; a name without a limit stays as it is."""
+    return {name: min(size, limit[name]) if name in limit else size for name, size in one.items()}
+
+
+def exceeding(one: List, limit: List) -> list[str]:
+    """The names, sorted, in which `one` is above a stated limit. A name missing on either side never is."""
+    return sorted(name for name, size in one.items() if name in limit and size > limit[name])
+
+
+def within_all(one: List, other: List) -> bool:
+    """Whether `one` is at most `other` in every name of both, a missing one counting as 0."""
+    return all(size <= other.get(name, 0) for name, size in one.items()) and all(
+        size >= 0 for name, size in other.items() if name not in one
+    )
+
+
+def nonzero(one: List) -> Amounts:
+    """Without the zero entries."""
+    return {name: size for name, size in one.items() if size}
+
+
+def total(parts: Iterable[List]) -> Amounts:
+    """Sum of all."""
+    result: Amounts = {}
+    for part in parts:
+        for name, size in part.items():
+            result[name] = result.get(name, 0) + size
+    return result

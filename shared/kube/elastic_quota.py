@@ -1,0 +1,150 @@
+"""An ElasticQuota object as what it declares: of both API groups, with its labels and annotations read.
+
+Source: spec/quota.md 1.1, 1.2; upstream apis/extension/elastic_quota.go.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shared.errors import KoordError
+from shared.kube.quantity import BadQuantity, amounts
+
+PREFIX = "quota.scheduling.koordinator.sh/"
+"""Of every label and annotation about quota."""
+
+ROOT = "koordinator-root-quota"
+SYSTEM = "koordinator-system-quota"
+DEFAULT = "koordinator-default-quota"
+RESERVED = (SYSTEM, DEFAULT)
+"""Groups beside the ordinary quotas: what they use is taken from the capacity that the others share."""
+
+RESOURCES = ("elasticquotas.scheduling.sigs.k8s.io", "elasticquotas.koordinator.sh")
+"""Where such objects are served: upstream's group, and the one of the published guides. Both have min and max."""
+
+QUOTA_NAME = PREFIX + "name"
+PREEMPTIBLE = PREFIX + "preemptible"
+
+RENAMED = {
+    "koordinator.sh/batch-cpu": "kubernetes.io/batch-cpu",
+    "koordinator.sh/batch-memory": "kubernetes.io/batch-memory",
+}
+
+
+class BadResourceList(KoordError):
+    """An annotation that should hold a resource list as JSON does not."""
+
+    def __init__(self, annotation: str, text: str) -> None:
+        super().__init__(
+            f'annotation {annotation} is {text!r}; give a JSON object of quantities, such as {{"cpu": "2", "memory": "4Gi"}}'
+        )
+
+
+class DeclaredQuota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a quota's object says of it.
+
+    Attributes:
+        name: identity over the whole cluster; `namespace` only says where the object is.
+        parent: name of the parent, the root's by default.
+        max: upper bound; its names are the resources that are counted for the quota.
+        weight: share in what is left over; the annotation, or `max` where it says nothing.
+        total: capacity of a whole tree, on its root quota; None when absent or unreadable.
+        namespaces: whose pods belong here without saying so.
+        uid: of the object; a quota made anew under the same name is another one.
+    """
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    parent: str = ROOT
+    is_parent: bool = False
+    lends: bool = True
+    tree: str = ""
+    is_root: bool = False
+    ignores_default_tree: bool = False
+    force_update: bool = False
+    min: dict[str, int] = {}
+    max: dict[str, int] = {}
+    weight: dict[str, int] = {}
+    total: dict[str, int] | None = None
+    namespaces: tuple[str, ...] = ()
+    deleting: bool = False
+
+
+def resource_list(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | None:
+    """An annotation's resource list; None when there is none.
+
+    Raises:
+        BadResourceList: it is no JSON object of quantities.
+    """
+    text = (metadata.get("annotations") or {}).get(PREFIX + suffix)
+    if not text:
+        return None
+    try:
+        read = msgspec.json.decode(text, type=dict[str, str | int | float])
+        return amounts({name: str(size) for name, size in read.items()})
+    except (msgspec.MsgspecError, BadQuantity) as error:
+        raise BadResourceList(PREFIX + suffix, text) from error
+
+
+def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
+    """Read an object. What cannot be read counts as absent, as the scheduler treats it; the webhook refuses it.
+
+    Raises:
+        BadQuantity: min or max holds a text that is no quantity.
+    """
+    metadata, spec = raw.get("metadata") or {}, raw.get("spec") or {}
+    labels = metadata.get("labels") or {}
+    name = metadata.get("name", "")
+    limit = spec_amounts(spec.get("max"))
+    weight = _readable(metadata, "shared-weight")
+    return DeclaredQuota(
+        name=name,
+        namespace=metadata.get("namespace", ""),
+        uid=metadata.get("uid", ""),
+        parent=labels.get(PREFIX + "parent", "") or ("" if name == ROOT else ROOT),
+        is_parent=labels.get(PREFIX + "is-parent") == "true",
+        lends=labels.get(PREFIX + "allow-lent-resource") != "false",
+        tree=labels.get(PREFIX + "tree-id", ""),
+        is_root=labels.get(PREFIX + "is-root") == "true",
+        ignores_default_tree=labels.get(PREFIX + "ignore-default-tree") == "true",
+        force_update=labels.get(PREFIX + "allow-force-update") == "true",
+        min=spec_amounts(spec.get("min")),
+        max=limit,
+        weight=weight if weight and any(weight.values()) else limit,
+        total=_readable(metadata, "total-resource"),
+        namespaces=namespaces_of(metadata),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def spec_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
+    """`spec.min` or `spec.max`, deprecated names renamed.
+
+    Raises:
+        BadQuantity: a text is no quantity.
+    """
+    read = amounts({name: str(size) for name, size in (quantities or {}).items()})
+    for old, new in RENAMED.items():
+        if old in read:
+            read[new] = read.pop(old)
+    return read
+
+
+def namespaces_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """The namespaces bound to a quota; none when the annotation cannot be read."""
+    text = (metadata.get("annotations") or {}).get(PREFIX + "namespaces")
+    if not text:
+        return ()
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.MsgspecError:
+        return ()
+
+
+def _readable(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | None:
+    with contextlib.suppress(BadResourceList):
+        return resource_list(metadata, suffix)
+    return None
