@@ -10,27 +10,24 @@ Nothing here decodes an event: types that this release does not know pass like a
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from services.audit.chain import Chain
 from services.audit.cloudevent import ENVELOPE, SUBJECT, CloudEvents, said, stream_of
 from services.audit.settings import AuditSettings
-from shared.bus.streams import Outgoing, StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
+from shared.bus.streams import StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
 from shared.kube.instants import SECOND
 from shared.log.database import FAILURES
-from shared.log.raw import RawRow, at_of, first_kept, newest_within, raw_page
+from shared.log.raw import at_of, first_kept, newest_within, raw_page
 from shared.log.reader import LogReader, MissingEvents
 
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
-UNDER_WAY = 4
-"""Windows whose acknowledgements are awaited together; the server queues at most 10,000 messages of a stream."""
-WINDOW_BYTES = 2 * 1024 * 1024
 FULL = 0.8
 """A stream that has less than this share of its bytes lost nothing to its bound."""
 
@@ -166,7 +163,7 @@ class Relay:
 
     async def _go_on(self, last_seq: int) -> None:
         """Publish what follows, until something fails."""
-        chain = _Chain(self._streams, self._stored, self._events, last_seq)
+        chain = Chain(self._streams, self._stored, self._events, last_seq)
         given, clock = self.stands, asyncio.get_running_loop().time
         looked_at = clock()
         try:
@@ -213,60 +210,6 @@ class Relay:
     async def _young(self, seq: int) -> bool:
         at = await at_of(self._log.database, self._context, seq)
         return at is not None and at >= self._since()
-
-
-class _Chain:
-    """Windows of messages on their way into a stream."""
-
-    def __init__(
-        self, streams: Streams, stored: Callable[[int, int], None], events: CloudEvents, last_seq: int
-    ) -> None:
-        self._streams = streams
-        self._stored = stored
-        self._events = events
-        self._last_seq: int | None = last_seq
-        self._last_id = ""
-        self._window: list[Outgoing] = []
-        self._bytes = 0
-        self._upto = 0
-        self._under_way: deque[tuple[asyncio.Task[int], int, int]] = deque()
-
-    def add(self, row: RawRow) -> None:
-        message = self._events.message(row)
-        self._window.append(message)
-        self._bytes += len(message.data)
-        self._upto = row.seq
-
-    def full(self, most: int) -> bool:
-        return len(self._window) >= most or self._bytes >= WINDOW_BYTES
-
-    async def give(self) -> None:
-        """Hand the window to the bus; wait while too many are under way."""
-        if not self._window:
-            return
-        window, self._window, self._bytes = self._window, [], 0
-        stored = await self._streams.publish_chain(window, last_id=self._last_id, last_seq=self._last_seq)
-        self._last_id, self._last_seq = window[-1].id, None
-        self._under_way.append((asyncio.create_task(stored), self._upto, len(window)))
-        while len(self._under_way) >= UNDER_WAY:
-            await self._first()
-
-    async def settle(self) -> None:
-        """Wait until all that was given away is stored."""
-        while self._under_way:
-            await self._first()
-
-    def abandon(self) -> None:
-        """Wait for nothing more."""
-        for task, _, _ in self._under_way:
-            task.cancel()
-            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-
-    async def _first(self) -> None:
-        task, upto, count = self._under_way[0]
-        await task
-        self._under_way.popleft()
-        self._stored(upto, count)
 
 
 def _event_of(data: bytes) -> tuple[int, str]:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import Counter, Gauge
@@ -50,7 +51,7 @@ class Audit:
                 self._settings,
                 runtime.log,
                 streams,
-                head=lambda context=context: self._state.positions.get(context, 0),  # type: ignore[misc]
+                head=partial(self._head, context),
                 now_ns=runtime.now_ns,
             )
             for context in runtime.service.follows
@@ -89,14 +90,24 @@ class Audit:
         while not self._runtime.draining.is_set():
             await self._runtime.changed(1)
             for name, relay in self._relays.items():
-                head = self._state.positions.get(name, 0)
-                if head > relay.stands:
+                if self._behind_of(name):
                     relay.wake()
                 relayed, rebuilds = self._counted[name]
                 self._relayed.labels(name).inc(relay.relayed - relayed)
                 self._rebuilds.labels(name).inc(relay.rebuilds - rebuilds)
-                self._behind.labels(name).set(max(0, head - relay.stands))
+                self._behind.labels(name).set(self._behind_of(name))
                 self._counted[name] = relay.relayed, relay.rebuilds
+            self._runtime.counts.update(
+                relayed=sum(relay.relayed for relay in self._relays.values()),
+                behind=sum(self._behind_of(name) for name in self._relays),
+                rebuilds=sum(relay.rebuilds for relay in self._relays.values()),
+            )
+
+    def _head(self, context: str) -> int:
+        return self._state.positions.get(context, 0)
+
+    def _behind_of(self, context: str) -> int:
+        return max(0, self._head(context) - self._relays[context].stands)
 
     async def _sign(self) -> None:
         """A checkpoint whenever one is due; what could not be written down is written with the next."""

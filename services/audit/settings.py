@@ -14,7 +14,7 @@ class AuditSettings(Settings, frozen=True, kw_only=True):
         str, Meta(description="`source` of the CloudEvents and of checkpoints; one for each installation")
     ] = "koordstream"
     stream_days: Annotated[float, Meta(gt=0, description="days that a stream keeps an event")] = 7.0
-    stream_mib: Annotated[int, Meta(ge=1, description="MiB that the stream of a context may take")] = 1024
+    stream_mib: Annotated[int, Meta(ge=1, description="MiB that the stream of a context may take")] = 256
     stream_replicas: Annotated[int, Meta(ge=1, le=5, description="NATS servers that keep each stream")] = 1
     window: Annotated[int, Meta(ge=1, le=2_000, description="events that one acknowledgement stands for")] = 500
     look_every_s: Annotated[float, Meta(gt=0, description="seconds between looks at whether a stream was wiped")] = 5.0

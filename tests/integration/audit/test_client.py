@@ -12,7 +12,7 @@ import pytest
 from cli.process import Process
 from shared.bus import Bus
 from shared.bus.streams import Streams
-from tests.integration.audit.system import System
+from tests.integration.audit.system import AUDIT, SIMULATOR, System
 
 GUIDE = Path(__file__).parents[3] / "docs" / "audit.md"
 CONTEXTS = ("cluster", "audit")
@@ -140,6 +140,24 @@ async def test_a_client_of_the_guide_notices_an_event_that_was_altered(system: S
     client.process.start()
     await system.wait(lambda: not client.process.running)
     assert f"audit/{upto + 1} does not fit the event before it" in client.process.log.read_text()
+
+
+async def test_a_client_of_the_guide_goes_on_when_a_standby_takes_over(tmp_path: Path) -> None:
+    second = AUDIT._replace(name="audit-2")
+    async with System(tmp_path, (SIMULATOR, AUDIT, second)) as system:
+        folder = tmp_path / "client"
+        folder.mkdir()
+        client = Client(system, folder)
+        client.process.start()
+        try:
+            await reaches(system, client)
+            [leader] = [name for name in ("audit", "audit-2") if system.supervisor.units[name].state == "leading"]
+            other = system.supervisor.units["audit" if leader == "audit-2" else "audit-2"]
+            system.supervisor.kill(leader)
+            await system.wait(lambda: other.state == "leading")
+            await reaches(system, client)
+        finally:
+            client.process.kill()
 
 
 def operator(system: System) -> str:
