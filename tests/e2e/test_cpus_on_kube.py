@@ -1,0 +1,93 @@
+"""CPUs of a pod's own, on a real API server: from the published YAML and NodeResourceTopologies to the annotation that the agent reads."""
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from tests.cluster.fixtures import StartCluster
+from tests.e2e.system import running
+from tests.e2e.test_published_yaml import EXAMPLES, koord, until
+
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+def topology(node: str, reserved: str) -> dict[str, Any]:
+    """What a koordlet writes of a machine with two sockets, each a NUMA node with 4 cores of 2 threads and 16 GiB."""
+    detail = [{"id": cpu, "core": cpu // 2, "socket": cpu // 8, "node": cpu // 8} for cpu in range(16)]
+    amounts = [
+        {"name": name, "capacity": size, "allocatable": size, "available": size}
+        for name, size in (("cpu", "8"), ("memory", "16Gi"))
+    ]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": node,
+            "annotations": {
+                "node.koordinator.sh/cpu-topology": json.dumps({"detail": detail}),
+                "kubelet.koordinator.sh/cpu-manager-policy": json.dumps({"policy": "none", "reservedCPUs": reserved}),
+            },
+        },
+        "topologyPolicies": ["None"],
+        "zones": [{"name": f"node-{zone}", "type": "Node", "resources": amounts} for zone in range(2)],
+    }
+
+
+@pytest.mark.timeout(300)
+async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
+    own_cluster: StartCluster, tmp_path: Path
+) -> None:
+    from cli.dev.nodes import create_nodes, node_object
+
+    cluster: Cluster = await asyncio.to_thread(own_cluster)
+    await asyncio.to_thread(cluster.kubectl, "apply", "-k", str(EXAMPLES.parent / "base"))
+    await asyncio.to_thread(cluster.create_namespace, "web")
+    machine = {"cpu": "16", "memory": "32Gi"}
+    await asyncio.to_thread(create_nodes, cluster.api, [node_object(name, capacity=machine) for name in ("a", "blind")])
+    await asyncio.to_thread(cluster.api.call, "POST", TOPOLOGIES, topology("a", reserved="0-1"))
+    manifest = (EXAMPLES / "nginx-lsr.yaml").read_text()
+
+    async with running(cluster, tmp_path) as system:
+
+        def given(name: str) -> tuple[str, dict[str, Any]] | None:
+            pod = cluster.api.call("GET", f"/api/v1/namespaces/web/pods/{name}")
+            status = pod["metadata"]["annotations"].get(STATUS)
+            return (pod["spec"]["nodeName"], json.loads(status)) if "nodeName" in pod["spec"] and status else None
+
+        async def create(name: str) -> None:
+            (tmp_path / f"{name}.yaml").write_text(manifest.replace("name: nginx-lsr\n", f"name: {name}\n", 1))
+            await asyncio.to_thread(cluster.kubectl, "apply", "-n", "web", "-f", str(tmp_path / f"{name}.yaml"))
+
+        # CPUs 0-1 are kubelet's, so NUMA node 1 is the emptier one; each pod has its 4 whole cores on one NUMA node.
+        found = []
+        for name in ("first", "second", "third"):
+            await create(name)
+            found.append(await until(partial(given, name), f"CPUs for {name}"))
+        assert [node for node, _ in found] == ["a"] * 3
+        assert [status["cpuset"] for _, status in found] == ["8-11", "2-5", "12-15"]
+        zones = [[zone["node"] for zone in status["numaNodeResources"]] for _, status in found]
+        assert zones == [[1], [0], [1]]
+        assert found[0][1]["numaNodeResources"][0]["resources"] == {"cpu": "4", "memory": "8Gi"}
+
+        # Two CPUs are left on NUMA node 0: nothing for a fourth, until one of the three goes.
+        await create("fourth")
+
+        def told() -> str:
+            pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/fourth")
+            conditions = pod["status"].get("conditions", [])
+            return next((c["message"] for c in conditions if c["type"] == "PodScheduled"), "")
+
+        message = await until(told, "condition")
+        assert "node(s) invalid CPU Topology" in message
+        await asyncio.to_thread(cluster.kubectl, "delete", "pod", "-n", "web", "second", "--grace-period=0", "--force")
+        assert await until(partial(given, "fourth"), "CPUs for the fourth") == found[1]
+        assert '"cpuset":"2-5"' in (await koord(system, "events", "--type", "PodPlaced", "-o", "json")).replace(
+            "\\", ""
+        )
+        await koord(system, "audit", "verify")
