@@ -25,6 +25,7 @@ from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
 from services.scheduler.surroundings import Surroundings
 from shared.kube.node import Node, NodeMetric
+from shared.kube.node_topology import NodeResourceTopology
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -201,6 +202,15 @@ class Ledger(Protocol):
 
     def release(self, row: int, uid: str, held: Held) -> None:
         """The pod counts there no more."""
+        ...
+
+
+@runtime_checkable
+class TopologyLedger(Ledger, Protocol):
+    """An account that reads NodeResourceTopologies as well."""
+
+    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
+        """The NodeResourceTopology of that name, which is its node's; None when it is gone. It may come before the node."""
         ...
 
 

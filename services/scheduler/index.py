@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.scheduler.facts import Touched
-from services.scheduler.framework import Ledger, Plugin, Profile
+from services.scheduler.framework import Ledger, Plugin, Profile, TopologyLedger
 from services.scheduler.measured import newest
 from services.scheduler.node_reservation import less_reserved
 from services.scheduler.nodes import NodeTable
@@ -17,7 +17,7 @@ from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held
 from services.scheduler.queue import Queue
 from services.scheduler.state import ClusterView
-from services.scheduler.surroundings import Surroundings
+from services.scheduler.surroundings import NODE_TOPOLOGIES, Surroundings
 
 
 class Index:
@@ -92,6 +92,10 @@ class Index:
     def _settle_object(self, which: tuple[str, str]) -> None:
         resource, key = which
         self.surroundings.set(resource, key, self.view.objects.get(resource, {}).get(key))
+        if resource == NODE_TOPOLOGIES:
+            for ledger in self._ledgers:
+                if isinstance(ledger, TopologyLedger):
+                    ledger.set_topology(key, self.surroundings.topologies.get(key))
 
     def _settle_node(self, name: str) -> None:
         facts = self.view.nodes.get(name)

@@ -74,8 +74,6 @@ class NodeNUMAResource:
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
         """Gives CPUs and zones in the course of the round."""
         assert isinstance(ledger, NumaFleet), "the index hands back what new_ledger made"
-        around = room.surroundings
-        ledger.settle(room.table.names, around.topologies, around.version)
         return _NumaTrial(self, room, ledger)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -118,8 +116,9 @@ class _NumaTrial:
         self._fleet = fleet
         size = room.size
         self._alive: Bools = room.table.alive[:size].copy()
-        self._not_plain: Bools = self._alive & ~fleet.plain[:size]
-        self._not_for_bound: Bools = self._not_plain | (self._alive & ~fleet.valid[:size])
+        plain, valid = fleet.sized(size)
+        self._not_plain: Bools = self._alive & ~plain
+        self._not_for_bound: Bools = self._alive & ~(plain & valid)
         names = dict.fromkeys(("cpu", *(name for name, _ in plugin.strategies.weights)))
         width = room.requested.shape[1]
         columns = room.table.columns

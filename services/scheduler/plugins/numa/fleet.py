@@ -5,7 +5,7 @@ whenever one came or went, so that what is freed is what was taken, whatever the
 which nothing is held are one site, judged once for all.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -71,26 +71,35 @@ class NumaFleet:
         self.plain: Bools = np.zeros(0, np.bool_)
         self.valid: Bools = np.zeros(0, np.bool_)
         self._nodes: dict[int, Node] = {}
-        self._read: dict[int, tuple[Node, NodeResourceTopology | None]] = {}
+        self._rows: dict[str, int] = {}
+        self._topologies: dict[str, NodeResourceTopology] = {}
         self._options: dict[int, NodeOptions] = {}
         self._pods: dict[int, dict[str, _Holding]] = {}
         self._sites: dict[int, Site] = {}
         self._empty: dict[Hashable, Site] = {}
-        self._changes = 0
-        self._settled: tuple[int, int, int] = (-1, -1, -1)
 
     # what the index tells
 
     def set_node(self, row: int, node: Node | None) -> None:
         """The node in the row, None when it is gone."""
-        self._changes += 1
+        before = self._nodes.pop(row, None)
+        if before is not None and self._rows.get(before.metadata.name) == row:
+            del self._rows[before.metadata.name]
         if node is None:
-            self._nodes.pop(row, None)
-            self._read.pop(row, None)
             self._options.pop(row, None)
             self._sites.pop(row, None)
         else:
             self._nodes[row] = node
+            self._rows[node.metadata.name] = row
+            self._offer(row)
+
+    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
+        """The NodeResourceTopology of that name, None when it is gone."""
+        self._topologies.pop(name, None)
+        if topology is not None:
+            self._topologies[name] = topology
+        if name in self._rows:
+            self._offer(self._rows[name])
 
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Load plays no part here."""
@@ -114,25 +123,10 @@ class NumaFleet:
 
     # what a round asks
 
-    def settle(self, names: list[str], topologies: Mapping[str, NodeResourceTopology], version: int) -> None:
-        """Take over what nodes and NodeResourceTopologies say.
-
-        Args:
-            names: row -> node name.
-            version: of `topologies`; equal versions, equal contents.
-        """
-        now = (self._changes, version, len(names))
-        if now == self._settled:
-            return
-        self._settled = now
-        if len(self.plain) < len(names):
-            self.plain, self.valid = (_longer(array, len(names)) for array in (self.plain, self.valid))
-        for row, node in self._nodes.items():
-            reported = topologies.get(names[row])
-            read = self._read.get(row)
-            if read is None or read[0] is not node or read[1] is not reported:
-                self._read[row] = (node, reported)
-                self._offer(row, node_options(node, reported))
+    def sized(self, size: int) -> tuple[Bools, Bools]:
+        """`plain` and `valid` of so many rows."""
+        self._reach(size)
+        return self.plain[:size], self.valid[:size]
 
     def allocations(self, row: int) -> list[Allocation]:
         """What the pods of a node hold, oldest first."""
@@ -148,13 +142,19 @@ class NumaFleet:
             site = self._sites[row] = self._site_of(self._options.get(row, NodeOptions()), self.allocations(row))
         return site
 
-    def _offer(self, row: int, options: NodeOptions) -> None:
-        self._options[row] = options
+    def _offer(self, row: int) -> None:
+        node = self._nodes[row]
+        self._options[row] = options = node_options(node, self._topologies.get(node.metadata.name))
         self._sites.pop(row, None)
+        self._reach(row + 1)
         wishes = options.numa_policy or options.bind_policy != policies.NODE_NONE
         ratios = (options.ratios.get("cpu", 1), options.node_ratios.get("cpu", 1))
         self.plain[row] = not wishes and max(ratios) <= 1
         self.valid[row] = options.topology.valid
+
+    def _reach(self, size: int) -> None:
+        if size > len(self.plain):
+            self.plain, self.valid = (_longer(array, 2 * size) for array in (self.plain, self.valid))
 
     def _site_of(self, options: NodeOptions, allocations: list[Allocation]) -> Site:
         if allocations:
