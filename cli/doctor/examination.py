@@ -104,11 +104,11 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Ears | 
             "name it in KOORD_NATS; followers ask Postgres each second meanwhile",
         )
         return [Finding("error", "nats", what, cure)], None
-    heads = [beacon_subject(context) for context in wanted_contexts()]
+    heads = [beacon_subject(context) for context in sorted(wanted_contexts())]
     try:
         login = login_of(url)
         seen = await look_at_bus(
-            login, [*heads, *(batch_subject(context) for context in NEEDED)], stream=stream_of("cluster")
+            login, [*heads, *(batch_subject(context) for context in sorted(NEEDED))], stream=stream_of("cluster")
         )
     except (BusRefused, BadLogin) as error:
         return [Finding("error", "credentials", str(error), _OPERATOR)], None

@@ -104,6 +104,7 @@ class _Watched:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._instruments.close()
         await self._bus.close()
 
 

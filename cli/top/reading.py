@@ -83,6 +83,7 @@ class Instruments:
         self._database = database
         self._statuses = statuses
         self._answered: set[str] = set()
+        self._session: aiohttp.ClientSession | None = None
         self._sizes: dict[str, server.ContextSize] = {}
         self._sizes_at = -SIZES_EVERY_S
 
@@ -128,9 +129,17 @@ class Instruments:
             found[name] = ContextSeen(head, heard, writer, self._sizes.get(name))
         return found
 
+    async def close(self) -> None:
+        """End the connections to the services' pages."""
+        if self._session:
+            await self._session.close()
+
     async def _ask(self) -> dict[str, Status | None]:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S)) as session:
-            answers = await asyncio.gather(*(_status(session, address) for address in self._statuses.values()))
+        if self._session is None:
+            # Kept, so that a name is looked up once: while a server's name cannot be resolved, its lookups block all others.
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S))
+        session = self._session
+        answers = await asyncio.gather(*(_status(session, address) for address in self._statuses.values()))
         found = dict(zip(self._statuses, answers, strict=True))
         self._answered |= {name for name, status in found.items() if status}
         # An address that never answered may be of a service that is not part of this installation.

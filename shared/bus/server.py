@@ -63,7 +63,7 @@ async def look(login: Login, hears: Sequence[str] = (), stream: str = "") -> Ser
     said: list[str] = []
 
     async def on_error(error: Exception) -> None:
-        said.append(str(error))
+        said.append(str(error) or type(error).__name__)
 
     client, url = Client(), login.server
     options = login.options()
@@ -83,7 +83,7 @@ async def look(login: Login, hears: Sequence[str] = (), stream: str = "") -> Ser
         reason = next((text for text in (*said, str(error)) if "uthoriz" in text or "uthentic" in text), "")
         if reason:
             raise BusRefused(f"NATS at {url} refuses {login.user or 'a client without a login'}: {reason}") from error
-        reason = next(iter(said), str(error)) or type(error).__name__
+        reason = said[0] if said else str(error) or type(error).__name__
         raise BusUnreachable(f"NATS at {url} cannot be reached: {reason}") from error
     try:
         said.clear()

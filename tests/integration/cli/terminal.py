@@ -28,7 +28,7 @@ class Terminal:
             stderr=screen,
             env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **(env or {})},
             start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509  the child does one system call and then is another program
+            preexec_fn=take_terminal,  # noqa: PLW1509  the child does one system call and then is another program
         )
         os.close(screen)
         self.seen = ""
@@ -77,7 +77,8 @@ class Terminal:
         os.close(self._keyboard)
 
 
-def _take_terminal() -> None:
+def take_terminal() -> None:
+    """Make stdin the terminal of this session."""
     import fcntl
     import termios
 

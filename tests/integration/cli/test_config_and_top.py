@@ -1,0 +1,127 @@
+"""koord config and koord top on a real log, with writers that announce on a real bus."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.embedded import EmbeddedNats
+from cli.main import koord
+from cli.ports import free_port
+from shared import health
+from shared.events.log import ConfigRefused, ConfigTaken, Restated, WriterStarted
+from shared.health import Metrics, Status
+from tests.integration.cli.installation import Installation
+from tests.integration.cli.terminal import CTRL_C, Terminal
+
+TAKES = (WriterStarted, ConfigTaken, ConfigRefused)
+
+
+@pytest.fixture
+async def installation(database: str, nats: EmbeddedNats, tmp_path: Path) -> AsyncIterator[Installation]:
+    async with AsyncExitStack() as open_:
+        made = Installation(database, nats.url, tmp_path, open_)
+        await made.leads("scheduling", actor="scheduler@one", emits=TAKES)
+        await made.leads("cluster", actor="simulator@two")
+        await made.append("scheduling", ConfigTaken(source="shipped profile", digest="ab" * 32, text="kind: Shipped\n"))
+        yield made
+
+
+async def run(installation: Installation, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
+    servers = {"KOORD_POSTGRES": installation.endpoints.postgres, "KOORD_NATS": installation.endpoints.nats}
+    return await asyncio.to_thread(CliRunner().invoke, koord, arguments, env={**servers, **(env or {})})
+
+
+async def test_what_is_in_force_and_what_was_refused_with_path_and_reason(installation: Installation) -> None:
+    refused = ConfigRefused(
+        source="file /etc/koord.yaml", digest="cd" * 32, path="profiles[0]", reason="no such plugin"
+    )
+    await installation.append("scheduling", refused)
+    found = json.loads((await run(installation, "config", "status", "-o", "json")).stdout)
+    assert [one["context"] for one in found] == ["scheduling"]
+    assert (found[0]["in_force"]["source"], found[0]["in_force"]["seq"]) == ("shipped profile", 2)
+    assert (found[0]["refused"]["path"], found[0]["refused"]["reason"]) == ("profiles[0]", "no such plugin")
+    assert found[0]["refused"]["stands"] is True
+    table = (await run(installation, "config", "status")).stdout.splitlines()
+    assert [line.split()[:3] for line in table[1:]] == [
+        ["scheduling", "in", "force"],
+        ["scheduling", "refused", "file"],
+    ]
+    await installation.append(
+        "scheduling", ConfigTaken(source="file /etc/koord.yaml", digest="ef" * 32, text="kind: Mine\n")
+    )
+    later = json.loads((await run(installation, "config", "status", "-o", "json")).stdout)[0]
+    assert (later["in_force"]["seq"], later["refused"]["stands"]) == (4, False)
+
+
+async def test_the_text_in_force_is_shown_as_it_was_taken_over(installation: Installation) -> None:
+    assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Shipped\n"
+    for context in ("cluster", "nowhere"):
+        refused = await run(installation, "config", "show", context)
+        assert (refused.exit_code, context in refused.stderr) == (1, True)
+
+
+async def test_a_configuration_that_retention_said_again_is_still_in_force(installation: Installation) -> None:
+    await installation.sql("delete from events_scheduling where seq = 2")
+    taken = ConfigTaken(source="shipped profile", digest="ab" * 32, text="kind: Again\n")
+    await installation.append(
+        "scheduling", Restated(name="shipped profile", of="scheduling/2", event=msgspec.Raw(msgspec.json.encode(taken)))
+    )
+    assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Again\n"
+
+
+async def test_top_tells_of_writers_heads_rates_and_lag_from_log_and_bus(installation: Installation) -> None:
+    await installation.follows("scheduler", {"cluster": 0, "scheduling": 2})
+    result = await run(installation, "top", "--once", "--every", "1.5", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    services = {one["service"]: (one["state"], one["replica"]) for one in found["services"]}
+    assert services == {"scheduler": ("leading", "one"), "simulator": ("leading", "two")}
+    contexts = {one["context"]: one for one in found["contexts"]}
+    assert (contexts["scheduling"]["head"], contexts["scheduling"]["lag"]) == (2, {"scheduler": 0})
+    assert contexts["cluster"]["lag"] == {"scheduler": 1}
+    assert contexts["cluster"]["size_bytes"] > 0
+    assert (found["bus"]["connected"], found["problems"]) == (True, [])
+
+
+async def test_top_adds_what_services_say_of_themselves(installation: Installation) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    said = Status("scheduler", "leading", 7, 3, 12.5, 100, {"scheduling": 1}, bus=True)
+    pages = await health.serve(address, lambda: said, Metrics())
+    await installation.follows("scheduler", {"scheduling": 2})
+    addresses = f"scheduler=http://{address},absent=http://127.0.0.1:1"
+    found = json.loads(
+        (await run(installation, "top", "--once", "-o", "json", env={"KOORD_STATUSZ": addresses})).stdout
+    )
+    await pages.cleanup()
+    (row,) = [one for one in found["services"] if one["service"] == "scheduler"]
+    assert (row["lag"], row["epoch"], row["state"]) == (3, 7, "leading")
+    assert row["rss_bytes"] > 2**20
+    assert row["cpu_percent"] is not None
+    assert "absent" not in {one["service"] for one in found["services"]}
+    assert {one["context"]: one["lag"] for one in found["contexts"]}["scheduling"] == {"scheduler": 1}
+
+
+async def test_top_without_a_bus_says_so_and_shows_the_rest(installation: Installation) -> None:
+    result = await run(installation, "top", "--once", "--every", "0.5", env={"KOORD_NATS": "nats://127.0.0.1:1"})
+    assert result.exit_code == 0
+    assert "NATS is not heard" in result.stderr
+    assert "scheduler@one" in result.stdout
+
+
+async def test_top_is_live_on_a_terminal_until_ctrl_c(installation: Installation) -> None:
+    servers = {"KOORD_POSTGRES": installation.endpoints.postgres, "KOORD_NATS": installation.endpoints.nats}
+
+    def watch() -> int:
+        with Terminal(["top", "--every", "0.5"], servers) as terminal:
+            terminal.wait_for(r"scheduling +2 ")
+            terminal.wait_for(r"beacons/s")
+            terminal.press(CTRL_C)
+            return terminal.wait_for_end()
+
+    assert await asyncio.to_thread(watch) == 130
