@@ -14,6 +14,9 @@ from services.quota_ledger.switches import Switches
 from shared.domain.amounts import Amounts, add_clamped, capped, largest, mask, negated, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
+Grants = dict[str, tuple[Mapping[str, int], Amounts]]
+"""Quota -> its floor at its level, and its runtime."""
+
 
 class Tree:
     """The quotas of one tree id, their sums and their runtimes.
@@ -132,28 +135,35 @@ class Tree:
         Returns:
             The names of the quotas whose runtime or scaled min is another one.
         """
-        moved: set[str] = set()
-        by_depth: dict[int, list[str]] = {}
+        grants = self.proposed()
+        self.accept(grants)
+        return set(grants)
+
+    def proposed(self) -> Grants:
+        """What sharing anew would change; changes nothing itself."""
+        grants: Grants = {}
+        by_depth: dict[int, dict[str, None]] = {}
         for name in self.levels:
             if (account := self.accounts.get(name)) is not None:
-                by_depth.setdefault(account.depth, []).append(name)
-        self.levels.clear()
-        depth = 0
+                by_depth.setdefault(account.depth, {})[name] = None
         while by_depth:
-            names = by_depth.pop(depth, None)
-            if names is None:
-                depth += 1
-                continue
-            below = dict.fromkeys(by_depth.get(depth + 1, ()))
-            for parent in sorted(set(names)):
-                for name in self._share_level(self.accounts[parent]):
-                    moved.add(name)
+            depth = min(by_depth)
+            below = by_depth.setdefault(depth + 1, {})
+            for parent in sorted(by_depth.pop(depth)):
+                for name, floor, runtime in self._share_level(self.accounts[parent], grants):
+                    grants[name] = (floor, runtime)
                     if self.accounts[name].children:
                         below[name] = None
-            if below:
-                by_depth[depth + 1] = list(below)
-            depth += 1
-        return moved
+            if not below:
+                del by_depth[depth + 1]
+        return grants
+
+    def accept(self, grants: Mapping[str, tuple[Mapping[str, int], Amounts]]) -> None:
+        """These are the shares now; every level is as it should be."""
+        for name, (floor, runtime) in grants.items():
+            if (account := self.accounts.get(name)) is not None:
+                account.scaled_min, account.runtime = floor, runtime
+        self.levels.clear()
 
     def siblings(self, parent: str) -> list[Account]:
         """The quotas that share what a parent may use; the reserved groups are none of them."""
@@ -171,8 +181,9 @@ class Tree:
         """What a level shares."""
         return self.capacity if parent == ROOT else self.accounts[parent].runtime
 
-    def _share_level(self, parent: Account) -> Iterator[str]:
-        capacity = self.level_capacity(parent.name)
+    def _share_level(self, parent: Account, grants: Grants) -> Iterator[tuple[str, Mapping[str, int], Amounts]]:
+        granted = grants.get(parent.name)
+        capacity = granted[1] if granted else self.level_capacity(parent.name)
         accounts = self.siblings(parent.name)
         minima = [account.declared.min if account.name not in RESERVED else {} for account in accounts]
         floors = scaled_minima(capacity, minima, self._switches) if self._scales_min else minima
@@ -196,8 +207,7 @@ class Tree:
                 runtime[resource] = given
         for account, floor, runtime in zip(accounts, floors, runtimes, strict=True):
             if account.name not in RESERVED and (account.runtime != runtime or account.scaled_min != floor):
-                account.runtime, account.scaled_min = runtime, floor
-                yield account.name
+                yield account.name, floor, runtime
 
     def _lends(self, quota: DeclaredQuota) -> bool:
         return quota.lends and not self._guarantees

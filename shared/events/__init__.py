@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from shared.events import audit, cluster, intents, log, metrics, nodes, scheduling
+from shared.events import audit, cluster, intents, log, metrics, nodes, quota, scheduling
 from shared.events.base import Cause, Draft, Event, Recorded
 
 CONTEXT_MODULES: Mapping[str, ModuleType] = {
@@ -19,6 +19,7 @@ CONTEXT_MODULES: Mapping[str, ModuleType] = {
     "metrics": metrics,
     "nodes": nodes,
     "audit": audit,
+    "quota": quota,
 }
 """Area of the type name -> the module that declares its types."""
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.unit.quota_ledger.worked import Q, runtimes, tree_of
 
 from shared.kube.elastic_quota import DEFAULT, SYSTEM, DeclaredQuota
+from tests.unit.quota_ledger.worked import Q, runtimes, tree_of
 
 EXAMPLES: dict[str, tuple[int, list[Q], dict[str, Any], dict[str, int]]] = {
     "E1": (

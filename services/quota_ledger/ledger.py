@@ -1,0 +1,93 @@
+"""The double-entry books: every event as postings that sum to zero, and what they add up to.
+
+Two books a tree. *Supply*: who holds capacity (`supply`, `hold:QUOTA`; granting moves it from the parent's to the child's). *Consumption*: who asks for and
+uses it (`pending:QUOTA`, `usedP:QUOTA`, `usedN:QUOTA` for pods that must not be preempted, against `pod:UID`).
+
+Source: spec/quota.md 7.2.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from shared.domain.amounts import Amounts, negated
+
+SUPPLY, CONSUMPTION = "supply", "consumption"
+
+Account = tuple[str, str, str]
+"""(tree, book, name)."""
+
+
+class Posting(NamedTuple):
+    """One line: an account and what is added to it."""
+
+    account: Account
+    amounts: Mapping[str, int]
+
+
+class Ledger:
+    """Balances of all accounts.
+
+    Attributes:
+        balances: account -> resource -> balance. An account at zero in everything is absent.
+    """
+
+    def __init__(self) -> None:
+        self.balances: dict[Account, Amounts] = {}
+
+    def post(self, batch: Iterable[Posting]) -> None:
+        """Add a batch."""
+        balances = self.balances
+        for account, amounts in batch:
+            balance = balances.setdefault(account, {})
+            for resource, size in amounts.items():
+                if after := balance.get(resource, 0) + size:
+                    balance[resource] = after
+                else:
+                    balance.pop(resource, None)
+            if not balance:
+                del balances[account]
+
+    def balance(self, tree: str, book: str, name: str) -> Amounts:
+        """One account's."""
+        return self.balances.get((tree, book, name), {})
+
+    def trial(self) -> dict[tuple[str, str, str], int]:
+        """(tree, book, resource) -> by how much debits and credits differ; empty when they balance."""
+        sums: dict[tuple[str, str, str], int] = {}
+        for (tree, book, _), balance in self.balances.items():
+            for resource, size in balance.items():
+                key = (tree, book, resource)
+                sums[key] = sums.get(key, 0) + size
+        return {key: size for key, size in sums.items() if size}
+
+
+def unbalanced(batch: Iterable[Posting]) -> dict[tuple[str, str, str], int]:
+    """Where one batch does not sum to zero."""
+    own = Ledger()
+    own.post(batch)
+    return own.trial()
+
+
+def moved(tree: str, book: str, source: str, target: str, amounts: Mapping[str, int]) -> list[Posting]:
+    """From one account to another of the same book."""
+    return [Posting((tree, book, source), negated(amounts)), Posting((tree, book, target), amounts)]
+
+
+def held(quota: str) -> str:
+    """Account of the capacity that a quota holds."""
+    return f"hold:{quota}"
+
+
+def pending(quota: str) -> str:
+    """Account of what a quota's waiting pods ask for."""
+    return f"pending:{quota}"
+
+
+def used(quota: str, *, preemptible: bool) -> str:
+    """Account of what a quota's pods use."""
+    return f"usedP:{quota}" if preemptible else f"usedN:{quota}"
+
+
+def contra(uid: str) -> str:
+    """The other side of what a pod asks for or uses."""
+    return f"pod:{uid}"

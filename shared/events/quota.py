@@ -1,0 +1,253 @@
+"""Events of the `quota` context: what was declared, who asks for and uses what, and what each quota may use.
+
+Amounts are cpu in milli-cores and whole units of everything else. Source: spec/quota.md 7.3.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from shared.events.base import Event
+from shared.kube.elastic_quota import DeclaredQuota
+
+
+class CapacitySet(Event, frozen=True, tag="koord.quota.CapacitySet.v1"):
+    """What a tree has to share is another amount. Posts the difference between `supply` and `hold:root`.
+
+    Attributes:
+        source: `nodes`, or `annotation` of the tree's root quota.
+    """
+
+    KEY: ClassVar[str] = "tree"
+
+    tree: str
+    total: dict[str, int]
+    source: str = "nodes"
+
+
+class QuotaDeclared(Event, frozen=True, tag="koord.quota.QuotaDeclared.v1"):
+    """A quota is new."""
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    declared: DeclaredQuota
+    tree: str = ""
+
+
+class QuotaAmended(Event, frozen=True, tag="koord.quota.QuotaAmended.v1"):
+    """A quota declares something else; its parent is the same."""
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    declared: DeclaredQuota
+    tree: str = ""
+
+
+class QuotaReparented(Event, frozen=True, tag="koord.quota.QuotaReparented.v1"):
+    """A quota hangs under another parent, with everything under it. What it may use moves between the parents' `hold`."""
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    declared: DeclaredQuota
+    tree: str = ""
+
+
+class QuotaRetired(Event, frozen=True, tag="koord.quota.QuotaRetired.v1"):
+    """A quota is gone. It has no pods and no children any more; what it may use returns to its parent."""
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    tree: str = ""
+
+
+class QuotaRejected(Event, frozen=True, tag="koord.quota.QuotaRejected.v1"):
+    """A quota's object breaks a rule; the last good declaration stays in force. Empty `reason`: it no longer does."""
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    code: str = ""
+    reason: str = ""
+
+
+class PodAttached(Event, frozen=True, tag="koord.quota.PodAttached.v1"):
+    """A pod belongs to a quota, and asks for `request` there; that vector is what will be charged and released. Posts to `pending`.
+
+    Attributes:
+        how: `label`, `namespace`, `binding` or `default`.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    quota: str
+    request: dict[str, int]
+    tree: str = ""
+    preemptible: bool = True
+    how: str = "label"
+
+
+class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecided.v1"):
+    """The answer to an ask of the scheduler that was refused, or allowed without a charge. Posts nothing.
+
+    Attributes:
+        quota: the account that is short.
+        stage: `quota`, `nonPreemptible`, `ancestor`; `Late` when the round is over.
+        short: resource -> what is missing.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    epoch: int
+    round: int
+    ok: bool
+    quota: str = ""
+    stage: str = ""
+    short: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class PodCharged(Event, frozen=True, tag="koord.quota.PodCharged.v1"):
+    """A pod's request is used. Posts from `pending` to `used`; nothing when only the round changes.
+
+    Attributes:
+        epoch, round: the newest of the scheduler that asked; 0 for a pod that was placed by others.
+        reason: `reserve`, or `bound-elsewhere`.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    quota: str
+    request: dict[str, int]
+    epoch: int = 0
+    round: int = 0
+    reason: str = "reserve"
+
+
+class PodUncharged(Event, frozen=True, tag="koord.quota.PodUncharged.v1"):
+    """A pod asks again for what it used. Posts from `used` to `pending`.
+
+    Attributes:
+        reason: `unreserve`, `round-ended`, `epoch-began` or `bind-refused`.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    quota: str
+    request: dict[str, int]
+    reason: str
+
+
+class PodResized(Event, frozen=True, tag="koord.quota.PodResized.v1"):
+    """A pod asks for another amount. Posts the difference to the account that holds it."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    quota: str
+    before: dict[str, int]
+    after: dict[str, int]
+
+
+class PodMoved(Event, frozen=True, tag="koord.quota.PodMoved.v1"):
+    """A pod belongs to another quota: released there, attached here, and charged when it was."""
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    before: str
+    quota: str
+    request: dict[str, int]
+    tree: str = ""
+    preemptible: bool = True
+    how: str = "label"
+
+
+class PodReleased(Event, frozen=True, tag="koord.quota.PodReleased.v1"):
+    """A pod counts no more. Reverses whatever it holds.
+
+    Attributes:
+        reason: `deleted`, `terminal`, `ignored-terminating` or `unmanaged`.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    quota: str
+    reason: str
+
+
+class Grant(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """One quota's share, in every resource of its level.
+
+    Attributes:
+        floor: its min in force.
+        runtime: what it may use.
+    """
+
+    floor: dict[str, int]
+    runtime: dict[str, int]
+
+
+class RuntimeRecomputed(Event, frozen=True, tag="koord.quota.RuntimeRecomputed.v1"):
+    """What the quotas of a tree may use, where that changed. A derived event: a replay computes the same, or the log is damaged.
+
+    Posts the differences between the `hold` of parents and children.
+    """
+
+    KEY: ClassVar[str] = "tree"
+
+    tree: str
+    quotas: dict[str, Grant]
+
+
+class OveruseStarted(Event, frozen=True, tag="koord.quota.OveruseStarted.v1"):
+    """A quota uses more than it may; from `at_ns` on the tolerance runs."""
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    resources: tuple[str, ...]
+    at_ns: int
+    tree: str = ""
+
+
+class OveruseEnded(Event, frozen=True, tag="koord.quota.OveruseEnded.v1"):
+    """A quota uses no more than it may again."""
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    at_ns: int
+    tree: str = ""
+
+
+class RevocationDecided(Event, frozen=True, tag="koord.quota.RevocationDecided.v1"):
+    """Pods of an over-used quota must give way; an EvictionAsked for each follows. Nothing is posted until a pod is released.
+
+    Attributes:
+        runtime, used: what was compared.
+        pods: uids in the order in which they are to go.
+    """
+
+    KEY: ClassVar[str] = "quota"
+
+    quota: str
+    runtime: dict[str, int]
+    used: dict[str, int]
+    pods: tuple[str, ...]
+    at_ns: int
+    tree: str = ""
