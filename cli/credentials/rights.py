@@ -23,6 +23,10 @@ READ = "koord.log.read.*"
 """Old events, by context."""
 
 OPERATOR, AUDITOR = "operator", "auditor"
+CORE, FIELD, STREAMS = "CORE", "FIELD", "STREAMS"
+"""The parts of the bus. Who may make a stream may let it take and repeat any subject of its account, whatever its permissions say: so
+makers of streams are in accounts of their own, with those they serve (nodes; outsiders), and no stream reaches what is announced in another."""
+
 RESERVED = frozenset({OPERATOR, AUDITOR, "koord"})
 """Tokens that name no node: the first ones of other logins' names."""
 
@@ -32,15 +36,19 @@ class BusRights(NamedTuple):
 
     Attributes:
         publish, subscribe: subjects, wildcards allowed; all that is not named is refused.
+        answers: of those that it subscribes to, the questions.
         responds: it may answer what it is asked, once each.
         mqtt: it may also come by MQTT.
+        account: the part of the bus that it is in.
     """
 
     user: str
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    answers: tuple[str, ...] = ()
     responds: bool = False
     mqtt: bool = False
+    account: str = "CORE"
 
 
 class LogRights(NamedTuple):
@@ -94,12 +102,15 @@ def of_service(service: "Service") -> Login:
         publish += _manage(stream)
     subscribe = [subject(context) for context in service.follows for subject in (batch_subject, beacon_subject)]
     subscribe += [*service.answers, *service.hears]
+    with_nodes = any(subject.startswith("koord.node.") for subject in service.hears)
     bus = BusRights(
         user,
         _with_inbox(user, publish),
         _with_inbox(user, subscribe),
+        answers=tuple(service.answers),
         responds=bool(service.answers or service.hears),
-        mqtt=any(subject.startswith("koord.node.") for subject in service.hears),
+        mqtt=with_nodes,
+        account=FIELD if with_nodes else STREAMS if service.streams else CORE,
     )
     return Login(
         service.name, bus, LogRights(role_of(service.name), tuple(service.follows), service.writes, service=True)
@@ -110,8 +121,7 @@ def operator(services: Sequence["Service"], shards: int) -> Login:
     """Who runs the system: hears, asks, reads; changes only what is kept beside the logs."""
     heard = [subject(context) for context in members(CONTEXTS, shards) for subject in (batch_subject, beacon_subject)]
     asked = [subject for service in services for subject in service.answers]
-    looks = [f"$JS.API.STREAM.INFO.{stream}" for service in services for stream in service.streams]
-    bus = BusRights(OPERATOR, _with_inbox(OPERATOR, [*asked, *looks]), _with_inbox(OPERATOR, heard))
+    bus = BusRights(OPERATOR, _with_inbox(OPERATOR, asked), _with_inbox(OPERATOR, heard))
     return Login(OPERATOR, bus, LogRights(role_of(OPERATOR), None, operates=True))
 
 
@@ -120,7 +130,7 @@ def auditor(services: Sequence["Service"]) -> Login:
     publish = [READ]
     for stream in dict.fromkeys(one for service in services if EVENTS in service.says for one in service.streams):
         publish += _consume(stream)
-    bus = BusRights(AUDITOR, _with_inbox(AUDITOR, publish), _with_inbox(AUDITOR, [EVENTS]))
+    bus = BusRights(AUDITOR, _with_inbox(AUDITOR, publish), _with_inbox(AUDITOR, [EVENTS]), account=STREAMS)
     return Login(AUDITOR, bus, LogRights(role_of(AUDITOR), None))
 
 
@@ -130,7 +140,7 @@ def node(token: str) -> Login:
     said = [subjects.subject(name, kind) for kind in subjects.FROM_AGENT]
     heard = [subjects.subject(name, kind) for kind in subjects.TO_AGENT]
     publish = _with_inbox(token, [*said, subjects.slo_question(name)])
-    return Login(token, BusRights(token, publish, _with_inbox(token, heard), mqtt=True))
+    return Login(token, BusRights(token, publish, _with_inbox(token, heard), mqtt=True, account=FIELD))
 
 
 def _with_inbox(user: str, declared: Iterable[str]) -> tuple[str, ...]:

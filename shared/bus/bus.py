@@ -374,8 +374,11 @@ class Bus:
 
 
 def _to_inbox(message: Msg) -> bool:
-    """Whether the answer goes to an inbox. It is sent with the rights of who answers, so no asker may choose another subject."""
-    if message.reply.startswith(f"{INBOX}."):
+    """Whether the answer goes to an inbox. It is sent with the rights of who answers, so no asker may choose another subject.
+
+    `_R_.` is the server's own: what it puts in an inbox's place when a question crosses accounts, and takes from no client.
+    """
+    if message.reply.startswith((f"{INBOX}.", "_R_.")):
         return True
     log.warning("a question wants its answer elsewhere", extra={"subject": message.subject, "reply": message.reply})
     return False

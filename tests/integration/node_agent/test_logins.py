@@ -34,7 +34,8 @@ class Locked:
         self.secrets: dict[str, Secret] = {login.name: new_secret() for login in logins.values()}
         self.server = EmbeddedNats(folder)
         text = users(logins.values(), self.secrets, nkeys=False)
-        self.server.users = text.replace("  users: [\n", f"  users: [\n{INGEST}")
+        before, account, field = text.partition("  FIELD: {")  # the part of the bus that nodes and ingest are in
+        self.server.users = before + account + field.replace("users: [\n", f"users: [\n{INGEST}", 1)
 
     def url(self, scheme: str, name: str = NODE) -> str:
         token = subjects.token(name)

@@ -15,6 +15,8 @@ from shared.service import Service
 NODES = ("node-a", "rack.1")
 SHARDS = 2
 SPY = "spy"
+ACCOUNTS = ("CORE", "FIELD", "STREAMS")
+"""Parts of the bus, in the order in which its configuration has them."""
 
 
 class Secured(NamedTuple):
@@ -22,13 +24,17 @@ class Secured(NamedTuple):
 
     Attributes:
         owner: the database with its owner's login.
-        spy: the bus for a test that hears and says everything; no such login exists outside.
+        bus: `host:port`.
     """
 
     servers: Servers
     folder: Path
     owner: str
-    spy: str
+    bus: str
+
+    def spy(self, account: str = "CORE") -> str:
+        """The bus for a test that hears and says everything in an account; no such login exists outside."""
+        return f"nats://{SPY}-{account}:{SPY}@{self.bus}"
 
     def env(self, login: str) -> dict[str, str]:
         """A login's variables."""
@@ -46,12 +52,17 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sec
         patch.setenv("KOORD_METRICS_SHARDS", str(SHARDS))
         async with Servers(folder, nodes=NODES) as servers:
             nats: Any = servers.own["nats"]
-            nats.users = nats.users.replace("users: [", f'users: [ {{ user: {SPY}, password: "{SPY}" }}')
+            head, *accounts = nats.users.split("users: [")
+            spies = [
+                f"users: [ {{ user: {SPY}-{name}, password: {SPY} }}{text}"
+                for name, text in zip(ACCOUNTS, accounts, strict=True)
+            ]
+            nats.users = head + "".join(spies)
             await nats.stop()
             await nats.start()
             credentials = folder / "credentials"
             owner = read_env(credentials / "env" / "owner.env")["KOORD_POSTGRES"]
-            yield Secured(servers, credentials, owner, f"nats://{SPY}:{SPY}@127.0.0.1:{nats.port}")
+            yield Secured(servers, credentials, owner, f"127.0.0.1:{nats.port}")
 
 
 def members(names: Iterable[str] = SERVICES) -> list[Service]:

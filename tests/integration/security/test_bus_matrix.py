@@ -4,8 +4,9 @@ What is expected is worked out here from the declarations' meaning; the code tha
 """
 
 import asyncio
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import nats
@@ -15,7 +16,7 @@ from nats.aio.msg import Msg
 
 from shared.bus.login import Login
 from shared.service import Service
-from tests.integration.security.conftest import NODES, SHARDS, Secured, members
+from tests.integration.security.conftest import ACCOUNTS, NODES, SHARDS, Secured, members
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -148,7 +149,6 @@ def expected(login: str) -> Rights:
     subscribe: set[str] = set()
     if login == "operator":
         publish = {subject for one in members() for subject in one.answers}
-        publish |= {f"$JS.API.STREAM.INFO.{stream}" for one in members() for stream in one.streams}
         subscribe = {f"koord.{kind}.{context}" for kind in ("log", "head") for context in CONTEXTS}
     elif login == "auditor":
         publish = {"koord.log.read.*"}
@@ -254,7 +254,7 @@ async def test_the_scheduler_says_and_hears_this() -> None:
     "userinfo", ["", "koord.scheduler:wrong@", "koord.scheduler:@", "nobody:x@", "node-a:wrong@", "operator:operator@"]
 )
 async def test_who_has_no_login_or_a_wrong_password_is_not_let_in(secured: Secured, userinfo: str) -> None:
-    place = secured.spy.rpartition("@")[2]
+    place = secured.bus
     said: list[str] = []
 
     async def on_error(error: Exception) -> None:
@@ -308,13 +308,14 @@ async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: S
 
     await ingest.attend("koord.node.*.report", attend)
     heard: list[bytes] = []
-    spy = await Tried().meet(secured.spy)
+    spies = [await Tried().meet(secured.spy(account)) for account in ACCOUNTS]
 
     async def hear(message: Msg) -> None:
         heard.append(message.data)
 
-    await spy.subscribe("koord.log.cluster", cb=hear)
-    await spy.flush()
+    for spy in spies:
+        await spy.subscribe("koord.log.cluster", cb=hear)
+        await spy.flush()
     agent = await Tried().meet(secured.env("node-a")["KOORD_NATS"])
     await agent.publish("koord.node.node-a.report", b"forged", reply="koord.log.cluster")
     await agent.flush()
@@ -322,8 +323,80 @@ async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: S
     assert answer.data == b"accepted"
     assert (asked, heard) == ([b"true"], [])
     await agent.close()
-    await spy.close()
+    for spy in spies:
+        await spy.close()
     await ingest.close()
+
+
+async def api(client: Client, what: str, about: Mapping[str, object]) -> dict[str, object]:
+    """A question to JetStream."""
+    answer = await client.request(f"$JS.API.{what}", json.dumps(about).encode(), timeout=10)
+    found: dict[str, object] = json.loads(answer.data)
+    return found
+
+
+async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_announces(secured: Secured) -> None:
+    """JetStream lets a stream's maker choose its subjects and where they are repeated, and a consumer's where it delivers."""
+    heard: list[bytes] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.data)
+
+    scheduler = await Tried().meet(secured.env("scheduler")["KOORD_NATS"])
+    for subject in ("koord.log.cluster", "koord.head.cluster"):
+        await scheduler.subscribe(subject, cb=hear)
+    await scheduler.flush()
+    for login, stream in (("audit", "KOORD_EVENTS_CLUSTER"), ("metrics-ingest-0", "KOORD_NODE_SLO")):
+        maker = await Tried().meet(secured.env(login)["KOORD_NATS"])
+        subject = "koord.event.cluster.>" if login == "audit" else "koord.node.*.slo"
+        said = subject.replace("*", "x").replace(">", "x")
+        config = {
+            "name": stream,
+            "subjects": [subject, "koord.simulator.>"],
+            "republish": {"src": said, "dest": "koord.log.cluster"},
+        }
+        assert "error" not in await api(maker, f"STREAM.CREATE.{stream}", config)
+        await maker.publish(said, b"forged")
+        await maker.settle()
+        await maker.close()
+    auditor = await Tried().meet(secured.env("auditor")["KOORD_NATS"])
+    pushed = {
+        "durable_name": "mine",
+        "deliver_subject": "koord.head.cluster",
+        "ack_policy": "none",
+        "deliver_policy": "all",
+    }
+    about = {"stream_name": "KOORD_EVENTS_CLUSTER", "config": {"name": "mine", **pushed}}
+    assert "error" not in await api(auditor, "CONSUMER.CREATE.KOORD_EVENTS_CLUSTER.mine", about)
+    operator = await Tried().meet(secured.env("operator")["KOORD_NATS"])
+    with pytest.raises(nats.errors.NoRespondersError):
+        await operator.request("koord.simulator.get", b"a question", timeout=10)
+    seen = await api(auditor, "STREAM.INFO.KOORD_EVENTS_CLUSTER", {})
+    assert seen["state"]["messages"] == 1, "the event, and not the question"  # type: ignore[index]
+    gateway = await Tried().meet(secured.env("gateway")["KOORD_NATS"])
+    await gateway.publish("koord.log.cluster", b"told")
+    async with asyncio.timeout(20):
+        while not heard:
+            await asyncio.sleep(0.02)
+    assert heard == [b"told"]
+    for client in (scheduler, auditor, operator, gateway):
+        await client.close()
+
+
+async def test_a_question_crosses_to_who_answers_it(secured: Secured) -> None:
+    from shared.bus import Bus
+
+    audit, operator = (Bus(secured.env(login)["KOORD_NATS"], name=login) for login in ("audit", "operator"))
+    await audit.start()
+    await operator.start()
+
+    async def answer(subject: str, data: bytes) -> bytes:
+        return subject.encode() + data
+
+    await audit.answer_on("koord.log.read.*", answer)
+    assert await operator.ask("koord.log.read.cluster", b"?", deadline_s=20) == b"koord.log.read.cluster?"
+    await audit.close()
+    await operator.close()
 
 
 async def test_a_question_or_a_subject_that_is_not_permitted_is_an_error_at_once_and_said(secured: Secured) -> None:

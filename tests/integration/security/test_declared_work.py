@@ -142,7 +142,7 @@ async def test_retention_drops_a_partition_under_the_writers_role_beside_readers
 
 
 async def test_streams_are_made_filled_and_emptied_by_those_that_declare_them(secured: Secured) -> None:
-    async with part(secured, "audit") as audit, part(secured, "operator") as operator:
+    async with part(secured, "audit") as audit, part(secured, "auditor") as auditor:
         streams = Streams(audit.bus)
         config = StreamConfig(name="KOORD_EVENTS_SCHEDULING", subjects=("koord.event.scheduling.>",))
         await streams.ensure(config)
@@ -150,7 +150,7 @@ async def test_streams_are_made_filled_and_emptied_by_those_that_declare_them(se
         last = await streams.last(config.name)
         assert last is not None
         assert last.data == b"{}"
-        assert (await Streams(operator.bus).state(config.name)).messages == 1  # type: ignore[union-attr]
+        assert (await Streams(auditor.bus).state(config.name)).messages == 1  # type: ignore[union-attr]
         await streams.purge(config.name)
         await streams.delete(config.name)
 

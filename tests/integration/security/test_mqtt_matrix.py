@@ -82,7 +82,7 @@ def may_subscribe(login: str) -> set[str]:
 @pytest.mark.parametrize("login", MQTT_LOGINS)
 async def test_a_login_may_use_the_topics_of_its_declaration_and_no_other(secured: Secured, login: str) -> None:
     heard: set[str] = set()
-    spy = await Tried().meet(secured.spy)
+    spy = await Tried().meet(secured.spy("FIELD"))
 
     async def hear(message: Msg) -> None:
         if message.data == login.encode():
