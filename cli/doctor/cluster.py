@@ -34,7 +34,7 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
     who = f"{found.account or 'the gateway'} at {found.server} ({found.version})"
     for needed_for, group in groupby(sorted(found.missing, key=_purpose), key=_purpose):
         missing = ", ".join(str(rule) for rule in group)
-        yield Finding("error", "rbac", f"{who} may not {missing}: no {needed_for}", f"grant it: `{_APPLY}`")
+        yield Finding("error", "rbac", f"{who} may not {missing}, needed for {needed_for}", f"grant it: `{_APPLY}`")
     if not found.missing:
         what = "read what shadow mode follows" if found.shadow else "do all that effects need"
         yield Finding("ok", "rbac", f"{who} may {what} ({len(found.allowed)} rules)")

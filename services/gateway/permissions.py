@@ -25,7 +25,9 @@ AT_ONCE = 16
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-_CORE = frozenset({"nodes", "pods", "namespaces", "configmaps", "priorityclasses.scheduling.k8s.io"})
+_CUSTOM = (".koordinator.sh", ".scheduling.sigs.k8s.io", ".topology.node.k8s.io")
+"""How names of custom resources end. Only of these are whole objects written."""
+_CHECKPOINT = ("koordinator-system", "koordstream-checkpoint")
 _PEOPLE_WRITE = frozenset(
     {"clustercolocationprofiles.config.koordinator.sh", "recommendations.analysis.koordinator.sh"}
 )
@@ -87,12 +89,15 @@ def rules(settings: GatewaySettings) -> Iterator[Rule]:
     for resource, verb, part, needed_for in _ON_CORE:
         yield _rule(resource, verb, part, needed_for)
     for resource in followed(settings.config_namespace):
-        if resource.name in _CORE or resource.name in _PEOPLE_WRITE:
+        if not resource.name.endswith(_CUSTOM) or resource.name in _PEOPLE_WRITE:
             continue
         for verb in ("get", "create", "patch", "delete"):
             yield _rule(resource, verb, "", f"writing {resource.plural}")
         if resource.name in _WITH_STATUS:
             yield _rule(resource, "patch", "status", f"the status of {resource.plural}")
+    namespace, name = _CHECKPOINT
+    for verb in ("get", "create", "patch"):
+        yield Rule(verb, CONFIG_MAPS.plural, "", namespace, "carrying checkpoints out of the database", name)
 
 
 def _rule(resource: Resource, verb: str, part: str, needed_for: str) -> Rule:
@@ -136,7 +141,7 @@ async def _allowed(api: KubeApi, rule: Rule, turn: asyncio.Semaphore) -> bool:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked | {"namespace": rule.namespace}},
+        "spec": {"resourceAttributes": asked | {"namespace": rule.namespace, "name": rule.name}},
     }
     async with turn:
         data = await api.call("POST", _REVIEWS, "create selfsubjectaccessreviews.authorization.k8s.io", body)

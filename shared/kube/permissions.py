@@ -13,6 +13,7 @@ class Rule(msgspec.Struct, frozen=True):
         verb, resource, group: as in a rule of RBAC; the resource with its subresource, `pods/binding`.
         namespace: where; empty means in all of them.
         needed_for: what does not work without it, for people.
+        name: of the one object that it is about; empty for all.
     """
 
     verb: str
@@ -20,12 +21,14 @@ class Rule(msgspec.Struct, frozen=True):
     group: str
     namespace: str
     needed_for: str
+    name: str = ""
 
     def __str__(self) -> str:
         """As in the outcome MissingPermission: `verb resource.group`."""
         plural, _, part = self.resource.partition("/")
         named = ".".join(filter(None, (plural, self.group))) + (f"/{part}" if part else "")
-        return f"{self.verb} {named}" + (f" in {self.namespace}" if self.namespace else "")
+        one = f" {self.name}" if self.name else ""
+        return f"{self.verb} {named}{one}" + (f" in {self.namespace}" if self.namespace else "")
 
 
 class Permissions(msgspec.Struct, frozen=True):
