@@ -23,3 +23,4 @@ class Change(IntEnum):
     NAMESPACE = 9  # a namespace came, went, or its labels changed
     WORKLOAD = 10  # a service or a workload, by whose selector pods are spread by default
     VOLUME = 11  # a volume, a claim, a storage class, a driver on a node, or a storage capacity
+    BUDGET = 13  # a disruption budget

@@ -17,6 +17,8 @@ import yaml
 from services.scheduler.config_document import Document, PluginSet, PluginSets, ProfileDocument
 from services.scheduler.elsewhere_args import ARGS, check_args
 from services.scheduler.framework import Plugin, Profile, Scorer
+from services.scheduler.plugins.default_preemption import NAME as PREEMPTION
+from services.scheduler.plugins.default_preemption import PreemptionArgs, read_preemption_args
 from services.scheduler.registry import BUILT_IN, ELSEWHERE, MULTI_POINT, PLUGINS
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
@@ -146,7 +148,19 @@ def _read_profile(profile: ProfileDocument, path: str, notes: list[str]) -> Prof
         for name, weight in _at_point(sets.score, multi).items()
         if name in PLUGINS and PLUGINS[name].scores
     ]
-    return Profile(profile.scheduler_name, filters, scorers)
+    return Profile(profile.scheduler_name, filters, scorers, _preemption(args, _at_point(sets.post_filter, multi)))
+
+
+def _preemption(
+    args: Mapping[str, tuple[str, dict[str, Any]]], after_filter: Mapping[str, int]
+) -> PreemptionArgs | None:
+    """How the profile preempts; its arguments are checked even where it does not."""
+    where, given = args.get(PREEMPTION, (PREEMPTION, {}))
+    try:
+        read = read_preemption_args(given, where)
+    except KoordError as error:
+        raise BadConfig(where, str(error).removeprefix(f"{where}: ")) from error
+    return read if PREEMPTION in after_filter else None
 
 
 def _read_args(profile: ProfileDocument, path: str, notes: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -170,7 +184,7 @@ def _read_args(profile: ProfileDocument, path: str, notes: list[str]) -> dict[st
                 check_args(entry.name, given, f"{where}.args")
             except KoordError as error:
                 raise BadConfig(f"{where}.args", str(error).removeprefix(f"{where}.args: ")) from error
-        if entry.name not in PLUGINS or not PLUGINS[entry.name].reads_args:
+        if entry.name != PREEMPTION and (entry.name not in PLUGINS or not PLUGINS[entry.name].reads_args):
             notes.append(
                 f"profile {profile.scheduler_name}: the arguments of {entry.name} have no effect in this release"
             )

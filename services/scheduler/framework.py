@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from services.scheduler.ask import HostPort, PodAsk
 from services.scheduler.change import Change
 from services.scheduler.nodes import NodeTable
+from services.scheduler.plugins.default_preemption import PreemptionArgs
 from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
@@ -77,15 +78,21 @@ class Room:
 
     def place(self, ask: PodAsk, row: int) -> None:
         """Count a pod on a node."""
+        self.move(ask, row, 1)
+
+    def move(self, ask: PodAsk, row: int, sign: int) -> None:
+        """Count a pod on a node (+1), or no more (-1)."""
         for column, size in self.table.vector(ask):
             if column < self.requested.shape[1]:  # else no node had the resource when the round began
-                self.requested[row, column] += size
-        self.scored[row, 0] += ask.held.get("cpu", 0)
-        self.scored[row, 1] += ask.held.get("memory", 0)
-        self.pods[row] += 1
+                self.requested[row, column] += sign * size
+        self.scored[row, 0] += sign * ask.held.get("cpu", 0)
+        self.scored[row, 1] += sign * ask.held.get("memory", 0)
+        self.pods[row] += sign
         for port in ask.ports:
             held = self.ports.setdefault(row, {})
-            held[port] = held.get(port, 0) + 1
+            held[port] = held.get(port, 0) + sign
+            if not held[port]:
+                del held[port]
 
 
 class Trial(Protocol):
@@ -117,6 +124,19 @@ class Trial(Protocol):
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """Count a pod of the class on the node, for the pods that come after it in the round."""
+        ...
+
+
+@runtime_checkable
+class Removing(Trial, Protocol):
+    """The trial of a plugin of which pods that run can be taken, to see what would fit without them. Of others they stay."""
+
+    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:
+        """A pod that ran on the node when the round began is taken off it (-1), or put back (+1).
+
+        Args:
+            ending: it is being deleted.
+        """
         ...
 
 
@@ -265,12 +285,20 @@ class Profile:
         filters: in the order in which they are asked.
         scorers: plugins whose weighted scores are summed up.
         plugins: all of them, each once.
+        preemption: how pods that fit nowhere make others give way; None: they do not.
     """
 
-    def __init__(self, name: str, filters: Sequence[Plugin], scorers: Sequence[Scorer]) -> None:
+    def __init__(
+        self,
+        name: str,
+        filters: Sequence[Plugin],
+        scorers: Sequence[Scorer],
+        preemption: PreemptionArgs | None = None,
+    ) -> None:
         self.name = name
         self.filters = tuple(filters)
         self.scorers = tuple(scorers)
+        self.preemption = preemption
         self.plugins: tuple[Plugin, ...] = tuple(dict.fromkeys((*filters, *(scorer.plugin for scorer in scorers))))
         self._cures = {
             (plugin.name, code): changes for plugin in self.plugins for code, changes in plugin.cures.items()

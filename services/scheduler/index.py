@@ -14,7 +14,7 @@ from services.scheduler.measured import newest
 from services.scheduler.node_reservation import less_reserved
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import PodBook
-from services.scheduler.pods import Held
+from services.scheduler.pods import Held, PodFacts
 from services.scheduler.queue import Queue
 from services.scheduler.state import ClusterView
 from services.scheduler.surroundings import NODE_TOPOLOGIES, Surroundings
@@ -28,6 +28,8 @@ class Index:
         table: the nodes.
         book: which classes of pods run where.
         surroundings: what there is beyond nodes and pods.
+        on: row -> uid -> the pod that counts there.
+        nominated: uid -> the pod that waits for room made for it.
         queue: the pods that wait for one of the profiles.
         ledgers: plugin -> the account it asked for, if it did.
     """
@@ -46,6 +48,8 @@ class Index:
         self.surroundings.storage.chosen = view.chosen
         self.queue = Queue({name: profile for name, profile in profiles.items() if name != beside})
         self._held: dict[str, Held] = {}
+        self.on: dict[int, dict[str, Held]] = {}
+        self.nominated: dict[str, PodFacts] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
         self.ledgers: dict[Plugin, Ledger | None] = {plugin: plugin.new_ledger() for plugin in plugins}
         self._ledgers = tuple(ledger for ledger in self.ledgers.values() if ledger is not None)
@@ -136,7 +140,26 @@ class Index:
                 self._move(uid, before, -1)
             if after is not None:
                 self._move(uid, after, +1)
-        self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq)
+        if facts is not None and facts.nominated and facts.waiting(self.view.gateway_since):
+            self.nominated[uid] = facts
+        else:
+            self.nominated.pop(uid, None)
+        stayed_at = self._stayed_at(facts.nominated) if uid in self.nominated and facts is not None else 0
+        self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq, stayed_at)
+        if facts is not None and facts.stayed_at:
+            self._tell_nominated(facts)
+
+    def _stayed_at(self, node: str) -> int:
+        """When (`cluster` seq) an eviction from the node was last refused."""
+        row = self.table.rows.get(node, -1)
+        there = (self.view.pods.get(uid) for uid in self.on.get(row, ()))  # None: gone, and not settled yet
+        return max((facts.stayed_at for facts in there if facts is not None), default=0)
+
+    def _tell_nominated(self, stayed: PodFacts) -> None:
+        """Who was to have the room of a pod that stays may look for other room."""
+        for uid, facts in self.nominated.items():
+            if facts.nominated == stayed.node:
+                self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq, stayed.stayed_at)
 
     def _move(self, uid: str, held: Held, sign: int) -> None:
         row = self.table.row(held.node)
@@ -147,6 +170,12 @@ class Index:
                 ledger.assign(row, uid, held)
             else:
                 ledger.release(row, uid, held)
+        if sign > 0:
+            self.on.setdefault(row, {})[uid] = held
+        else:
+            del self.on[row][uid]
+            if not self.on[row]:
+                del self.on[row]
         if sign < 0:
             self._release_row(held.node)
 

@@ -286,6 +286,18 @@ class Judge:
         """Rows that passed every filter."""
         return np.flatnonzero(self.by == FEASIBLE)
 
+    def resolvable(self) -> NDArray[np.intp]:
+        """Rows that are refused for what a pod that goes could change."""
+        refused = np.flatnonzero(self.by >= 0)
+        if not len(refused):
+            return refused
+        pairs = np.stack((self.by[refused], self.verdict[refused]), axis=1)
+        kinds, which = np.unique(pairs, axis=0, return_inverse=True)
+        filters = self.profile.filters
+        helps = np.array([not filters[by].hopeless(self.ask, int(verdict)) for by, verdict in kinds.tolist()])
+        rows: NDArray[np.intp] = refused[helps[which.reshape(-1)]]
+        return rows
+
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
         self._score_behind()

@@ -41,16 +41,19 @@ class PodFacts:
         refusals, refused_ns: how many there were, and when the last one was recorded.
         withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
         allotted: what it has of its node, as it says itself.
+        started_ns: when it started, 0 before.
+        stayed_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
     From `scheduling`:
         placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
         refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
-        compared with what we would have done.
+        compared with what we would have done. nominated: the node on which pods were asked to make room for it. asked_seq: our newest
+        wish that it goes.
     """
 
     __slots__ = (
-        "allotted", "ask", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
-        "node_since_ns", "observed", "placed_allotted", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns",
-        "refused_seq", "saw", "scheduled_ns", "since", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
+        "allotted", "ask", "asked_seq", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
+        "node_since_ns", "nominated", "observed", "placed_allotted", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns",
+        "refused_seq", "saw", "scheduled_ns", "since", "started_ns", "stayed_at", "stayed_seq", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
     )  # fmt: skip
 
     def __init__(self, uid: str) -> None:
@@ -71,6 +74,11 @@ class PodFacts:
         self.refused_ns = 0
         self.withheld_seq = 0
         self.allotted: dict[str, str] | None = None
+        self.started_ns = 0
+        self.stayed_seq = 0
+        self.stayed_at = 0
+        self.nominated = ""
+        self.asked_seq = 0
         self.placed_node = ""
         self.placed_allotted: dict[str, str] | None = None
         self.placed_seq = 0
@@ -93,6 +101,10 @@ class PodFacts:
         if self.placed_seq > self.refused_seq:
             return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0, self.deleting, self.placed_allotted)
         return None
+
+    def is_asked_to_go(self) -> bool:
+        """Whether an eviction that we asked for is on its way."""
+        return self.asked_seq > self.stayed_seq
 
     def waiting(self, gateway_since: int) -> bool:
         """Whether the pod needs a node from us, whoever's profile it is.
@@ -141,6 +153,11 @@ def true_since_ns(pod: Pod) -> tuple[int, int]:
         elif condition.type == "Initialized":
             initialized = _readable_ns(condition.last_transition_time)
     return scheduled, initialized
+
+
+def started_ns(pod: Pod) -> int:
+    """When the pod started; 0 when it has not, or its time is unreadable."""
+    return _readable_ns(pod.status.start_time) if pod.status.start_time else 0
 
 
 def _readable_ns(text: str) -> int:

@@ -77,12 +77,13 @@ class Queue:
         """How many pods wait, whether or not they may be tried now."""
         return len(self._pods)
 
-    def put(self, uid: str, facts: PodFacts | None, gateway_since: int, config_seq: int) -> None:
+    def put(self, uid: str, facts: PodFacts | None, gateway_since: int, config_seq: int, stayed_at: int = 0) -> None:
         """Take a pod's place over from the state; None and a pod that does not wait have none.
 
         Args:
             gateway_since: `cluster` seq at which the gateway last started.
             config_seq: `scheduling` seq of the configuration in force: what an earlier one refused is tried again.
+            stayed_at: `cluster` seq at which a pod that was to make room for this one was last allowed to stay.
         """
         if (
             facts is None
@@ -93,7 +94,8 @@ class Queue:
             if uid in self._pods:
                 del self._pods[uid], self._tickets[uid], self._stands[uid]
             return
-        stands = _stands(facts, facts.ask, config_seq)
+        is_new_question = _is_new_question(facts, config_seq) or stayed_at > facts.saw
+        stands = _stands(facts, facts.ask, is_new_question=is_new_question)
         if self._stands.get(uid) == stands:
             return  # what changed has no part in its place; heaps do not grow with every update of a pod
         self._stands[uid] = stands
@@ -105,8 +107,7 @@ class Queue:
         elif not facts.attempts:
             heappush(self._cooling, (facts.refused_ns + backoff_ns(facts.refusals), uid, ticket, True))
         else:
-            is_due = _is_new_question(facts, config_seq)
-            heappush(self._cooling, (facts.tried_ns + backoff_ns(facts.attempts), uid, ticket, is_due))
+            heappush(self._cooling, (facts.tried_ns + backoff_ns(facts.attempts), uid, ticket, is_new_question))
             heappush(self._overdue, (facts.tried_ns + FLUSH_S * SECOND, uid, ticket))
 
     def advance(self, now_ns: int) -> None:
@@ -170,7 +171,7 @@ class Queue:
             heappush(self._pools.setdefault(PoolKey(facts.ask, facts.saw, facts.reasons), []), entry)
 
 
-def _stands(facts: PodFacts, ask: PodAsk, config_seq: int) -> "_Stands":
+def _stands(facts: PodFacts, ask: PodAsk, *, is_new_question: bool) -> "_Stands":
     """All that a pod's place follows from."""
     return (
         ask,
@@ -181,7 +182,7 @@ def _stands(facts: PodFacts, ask: PodAsk, config_seq: int) -> "_Stands":
         facts.reasons,
         facts.refusals,
         facts.refused_ns,
-        _is_new_question(facts, config_seq),
+        is_new_question,
     )
 
 

@@ -128,11 +128,11 @@ MULTI_POINT: Mapping[str, int] = {
 }  # fmt: skip
 """What every profile has unless it says otherwise, in order, with score weights. Source: spec/scheduler-core.md 2."""
 
-BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder", "DefaultPreBind"))
-"""Plugins that the queue, the round and the gateway are made of; they cannot be taken out."""
+BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "DefaultPreBind"))
+"""Plugins that the queue, the round and the gateway are made of; of these only DefaultPreemption can be taken out."""
 
 ELSEWHERE = frozenset((
-    "DefaultPreemption", "DynamicResources", "NodeDeclaredFeatures",
+    "DynamicResources", "NodeDeclaredFeatures",
     "Reservation", "Coscheduling", "DeviceShare", "ElasticQuota",
 ))  # fmt: skip
 """Plugins of Kubernetes and Koordinator that this scheduler does not have."""

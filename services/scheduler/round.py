@@ -21,6 +21,7 @@ from services.scheduler.judge import Judge, Placement
 from services.scheduler.panel import Panel
 from services.scheduler.plugins.volume_binding import BindingTrial
 from services.scheduler.pods import PodFacts
+from services.scheduler.preempting import Kept, Preemptor, WhatIf
 from services.scheduler.queue import Chosen, PoolKey
 from services.scheduler.reasons import NO_NODES, UNREADABLE_POD, summary, text
 from services.scheduler.ties import name_hash
@@ -46,6 +47,8 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
         return ()
     round_ = _Round(index, now_ns)
     chosen = index.queue.choose(batch_size, round_.woken)
+    # Of equal priority, those for whom room was made come first.
+    chosen.sort(key=lambda entry: (-entry.pod.ask.priority if entry.pod.ask else 0, not entry.pod.nominated))
     round_.expect(chosen)
     for pod, due in chosen:
         if round_.is_full(pod):
@@ -87,6 +90,10 @@ class _Round:
         self._judged: list[ClassJudged] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
+        self._kept: list[Kept] = []
+        self._preemptor = Preemptor(index, lambda: WhatIf(*working_copies(index, now_ns), self._kept))
+        self._fruitless: set[PodAsk] = set()  # classes for which no pod can give way
+        self._nominated: list[PodFacts] = []  # pods for whom room is made, the least first
         self._awake = self._awake_since()
 
     # which refused pods to try
@@ -130,6 +137,9 @@ class _Round:
     def expect(self, chosen: Sequence[Chosen]) -> None:
         """Take note of the pods that are to come."""
         self._coming.update(pod.ask for pod, _ in chosen)
+        coming = {pod.uid for pod, _ in chosen}
+        waiting = [pod for uid, pod in self._index.nominated.items() if uid not in coming]
+        self._nominated = sorted(waiting, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
 
     def is_full(self, pod: PodFacts) -> bool:
         """Whether the pod is left to the next round, because its class is new and this round has judged enough."""
@@ -146,6 +156,7 @@ class _Round:
         if ask.fault:
             self._refuse(pod, self._record(ClassJudged(nodes=int(self._index.table.alive.sum()), feasible=0)))
             return
+        self._keep_room_from(ask)
         class_ = self._class(ask)
         if class_.refused_at >= 0:
             class_.judge.catch_up()
@@ -154,13 +165,15 @@ class _Round:
         if class_.refused_at >= 0:
             if due:
                 self._refuse(pod, class_.refused_at)
+                self._preempt(pod, class_.judge)
             return  # others of the pool wait on: this round has shown that nothing was cured for them
         pod_hash = name_hash(pod.uid)
         class_.judge.catch_up()
-        row, given = self._choose(class_.judge, pod_hash)
+        row, given = self._choose(class_.judge, pod_hash, pod.nominated)
         if row < 0:
             class_.refused_at = self._record(class_.judge.judged(pod_hash))
             self._refuse(pod, class_.refused_at)
+            self._preempt(pod, class_.judge)
             return
         if class_.judged_at < 0:
             class_.judged_at = self._record(class_.judge.judged(pod_hash))
@@ -174,8 +187,17 @@ class _Round:
         decided = RoundDecided(round=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
         return (Draft(decided), *self._events)
 
-    def _choose(self, judge: Judge, pod_hash: np.uint64) -> tuple[int, dict[str, str]]:
-        """The best node that has what the pod needs, and what the pod gets there; -1 when there is none."""
+    def _choose(self, judge: Judge, pod_hash: np.uint64, nominated: str) -> tuple[int, dict[str, str]]:
+        """The best node that has what the pod needs, and what the pod gets there; -1 when there is none.
+
+        Args:
+            nominated: the node where room was made for it; if it passes, it is taken whatever its score.
+        """
+        row = self._index.table.rows.get(nominated, -1) if nominated else -1
+        if 0 <= row < self._room.size and judge.total[row] >= 0:
+            given = self._givers.give(judge, row)
+            if given is not None:
+                return row, given
         while (row := judge.choose(pod_hash)) >= 0:
             given = self._givers.give(judge, row)
             if given is not None:
@@ -195,12 +217,45 @@ class _Round:
             annotations=given,
         )
         self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
-        self._room.place(ask, row)
-        for trial in self._trials.values():
-            trial.place(pod, ask, row)
+        self._count(pod, ask, row)
         self._givers.hold(pod, ask, row, given)
         foreseen = not given and all(trial.as_foreseen() for trial in self._foreseeing)
         self._placements.append(Placement(row, ask, foreseen))
+
+    def _count(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        self._room.place(ask, row)
+        for trial in self._trials.values():
+            trial.place(pod, ask, row)
+        self._kept.append((pod, ask, row))
+
+    # preemption
+
+    def _keep_room_from(self, ask: PodAsk) -> None:
+        """Count the pods for which room was made before those of their own and of lower priority."""
+        while self._nominated and (first := self._nominated[-1]).ask is not None and first.ask.priority >= ask.priority:
+            self._nominated.pop()
+            self._keep_room(first, first.ask, first.nominated)
+
+    def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str) -> None:
+        row = self._index.table.rows.get(node, self._room.size)
+        if row < self._room.size:
+            self._count(pod, ask, row)
+            self._placements.append(Placement(row, ask, foreseen=False))
+
+    def _preempt(self, pod: PodFacts, judge: Judge) -> None:
+        """Ask pods of lower priority to give way, if that helps."""
+        ask = judge.ask
+        node = pod.nominated
+        if ask not in self._fruitless:
+            candidate = self._preemptor.victims_for(pod, judge, name_hash(pod.uid))
+            if candidate is not None:
+                cause, follows = Cause("cluster", pod.since), self._preemptor.events(pod, ask, candidate, self._number)
+                self._events += [Draft(event, cause, pod.uid) for event in follows]
+                node = candidate.node
+            elif not node and self._preemptor.has_looked:
+                self._fruitless.add(ask)
+        if node:
+            self._keep_room(pod, ask, node)
 
     def _prepare(self, pod: PodFacts, ask: PodAsk, row: int, judge: Judge) -> bool:
         """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""

@@ -18,7 +18,7 @@ from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.events.intents import EvictionAsked, FieldsDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
-from shared.events.scheduling import PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service
 
@@ -107,6 +107,7 @@ SERVICE = Service(
         FieldsDecided,
         RoundDecided,
         PodPlaced,
+        PodNominated,
         PodUnschedulable,
         PlacementCompared,
         EvictionAsked,

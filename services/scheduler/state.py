@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from services.scheduler.ask import PodAsk, allotments, ask_key, common_part
 from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts, Touched
-from services.scheduler.pods import PluginReason, PodFacts, true_since_ns
+from services.scheduler.pods import PluginReason, PodFacts, started_ns, true_since_ns
 from services.scheduler.snapshot import encode, restore
 from services.scheduler.storage import VOLUMES
 from services.scheduler.surroundings import FOLLOWED, NODE_TOPOLOGIES
@@ -22,6 +22,8 @@ from shared.events.cluster import (
     BindFailed,
     BindRejected,
     BindWithheld,
+    EvictionFailed,
+    EvictionRefused,
     Listed,
     MissingPermission,
     NodeDeleted,
@@ -33,10 +35,17 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import FieldsDecided
+from shared.events.intents import EvictionAsked, FieldsDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.metrics import NodeForgotten, NodeReported
-from shared.events.scheduling import ClassJudged, PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.scheduling import (
+    ClassJudged,
+    PlacementCompared,
+    PodNominated,
+    PodPlaced,
+    PodUnschedulable,
+    RoundDecided,
+)
 from shared.kube.pod import Pod
 
 CONFIG_MAP = "koordinator-system/koord-scheduler-config"
@@ -48,9 +57,9 @@ CONFIG_KEY = "koord-scheduler-config"
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, WriterStarted, Listed,
+        ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, EvictionRefused, EvictionFailed, WriterStarted, Listed,
     ),
-    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, FieldsDecided, PlacementCompared, ConfigTaken, ConfigRefused),
+    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, FieldsDecided, PodNominated, EvictionAsked, PlacementCompared, ConfigTaken, ConfigRefused),
     "metrics-*": (NodeReported, NodeForgotten),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
@@ -82,7 +91,7 @@ class ClusterView:
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 6
+    SCHEMA: ClassVar[int] = 7
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -304,8 +313,29 @@ class ClusterView:
         facts.placed_ns = self.round_ns
         facts.placed_allotted = allotments(event.annotations)
         facts.attempts = 0
+        facts.nominated = ""
         if self.touched is not None:
             self.touched.pods[event.pod_uid] = None
+
+    def _pod_nominated(self, _: Recorded, event: PodNominated) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is not None:
+            facts.nominated = event.node
+            if self.touched is not None:
+                self.touched.pods[event.pod_uid] = None
+
+    def _eviction_asked(self, record: Recorded, event: EvictionAsked) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is not None:
+            facts.asked_seq = record.seq
+
+    def _eviction_refused(self, record: Recorded, event: EvictionRefused | EvictionFailed) -> None:
+        facts = self.pods.get(event.pod_uid)
+        if facts is not None and record.cause is not None and record.cause.context == "scheduling":
+            facts.stayed_seq = max(facts.stayed_seq, record.cause.seq)
+            facts.stayed_at = record.seq
+            if self.touched is not None:
+                self.touched.pods[event.pod_uid] = None
 
     def _fields_decided(self, _: Recorded, event: FieldsDecided) -> None:
         if event.resource == VOLUMES:
@@ -392,6 +422,7 @@ class ClusterView:
                 continue  # deleted meanwhile
             facts.observed = None
             facts.scheduled_ns, facts.initialized_ns = true_since_ns(pod)
+            facts.started_ns = started_ns(pod)
             facts.allotted = allotments(pod.metadata.annotations)
             key = ask_key(pod)
             ask, before = self.asks.get(key), facts.ask
@@ -438,6 +469,10 @@ class ClusterView:
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,
         FieldsDecided: _fields_decided,
+        PodNominated: _pod_nominated,
+        EvictionAsked: _eviction_asked,
+        EvictionRefused: _eviction_refused,
+        EvictionFailed: _eviction_refused,
         PlacementCompared: _placement_compared,
         ConfigTaken: _config_taken,
         ConfigRefused: _config_refused,

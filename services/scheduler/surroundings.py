@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.change import Change
+from services.scheduler.plugins.default_preemption import Budget
 from services.scheduler.selectors import Selector, canonical, ordered, selects
 from services.scheduler.storage import STORAGE, Storage
 from shared.kube.node_topology import NodeResourceTopology
@@ -24,6 +25,7 @@ OWNERS: Mapping[str, str] = {
 }
 """Resource -> kind of the workloads whose selector spreads their pods."""
 
+BUDGETS = "poddisruptionbudgets.policy"
 NODE_TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 
 FOLLOWED: Mapping[str, Change] = {
@@ -32,6 +34,7 @@ FOLLOWED: Mapping[str, Change] = {
     SERVICES: Change.WORKLOAD,
     **dict.fromkeys(OWNERS, Change.WORKLOAD),
     **dict.fromkeys(STORAGE, Change.VOLUME),
+    BUDGETS: Change.BUDGET,
 }
 """Resource that is followed -> the class of change that an event of it is."""
 
@@ -46,6 +49,7 @@ class Surroundings:
         owners: (kind, `namespace/name`) -> what the workload selects.
         topologies: node -> its NodeResourceTopology.
         storage: claims, volumes and what limits them.
+        budgets: `namespace/name` -> disruption budget.
     """
 
     def __init__(self) -> None:
@@ -55,6 +59,7 @@ class Surroundings:
         self.owners: dict[tuple[str, str], Selector] = {}
         self.topologies: dict[str, NodeResourceTopology] = {}
         self.storage = Storage()
+        self.budgets: dict[str, Budget] = {}
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
         """Take over an object as observed, None when it is gone. Resources that nobody asks for pass."""
@@ -63,6 +68,10 @@ class Surroundings:
             return
         self.version += 1
         reader(self, resource, key, object_)
+
+    def budgets_of(self) -> tuple[Budget, ...]:
+        """The disruption budgets, in the order of their names."""
+        return tuple(self.budgets[key] for key in sorted(self.budgets))
 
     def namespaces_selected(self, selector: Selector) -> frozenset[str]:
         """The namespaces whose labels a selector selects."""
@@ -112,6 +121,19 @@ def _set_topology(around: Surroundings, _: str, key: str, object_: Mapping[str, 
         return
 
 
+def _set_budget(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    around.budgets.pop(key, None)
+    spec, status = ((object_ or {}).get(part) or {} for part in ("spec", "status"))
+    try:
+        selector = canonical(msgspec.convert(spec.get("selector"), LabelSelector | None))
+        allowed = msgspec.convert(status.get("disruptionsAllowed") or 0, int)
+        disrupted = frozenset(msgspec.convert(status.get("disruptedPods") or {}, dict[str, Any]))
+    except msgspec.ValidationError:
+        return
+    if selector:
+        around.budgets[key] = Budget(key.rpartition("/")[0], selector, allowed, disrupted)
+
+
 def _set_storage(around: Surroundings, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
     around.storage.set(resource, key, object_)
 
@@ -121,5 +143,6 @@ _READERS: Mapping[str, Callable[[Surroundings, str, str, Mapping[str, Any] | Non
     SERVICES: _set_service,
     **dict.fromkeys(OWNERS, _set_owner),
     **dict.fromkeys(STORAGE, _set_storage),
+    BUDGETS: _set_budget,
     NODE_TOPOLOGIES: _set_topology,
 }

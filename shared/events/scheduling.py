@@ -134,6 +134,25 @@ class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompa
     their_parts: dict[str, int] | None = None
 
 
+class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
+    """Pods were asked to give way, and their room is kept for this one until it is placed; `cause` is the pod's first observation.
+
+    Attributes:
+        node: where; empty when the pod lost its claim to a node, to one of higher priority.
+        victims: uids of the pods that have to go, the most important first.
+        violations: how many of them more than their disruption budgets allow.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    pod_uid: str
+    pod: str
+    node: str
+    round: int
+    victims: tuple[str, ...] = ()
+    violations: int = 0
+
+
 class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulable.v1"):
     """No node passed every filter for a pod. An intent when its code changed: the gateway writes the pod's condition.
 

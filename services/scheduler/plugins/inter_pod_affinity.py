@@ -118,10 +118,9 @@ class InterPodTrial:
         self._room = room
         self._ledger = ledger
         self._classes: dict[PodAsk, Neighbours] = {}
-        self._placed: list[tuple[PodAsk, int]] = []
-        self._with_terms: list[
-            tuple[PodAsk, int]
-        ] = []  # those of them that have terms: all that a class without any looks at
+        self._placed: list[tuple[PodAsk, int, int]] = []
+        # Those of them that have terms: all that a class without any looks at.
+        self._with_terms: list[tuple[PodAsk, int, int]] = []
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
@@ -160,9 +159,13 @@ class InterPodTrial:
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
         """Remember the pod; a class counts it when it is next asked about."""
-        self._placed.append((ask, row))
+        self.move(ask, row, ending=False, sign=1)
+
+    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
+        """One more pod on the row, or one less."""
+        self._placed.append((ask, row, sign))
         if terms_of(ask) is not NO_TERMS:
-            self._with_terms.append((ask, row))
+            self._with_terms.append((ask, row, sign))
 
     def _neighbours(self, ask: PodAsk) -> Neighbours:
         neighbours = self._classes.get(ask)

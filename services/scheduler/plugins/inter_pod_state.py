@@ -110,15 +110,15 @@ class Neighbours:
             raw += weights[self._domains(key).of]
         return raw
 
-    def count(self, placed: list[tuple[PodAsk, int]]) -> None:
+    def count(self, placed: list[tuple[PodAsk, int, int]]) -> None:
         """Count the pods that the round has placed since the last time."""
-        for ask, row in placed[self.upto :]:
+        for ask, row, sign in placed[self.upto :]:
             effect = self._effects.get(ask)
             if effect is None:
                 effect = self._effects[ask] = self._effect(ask)
             if effect.any():
                 self.revision += 1
-                self._apply(effect, row)
+                self._apply(effect, row, sign)
         self.upto = len(placed)
 
     def _count_required(self) -> None:
@@ -168,24 +168,24 @@ class Neighbours:
                 effect.weights[term.key] = effect.weights.get(term.key, 0) + weight
         return effect
 
-    def _apply(self, effect: _Effect, row: int) -> None:
+    def _apply(self, effect: _Effect, row: int, sign: int) -> None:
         if effect.is_near:
             for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
-                self._move(counted, self._domains(term.key), row, 1)
+                self._move(counted, self._domains(term.key), row, sign)
         for number in effect.anti:
-            self._move(self._far_pods[number], self._domains(self._terms.anti_affinity[number].key), row, 1)
+            self._move(self._far_pods[number], self._domains(self._terms.anti_affinity[number].key), row, sign)
         for key, terms in effect.existing.items():
             inside = self._domains(key)
             if inside.known[row]:
                 if key not in self._existing:
                     self._existing[key] = np.zeros(inside.size + 1, np.int64)
-                self._move(self._existing[key], inside, row, terms)
+                self._move(self._existing[key], inside, row, sign * terms)
         for key, weight in effect.weights.items():
             inside = self._domains(key)
             if inside.known[row]:
                 if key not in self._weights:
                     self._weights[key] = np.zeros(inside.size + 1, np.int64)
-                self._move(self._weights[key], inside, row, weight)
+                self._move(self._weights[key], inside, row, sign * weight)
 
     def _domains(self, key: str) -> Domains:
         return domains(self._room.table, key)

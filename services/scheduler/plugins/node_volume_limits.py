@@ -61,7 +61,9 @@ class LimitsTrial:
         self._room = room
         self._storage = room.surroundings.storage
         self._ledger = ledger
-        self._placed: dict[int, dict[str, None]] = {}
+        self._moved: dict[
+            int, dict[str, int]
+        ] = {}  # row -> claim -> how many more pods there use it than when the round began
         self._limits: dict[str, dict[int, int]] | None = None
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
@@ -91,15 +93,20 @@ class LimitsTrial:
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
         """The pod's claims are on the node from now on."""
-        keys = claim_keys(ask)
-        if keys:
-            self._placed.setdefault(row, {}).update(dict.fromkeys(keys))
+        self.move(ask, row, ending=False, sign=1)
+
+    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
+        """One pod more has its claims on the node, or one less."""
+        for claim in claim_keys(ask):
+            moved = self._moved.setdefault(row, {})
+            moved[claim] = moved.get(claim, 0) + sign
 
     def _judge(self, volumes: dict[DriverVolume, None], row: int) -> int:
         drivers = {driver for driver, _ in volumes if row in self._limits_of(driver)}
         if not drivers:
             return 0
-        there = self._volumes((*self._ledger.claims.get(row, ()), *self._placed.get(row, ())))
+        held, moved = self._ledger.claims.get(row, {}), self._moved.get(row, {})
+        there = self._volumes(claim for claim in (*held, *moved) if held.get(claim, 0) + moved.get(claim, 0) > 0)
         for driver in drivers:
             has = sum(held == driver for held, _ in there)
             new = sum(volume[0] == driver and volume not in there for volume in volumes)

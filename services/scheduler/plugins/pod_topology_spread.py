@@ -83,7 +83,7 @@ class SpreadTrial:
         self._args = args
         self._room = room
         self._classes: dict[PodAsk, _Spread | None] = {}
-        self._placed: list[tuple[PodAsk, int]] = []
+        self._placed: list[tuple[PodAsk, int, int]] = []
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """None for a class without hard constraints."""
@@ -133,7 +133,12 @@ class SpreadTrial:
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
         """Remember the pod; a class counts it when it is next asked about."""
-        self._placed.append((ask, row))
+        self._placed.append((ask, row, 1))
+
+    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:
+        """A pod that is ending was not counted."""
+        if not ending:
+            self._placed.append((ask, row, sign))
 
     def _spread(self, ask: PodAsk) -> "_Spread | None":
         if ask not in self._classes:
@@ -174,10 +179,10 @@ class _Spread:
         everywhere = room.table.alive[: room.size]
         self.soft = [_Counted(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
-    def count(self, placed: list[tuple[PodAsk, int]]) -> None:
+    def count(self, placed: list[tuple[PodAsk, int, int]]) -> None:
         """Count the pods that the round has placed since the last time."""
         counted = (*self.hard, *self.soft)
-        for ask, row in placed[self.upto :]:
+        for ask, row, sign in placed[self.upto :]:
             matches = self._matches.get(ask)
             if matches is None:
                 matches = self._matches[ask] = tuple(
@@ -190,7 +195,7 @@ class _Spread:
                 self.revision += 1
                 for each, is_one in zip(counted, matches, strict=True):
                     if is_one:
-                        each.add(row)
+                        each.add(row, sign)
         self.upto = len(placed)
 
 
@@ -249,16 +254,16 @@ class _Counted:
         self._met = self.domains.met_on(self.included)[:-1]
         self._pods = pods
         self._by_row: Int64 | None = None
-        self._added: list[int] = []
+        self._added: list[tuple[int, int]] = []
 
-    def add(self, row: int) -> None:
-        """One more pod on the row."""
+    def add(self, row: int, by: int) -> None:
+        """One more pod on the row, or one less."""
         if self.included[row] and self.domains.known[row]:
-            self.by_domain[self.domains.of[row]] += 1
+            self.by_domain[self.domains.of[row]] += by
         if self._by_row is not None:
-            self._by_row[row] += 1
+            self._by_row[row] += by
         else:
-            self._added.append(row)
+            self._added.append((row, by))
 
     def codes(self) -> Int64:
         """int64[domains + 1]: the verdict on each domain, and on nodes outside of any."""
@@ -283,8 +288,8 @@ class _Counted:
     def _on_rows(self, size: int) -> Int64:
         if self._by_row is None:
             self._by_row = self._pods.dense(size).copy()
-            for row in self._added:
-                self._by_row[row] += 1
+            for row, by in self._added:
+                self._by_row[row] += by
         return self._by_row
 
 

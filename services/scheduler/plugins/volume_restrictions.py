@@ -54,8 +54,8 @@ class RestrictionsTrial:
     def __init__(self, room: Room, ledger: VolumeLedger) -> None:
         self._room = room
         self._ledger = ledger
-        self._claims: set[str] = set()  # of pods that the round placed
-        self._disks: dict[int, list[Disk]] = {}
+        self._claims: dict[str, int] = {}  # how many more pods use it than when the round began
+        self._disks: dict[int, dict[Disk, int]] = {}  # likewise, by row
         self._placed = 0
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
@@ -65,10 +65,11 @@ class RestrictionsTrial:
         disks = disks_of(ask)
         verdicts = np.zeros(self._room.size, np.int64)
         if disks:
-            for held in (self._ledger.disks, self._disks):
-                for row, mounted in held.items():
-                    if any(disk.conflicts(other) for disk in disks for other in mounted):
-                        verdicts[row] = _DISK
+            for row in (*self._ledger.disks, *self._disks):
+                mounted, moved = self._ledger.disks.get(row, {}), self._disks.get(row, {})
+                there = [disk for disk in (*mounted, *moved) if mounted.get(disk, 0) + moved.get(disk, 0) > 0]
+                if any(disk.conflicts(other) for disk in disks for other in there):
+                    verdicts[row] = _DISK
         if any(self._is_in_use(claim) for claim in claim_keys(ask)):
             verdicts[verdicts == 0] = _CLAIM
         return verdicts[rows] if verdicts.any() else None
@@ -89,18 +90,26 @@ class RestrictionsTrial:
         """It scores nothing."""
 
     def revision(self, ask: PodAsk) -> int:
-        """How many pods with volumes the round placed."""
+        """How many pods with volumes the round moved."""
         return self._placed if ask.pod.spec.volumes else 0
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
         """The pod's volumes are in use from now on."""
-        if ask.pod.spec.volumes:
-            self._placed += 1
-            self._claims.update(claim_keys(ask))
-            self._disks.setdefault(row, []).extend(disks_of(ask))
+        self.move(ask, row, ending=False, sign=1)
+
+    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
+        """The pod's volumes are in use by one pod more, or less."""
+        if not ask.pod.spec.volumes:
+            return
+        self._placed += 1
+        for claim in claim_keys(ask):
+            self._claims[claim] = self._claims.get(claim, 0) + sign
+        moved = self._disks.setdefault(row, {})
+        for disk in disks_of(ask):
+            moved[disk] = moved.get(disk, 0) + sign
 
     def _is_in_use(self, key: str) -> bool:
         claim = self._room.surroundings.storage.claims.get(key)
         if claim is None or "ReadWriteOncePod" not in claim.spec.access_modes:
             return False
-        return key in self._ledger.users or key in self._claims
+        return self._ledger.users.get(key, 0) + self._claims.get(key, 0) > 0

@@ -30,7 +30,10 @@ def test_each_node_alone_is_judged_as_all_at_once() -> None:
             for name, plugin in cluster.plugins.items():
                 trial = plugin.trial(Room(table, index.book, index.surroundings), index.ledgers[plugin], 0)
                 every = slice(0, table.size)
-                for at_once, alone in ((trial.filter(ask, every), trial.filter_at), (trial.score(ask, every), trial.score_at)):
+                for at_once, alone in (
+                    (trial.filter(ask, every), trial.filter_at),
+                    (trial.score(ask, every), trial.score_at),
+                ):
                     values = np.zeros(table.size, np.int64) if at_once is None else at_once
                     assert [alone(ask, row) for row in range(table.size)] == values.tolist(), (case.case, name)
                     compared += 1

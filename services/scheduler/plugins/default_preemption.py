@@ -1,0 +1,166 @@
+"""DefaultPreemption: which pods give way to one of higher priority that fits nowhere, and on which node.
+
+Pure choices; what fits without whom is asked of the caller (`preempting.py`).
+
+Source: spec/scheduler-core.md 2.7; upstream Kubernetes pkg/scheduler/framework/plugins/defaultpreemption and framework/preemption.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from services.scheduler.selectors import Selector, selects
+from shared.errors import KoordError
+
+NAME = "DefaultPreemption"
+_LOWEST_PRIORITY = 1 << 31  # added, so that many pods of negative priority weigh more than few
+
+
+class BadPreemptionArgs(KoordError):
+    """DefaultPreemptionArgs that cannot be used; names the path, what was found there and what is allowed."""
+
+
+class PreemptionArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How many nodes are looked at: a share of them, but never fewer than a number."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def candidates(self, nodes: int) -> int:
+        """How many candidates are enough, of so many nodes."""
+        share = nodes * self.min_candidate_nodes_percentage // 100
+        return min(max(share, self.min_candidate_nodes_absolute), nodes)
+
+
+def read_preemption_args(raw: Mapping[str, Any], source: str = "DefaultPreemptionArgs") -> PreemptionArgs:
+    """Decode and check DefaultPreemptionArgs.
+
+    Raises:
+        BadPreemptionArgs: a field is unknown, of the wrong type, or out of range.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        args = msgspec.convert(stated, PreemptionArgs)
+    except msgspec.ValidationError as error:
+        raise BadPreemptionArgs(f"{source}: {error}") from error
+    percent, least = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    if not 0 <= percent <= 100:
+        raise BadPreemptionArgs(f"{source}: minCandidateNodesPercentage is {percent}; give a percentage from 0 to 100")
+    if least < 0:
+        raise BadPreemptionArgs(f"{source}: minCandidateNodesAbsolute is {least}; give 0 or more")
+    if not percent and not least:
+        raise BadPreemptionArgs(f"{source}: both candidate numbers are 0; give one of them above 0")
+    return args
+
+
+class Victim(NamedTuple):
+    """A pod that may have to give way.
+
+    Attributes:
+        started_ns: when it started; one that has not counts as the latest.
+    """
+
+    uid: str
+    name: str  # namespace/name
+    labels: Mapping[str, str]
+    priority: int
+    started_ns: int
+
+
+class Budget(NamedTuple):
+    """A PodDisruptionBudget.
+
+    Attributes:
+        selector: an empty one selects nothing.
+        allowed: disruptions that are left.
+        disrupted: names of pods that are being disrupted already.
+    """
+
+    namespace: str
+    selector: Selector
+    allowed: int
+    disrupted: frozenset[str] = frozenset()
+
+
+class Candidate(NamedTuple):
+    """A node on which the pod would fit without the victims, most important first."""
+
+    node: str
+    victims: tuple[Victim, ...]
+    violations: int
+
+
+def by_importance(victims: Iterable[Victim]) -> list[Victim]:
+    """The most important first: the highest priority, then the one that started first."""
+    return sorted(victims, key=lambda victim: (-victim.priority, victim.started_ns, victim.uid))
+
+
+def choose_victims(
+    potential: Sequence[Victim],
+    budgets: Sequence[Budget],
+    *,
+    remove: Callable[[Victim], None],
+    put_back: Callable[[Victim], None],
+    fits: Callable[[], bool],
+) -> tuple[list[Victim], int] | None:
+    """The fewest pods of one node that have to give way, and how many of them violate a budget; None when all are not enough.
+
+    Each pod is put back again, the important first, those whose budget would be violated before the others; it stays when the new pod
+    still fits. When this returns, all are back.
+
+    Args:
+        potential: the pods of lower priority on the node.
+    """
+    ordered = by_importance(potential)
+    for victim in ordered:
+        remove(victim)
+    gone = {victim.uid: victim for victim in ordered}
+    try:
+        if not ordered or not fits():
+            return None
+        violating, others = split_by_budgets(ordered, budgets)
+        violations = 0
+        for number, victim in enumerate((*violating, *others)):
+            put_back(victim)
+            if fits():
+                del gone[victim.uid]
+                continue
+            remove(victim)
+            violations += number < len(violating)
+        return list(gone.values()), violations
+    finally:
+        for victim in gone.values():
+            put_back(victim)
+
+
+def split_by_budgets(ordered: Sequence[Victim], budgets: Sequence[Budget]) -> tuple[list[Victim], list[Victim]]:
+    """(those whose going violates a budget, the others), if all went in this order."""
+    left = [budget.allowed for budget in budgets]
+    violating: list[Victim] = []
+    others: list[Victim] = []
+    for victim in ordered:
+        namespace, _, name = victim.name.rpartition("/")
+        violates = False
+        for number, budget in enumerate(budgets):
+            meant = budget.namespace == namespace and budget.selector and selects(budget.selector, victim.labels)
+            if meant and name not in budget.disrupted:
+                left[number] -= 1
+                violates |= left[number] < 0
+        (violating if violates else others).append(victim)
+    return violating, others
+
+
+def pick(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The node that loses least: budgets, then the highest priority that goes, then the sum of priorities, then the number of pods; then
+    the one whose most important victims started last; then the first.
+    """
+    return min(candidates, key=_loss, default=None)
+
+
+def _loss(candidate: Candidate) -> tuple[int, int, int, int, int]:
+    victims = candidate.victims
+    highest = max((victim.priority for victim in victims), default=-_LOWEST_PRIORITY)
+    earliest = min((victim.started_ns for victim in victims if victim.priority == highest), default=0)
+    total = sum(victim.priority + _LOWEST_PRIORITY for victim in victims)
+    return candidate.violations, highest, total, len(victims), -earliest

@@ -1,0 +1,190 @@
+"""Preemption within a round: the nodes as they would be without some of their pods, and room that is kept for whom it was made.
+
+Victims are asked to go through the eviction intent, which honours disruption budgets; the pod is nominated for the node and comes once
+there is room. Until then its room is kept from pods of its own and of lower priority.
+
+Source: spec/scheduler-core.md 1.8, 2.7.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.framework import Plugin, Profile, Removing, Room, Trial
+from services.scheduler.index import Index
+from services.scheduler.judge import Judge
+from services.scheduler.plugins.default_preemption import (
+    Budget,
+    Candidate,
+    PreemptionArgs,
+    Victim,
+    choose_victims,
+    pick,
+)
+from services.scheduler.pods import Held, PodFacts
+from services.scheduler.ties import ranks
+from shared.events import Event
+from shared.events.intents import EvictionAsked, FieldsDecided
+from shared.events.scheduling import PodNominated
+
+NOMINATED_NODE = "nominated-node"
+"""The field group of `status.nominatedNodeName`."""
+
+MOST_A_ROUND = 8
+"""How many pods of a round may look for victims, so that it never holds the service for long. The others do at their next attempt."""
+
+_NEVER_STARTED = 1 << 62
+
+Kept = tuple[PodFacts, PodAsk, int]
+"""(pod, class, row) of what counts on a node in the round, besides what ran there as it began."""
+
+
+class WhatIf:
+    """The nodes as a round sees them, from which pods can be taken and to which they can be put back."""
+
+    def __init__(self, room: Room, trials: Mapping[Plugin, Trial], kept: Sequence[Kept]) -> None:
+        """Take over working copies of one's own.
+
+        Args:
+            kept: what the round has counted so far, and will: it appends to it.
+        """
+        self._room = room
+        self._trials = trials
+        self._kept = kept
+        self._upto = 0
+
+    def catch_up(self) -> None:
+        """Count what the round has counted since the last call."""
+        for pod, ask, row in self._kept[self._upto :]:
+            self._room.place(ask, row)
+            for trial in self._trials.values():
+                trial.place(pod, ask, row)
+        self._upto = len(self._kept)
+
+    def move(self, held: Held, row: int, sign: int) -> None:
+        """Take a pod that runs off its node (-1), or put it back (+1)."""
+        self._room.move(held.ask, row, sign)
+        for trial in self._trials.values():
+            if isinstance(trial, Removing):
+                trial.move(held.ask, row, ending=held.ending, sign=sign)
+
+    def fits(self, profile: Profile, ask: PodAsk, row: int) -> bool:
+        """Whether every filter lets the class onto the node as it stands."""
+        return not any(self._trials[plugin].filter_at(ask, row) for plugin in profile.filters)
+
+
+class Preemptor:
+    """Looks for victims on behalf of the refused pods of a round.
+
+    Attributes:
+        has_looked: the last question was looked into, rather than put off.
+    """
+
+    def __init__(self, index: Index, what_if: Callable[[], WhatIf]) -> None:
+        """Prepare for a round.
+
+        Args:
+            what_if: makes the working copies, once the first pod needs them.
+        """
+        self._index = index
+        self._make = what_if
+        self._what_if: WhatIf | None = None
+        self._tries = 0
+        self.has_looked = False
+
+    def victims_for(self, pod: PodFacts, judge: Judge, pod_hash: np.uint64) -> Candidate | None:
+        """The node and the pods that have to go from it; None when there is none, or the pod may not or need not ask."""
+        args, ask, self.has_looked = judge.profile.preemption, judge.ask, False
+        if args is None or ask.pod.spec.preemption_policy == "Never" or self._tries >= MOST_A_ROUND:
+            return None
+        if self._waits_for_victims(pod, ask):
+            return None
+        self._tries += 1
+        self.has_looked = True
+        if self._what_if is None:
+            self._what_if = self._make()
+        self._what_if.catch_up()
+        return pick(list(self._candidates(judge, args, pod_hash)))
+
+    def _waits_for_victims(self, pod: PodFacts, ask: PodAsk) -> bool:
+        """Whether a pod of lower priority is on its way out of the node that the pod is nominated for."""
+        index = self._index
+        row = index.table.rows.get(pod.nominated) if pod.nominated else None
+        if row is None:
+            return False
+        return any(
+            held.ask.priority < ask.priority and (held.ending or index.view.pods[uid].is_asked_to_go())
+            for uid, held in index.on.get(row, {}).items()
+        )
+
+    def _candidates(self, judge: Judge, args: PreemptionArgs, pod_hash: np.uint64) -> Iterator[Candidate]:
+        index, ask = self._index, judge.ask
+        rows = judge.resolvable()
+        if not len(rows):
+            return
+        enough = args.candidates(len(rows))
+        budgets = index.surroundings.budgets_of()
+        found = clean = 0
+        # From another node for each pod, and by names: rows differ from process to process.
+        for row in rows[np.argsort(ranks(index.table.hashes[rows], pod_hash), kind="stable")]:
+            potential = {
+                uid: held for uid, held in index.on.get(int(row), {}).items() if held.ask.priority < ask.priority
+            }
+            candidate = self._candidate(judge, int(row), potential, budgets) if potential else None
+            if candidate is None:
+                continue
+            yield candidate
+            found += 1
+            clean += not candidate.violations
+            if clean and found >= enough:
+                return
+
+    def _candidate(
+        self, judge: Judge, row: int, potential: Mapping[str, Held], budgets: Sequence[Budget]
+    ) -> Candidate | None:
+        what_if, view = self._what_if, self._index.view
+        assert what_if is not None, "made before candidates are looked for"
+        victims = [
+            Victim(uid, held.name, held.ask.labels, held.ask.priority, view.pods[uid].started_ns or _NEVER_STARTED)
+            for uid, held in potential.items()
+        ]
+        chosen = choose_victims(
+            victims,
+            budgets,
+            remove=lambda victim: what_if.move(potential[victim.uid], row, -1),
+            put_back=lambda victim: what_if.move(potential[victim.uid], row, +1),
+            fits=lambda: what_if.fits(judge.profile, judge.ask, row),
+        )
+        if chosen is None or not chosen[0]:
+            return None
+        return Candidate(self._index.table.names[row], tuple(chosen[0]), chosen[1])
+
+    def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, round_: int) -> Iterator[Event]:
+        """What follows from a choice: the nomination, the victims' leave, and the loss of lesser nominations for the node."""
+        yield PodNominated(
+            pod_uid=pod.uid,
+            pod=pod.name,
+            node=candidate.node,
+            round=round_,
+            victims=tuple(victim.uid for victim in candidate.victims),
+            violations=candidate.violations,
+        )
+        yield nominated_node(pod, candidate.node)
+        for victim in candidate.victims:
+            facts = self._index.view.pods[victim.uid]
+            if not facts.deleting and not facts.is_asked_to_go():
+                reason = f"preempted by {pod.name} of priority {ask.priority} on node {candidate.node}"
+                yield EvictionAsked(pod_uid=victim.uid, pod=victim.name, reason=reason)
+        for other in self._index.nominated.values():
+            if other.nominated == candidate.node and other.ask is not None and other.ask.priority < ask.priority:
+                yield PodNominated(pod_uid=other.uid, pod=other.name, node="", round=round_)
+                yield nominated_node(other, "")
+
+
+def nominated_node(pod: PodFacts, node: str) -> FieldsDecided:
+    """The intent that the pod's status names the node."""
+    patch = {"status": {"nominatedNodeName": node or None}}
+    return FieldsDecided(
+        resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid
+    )

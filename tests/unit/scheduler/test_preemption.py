@@ -1,0 +1,287 @@
+"""Who gives way to whom, where, and what happens until then. Examples by their place in spec/scheduler-core.md 2.7."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.scheduler.plugins.default_preemption import (
+    BadPreemptionArgs,
+    Budget,
+    Candidate,
+    PreemptionArgs,
+    Victim,
+    by_importance,
+    choose_victims,
+    pick,
+    read_preemption_args,
+)
+from services.scheduler.selectors import Selector, canonical
+from services.scheduler.state import ClusterView
+from shared.events import Cause, Recorded
+from shared.events.cluster import EvictionRefused, ObjectObserved
+from shared.events.intents import EvictionAsked, FieldsDecided
+from shared.events.scheduling import PodNominated
+from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
+from shared.kube.selectors import LabelSelector
+from tests.unit.scheduler.scheduling_world import World, node, placements, pod
+
+HOST = "kubernetes.io/hostname"
+
+
+def victim(name: str, priority: int, started_ns: int = 1, **labels: str) -> Victim:
+    return Victim(name, f"d/{name}", labels, priority, started_ns)
+
+
+def candidate(name: str, *priorities: int, violations: int = 0, started: Sequence[int] = ()) -> Candidate:
+    times = started or [1] * len(priorities)
+    victims = [victim(f"{name}{n}", p, t) for n, (p, t) in enumerate(zip(priorities, times, strict=True))]
+    return Candidate(name, tuple(by_importance(victims)), violations)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "chosen"),
+    [
+        pytest.param(
+            [candidate("A", 100, 100), candidate("B", 100), candidate("C", 50, 50, 50)], "C", id="2.7 highest"
+        ),
+        pytest.param([candidate("A", 100, 100), candidate("B", 100)], "B", id="2.7 sum"),
+        pytest.param([candidate("A", 1000), candidate("D", 1, violations=1)], "A", id="2.7 budgets first"),
+        pytest.param([candidate("A", -5, -5), candidate("B", -5)], "B", id="negative priorities weigh as well"),
+        pytest.param(
+            [candidate("A", 5, 5, started=(1, 9)), candidate("B", 5, 5, started=(2, 3))], "B", id="started last"
+        ),
+        pytest.param([candidate("A", 5), candidate("B", 5)], "A", id="first"),
+    ],
+)
+def test_the_node_that_loses_least_is_picked(candidates: list[Candidate], chosen: str) -> None:
+    picked = pick(candidates)
+    assert picked is not None
+    assert picked.node == chosen
+
+
+class Cpus:
+    """A node of which only the CPUs matter."""
+
+    def __init__(self, cpus: int, wanted: int, taken: Mapping[str, int]) -> None:
+        self.free = cpus - sum(taken.values())
+        self.wanted = wanted
+        self.taken = taken
+
+    def remove(self, one: Victim) -> None:
+        self.free += self.taken[one.uid]
+
+    def put_back(self, one: Victim) -> None:
+        self.free -= self.taken[one.uid]
+
+    def fits(self) -> bool:
+        return self.free >= self.wanted
+
+    def choose(self, victims: Sequence[Victim], *budgets: Budget) -> tuple[list[str], int] | None:
+        chosen = choose_victims(victims, budgets, remove=self.remove, put_back=self.put_back, fits=self.fits)
+        return None if chosen is None else ([one.uid for one in chosen[0]], chosen[1])
+
+
+def selecting(**labels: str) -> Selector:
+    selector = canonical(LabelSelector(match_labels=labels))
+    assert selector is not None
+    return selector
+
+
+def test_pods_are_put_back_while_the_new_one_fits() -> None:  # 2.7, reprieve
+    pods = [victim("a", 10, 1, app="a"), victim("b", 5, 1), victim("c", 5, 2)]
+    cpus = Cpus(8, 3, {"a": 4, "b": 2, "c": 2})
+    assert cpus.choose(pods) == (["b", "c"], 0)
+    assert cpus.free == 0  # all are back
+    assert cpus.choose(pods, Budget("d", selecting(app="a"), 0)) == (["b", "c"], 0)
+
+
+def test_a_pod_whose_budget_is_spent_is_put_back_first_and_counts_when_it_has_to_go() -> None:
+    pods = [victim("a", 10), victim("b", 5, app="b")]
+    spent = Budget("d", selecting(app="b"), 0)
+    assert Cpus(4, 2, {"a": 2, "b": 2}).choose(pods, spent) == (["a"], 0)
+    assert Cpus(4, 4, {"a": 2, "b": 2}).choose(pods, spent) == (["a", "b"], 1)
+    in_work = Budget("d", selecting(app="b"), 0, frozenset(("b",)))
+    assert Cpus(4, 2, {"a": 2, "b": 2}).choose(pods, in_work) == (["b"], 0)
+
+
+def test_nobody_goes_when_that_is_not_enough() -> None:
+    assert Cpus(4, 5, {"a": 2}).choose([victim("a", 1)]) is None
+    assert Cpus(4, 5, {}).choose([]) is None
+
+
+@pytest.mark.parametrize(("nodes", "enough"), [(50, 50), (2000, 200), (5, 5)], ids=["2.7 50", "2.7 2000", "few"])
+def test_how_many_candidates_are_enough(nodes: int, enough: int) -> None:
+    assert PreemptionArgs().candidates(nodes) == enough
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"minCandidateNodesPercentage": 101},
+        {"minCandidateNodesAbsolute": -1},
+        {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
+        {"minCandidates": 5},
+    ],
+)
+def test_bad_arguments_are_refused(args: dict[str, Any]) -> None:
+    with pytest.raises(BadPreemptionArgs):
+        read_preemption_args(args)
+
+
+# in rounds
+
+
+def world_of(*names: str) -> World:
+    world = World()
+    for name in names:
+        world.add_node(node(name, labels={HOST: name}))
+    return world
+
+
+def add(world: World, *pods: Pod) -> None:
+    for each in pods:
+        world.add_pod(each)
+    world.read()
+
+
+def runs(name: str, on: str, cpu: str = "2", priority: int = 0, **more: Any) -> Pod:
+    return pod(name, cpu=cpu, on=on, phase="Running", priority=priority, **more)
+
+
+def asked(records: Sequence[Recorded]) -> list[str]:
+    return [record.event.pod_uid for record in records if isinstance(record.event, EvictionAsked)]
+
+
+def nominated(records: Sequence[Recorded]) -> dict[str, str]:
+    return {r.event.pod_uid: r.event.node for r in records if isinstance(r.event, PodNominated)}
+
+
+def test_a_pod_of_higher_priority_gets_the_room_of_a_lower_one_once_that_is_gone() -> None:
+    world = world_of("a", "b")
+    add(world, runs("low", "a"), runs("mid", "a", priority=5), runs("high", "b", cpu="4", priority=200))
+    add(world, pod("p", cpu="2", priority=100))
+    records = world.round()
+    assert placements(records) == {}
+    assert (asked(records), nominated(records)) == (["low"], {"p": "a"})
+    status = next(r.event for r in records if isinstance(r.event, FieldsDecided))
+    assert (status.resource, status.name, status.patch) == ("pods", "d/p", {"status": {"nominatedNodeName": "a"}})
+    world.wait(2)
+    assert world.round() == []
+    world.drop_pod("low")
+    world.read()
+    assert placements(world.round()) == {"p": "a"}
+
+
+def test_a_pod_does_not_ask_again_while_its_victim_is_leaving() -> None:
+    world = world_of("a", "b")
+    add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4"), pod("p", cpu="2", priority=100))
+    (first,) = asked(world.round())
+    leaving = runs(first, "a" if first == "x" else "b", cpu="4", deleting=True)
+    add(world, leaving)
+    for _ in range(3):
+        world.wait(400)  # the flush lets it try whatever changed
+        assert asked(world.round()) == []
+
+
+def test_a_victim_that_stays_is_asked_again_or_another_one() -> None:
+    world = world_of("a")
+    add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
+    records = world.round()
+    eviction = next(record for record in records if isinstance(record.event, EvictionAsked))
+    world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
+    world.read()
+    world.wait(2)
+    assert asked(world.round()) == ["x"]
+
+
+def test_room_that_was_made_is_kept_from_pods_of_equal_and_lower_priority() -> None:
+    world = world_of("a")
+    add(world, runs("low", "a", cpu="4"), pod("p", cpu="4", priority=100))
+    assert asked(world.round()) == ["low"]
+    world.drop_pod("low")
+    add(world, pod("thief", cpu="4", priority=100), pod("lesser", cpu="1", priority=1))
+    assert placements(world.round()) == {}  # p waits for its backoff
+    world.wait(2)
+    assert placements(world.round()) == {"p": "a"}
+
+
+def test_a_pod_of_higher_priority_still_may_take_room_that_was_made_for_a_lesser_one() -> None:
+    world = world_of("a")
+    add(world, runs("low", "a", cpu="4"), pod("p", cpu="4", priority=100))
+    world.round()
+    world.drop_pod("low")
+    add(world, pod("urgent", cpu="4", priority=1000))
+    assert placements(world.round()) == {"urgent": "a"}
+
+
+def test_a_higher_nomination_ends_a_lower_one_on_its_node() -> None:
+    world = world_of("a")
+    add(world, runs("low", "a", cpu="4"), pod("p", cpu="4", priority=100))
+    world.round()
+    add(world, pod("urgent", cpu="4", priority=1000))
+    records = world.round()
+    assert nominated(records) == {"urgent": "a", "p": ""}
+    assert asked(records) == []  # low has been asked already
+
+
+def test_two_pods_of_a_round_ask_different_victims() -> None:
+    world = world_of("a", "b")
+    add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4"))
+    add(world, pod("p", cpu="4", priority=100), pod("q", cpu="4", priority=100))
+    records = world.round()
+    assert sorted(asked(records)) == ["x", "y"]
+    assert sorted(nominated(records).values()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, preemption_policy="Never")), id="never"),
+        pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, node_selector={"no": "where"})), id="hopeless"),
+        pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, priority=0)), id="equals"),
+    ],
+)  # fmt: skip
+def test_who_may_not_or_cannot_gain_asks_nobody(change: Any) -> None:
+    world = world_of("a")
+    add(world, runs("x", "a", cpu="4"), change(pod("p", cpu="4", priority=100)))
+    assert asked(world.round()) == []
+
+
+def test_a_budget_decides_between_two_nodes() -> None:
+    world = world_of("a", "b")
+    add(world, runs("x", "a", cpu="4", labels={"app": "x"}), runs("y", "b", cpu="4", priority=50))
+    spec = {"selector": {"matchLabels": {"app": "x"}}}
+    budget = {"metadata": {}, "spec": spec, "status": {"disruptionsAllowed": 0}}
+    world.observe(ObjectObserved(resource="poddisruptionbudgets.policy", name="d/b", uid="b", object=budget))
+    add(world, pod("p", cpu="4", priority=100))
+    assert asked(world.round()) == ["y"]
+
+
+def test_pods_are_asked_to_go_for_their_anti_affinity() -> None:
+    world = world_of("a")
+    term = PodAffinityTerm(topology_key=HOST, label_selector=LabelSelector(match_labels={"app": "web"}))
+    shy = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    add(world, runs("shy", "a", cpu="1", affinity=shy), runs("other", "a", cpu="1"))
+    add(world, pod("web", cpu="1", priority=100, labels={"app": "web"}))
+    assert asked(world.round()) == ["shy"]
+
+
+def test_of_equal_victims_the_one_that_started_last_goes() -> None:
+    world = world_of("a")
+    for name, at in (("old", "2026-01-01T00:00:00Z"), ("new", "2026-02-01T00:00:00Z")):
+        running = runs(name, "a")
+        world.add_pod(msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, start_time=at)))
+    add(world, pod("p", cpu="2", priority=100))
+    assert asked(world.round()) == ["new"]
+
+
+def test_what_was_asked_survives_a_snapshot() -> None:
+    world = world_of("a")
+    add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
+    world.round()
+    restored = ClusterView()
+    restored.restore(world.view.encode())
+    assert restored.encode() == world.view.encode()
+    assert (restored.pods["p"].nominated, restored.pods["x"].is_asked_to_go()) == ("a", True)
