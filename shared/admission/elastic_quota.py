@@ -1,0 +1,220 @@
+"""What an ElasticQuota must obey when it is created, changed or deleted, and what is filled in at its creation.
+
+Pure functions of the object and of the quotas that there are. The gateway asks them as a webhook; where that is not installed, the quota
+ledger asks them of what it observes and keeps the last good declaration.
+
+Source: spec/quota.md 5.1, 5.2; spec/api.md 5.7; upstream pkg/webhook/elasticquota.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shared.admission.quota_topology import Refused, Topology, checked_place
+from shared.domain.amounts import exceeding
+from shared.kube.elastic_quota import (
+    DEFAULT,
+    PREFIX,
+    ROOT,
+    SYSTEM,
+    BadResourceList,
+    DeclaredQuota,
+    declared,
+    resource_list,
+)
+from shared.kube.quantity import BadQuantity, amounts
+
+Raw = Mapping[str, Any]
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """Feature gates that the rules depend on.
+
+    Attributes:
+        guarantees: ElasticQuotaGuaranteeUsage.
+        keys_may_differ: ElasticQuotaEnableUpdateResourceKey: a child may have fewer resources than its parent.
+    """
+
+    guarantees: bool = False
+    keys_may_differ: bool = False
+
+
+class PodsOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods in the cluster, as far as a quota's rules ask.
+
+    Attributes:
+        labelled: quota -> keys of pods that name it.
+        namespaces: namespaces that have pods.
+    """
+
+    labelled: Mapping[str, Sequence[str]] = {}
+    namespaces: frozenset[str] = frozenset()
+
+
+def completed(topology: Topology, raw: Raw) -> dict[str, Any]:
+    """A new quota's object with its defaults: parent, tree, shared weight.
+
+    Raises:
+        Refused: `parentMissing`, `sharedWeightParse`.
+    """
+    metadata = dict(raw["metadata"])
+    if metadata["name"] == ROOT:
+        return dict(raw)
+    labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
+    labels[PREFIX + "parent"] = parent = labels.get(PREFIX + "parent") or ROOT
+    if not labels.get(PREFIX + "tree-id") and parent != ROOT:
+        if (above := topology.quotas.get(parent)) is None:
+            raise Refused(
+                "parentMissing", f"quota {metadata['name']}: its parent {parent} does not exist; create that first"
+            )
+        if above.tree:
+            labels[PREFIX + "tree-id"] = above.tree
+    limit = {name: str(size) for name, size in ((raw.get("spec") or {}).get("max") or {}).items()}
+    weight = annotations.get(PREFIX + "shared-weight")
+    stated = _weight(metadata, "sharedWeightParse") if weight else None
+    if stated is None:
+        annotations[PREFIX + "shared-weight"] = _json(limit)
+    elif stated.keys() != limit.keys():
+        texts = {name: str(size) for name, size in msgspec.json.decode(weight or "").items()}
+        annotations[PREFIX + "shared-weight"] = _json({name: texts.get(name, size) for name, size in limit.items()})
+    return {**raw, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+
+
+def check_create(topology: Topology, raw: Raw, rules: Rules) -> DeclaredQuota:
+    """A completed new quota, if it may be.
+
+    Raises:
+        Refused: the first rule that it breaks.
+    """
+    quota = read(raw)
+    if quota.name in topology.quotas:
+        raise Refused("exists", f"quota {quota.name} exists already; names are unique over all namespaces")
+    _check_namespaces(topology, quota)
+    check_self(raw, quota)
+    checked_place(topology, quota, None, rules.guarantees, rules.keys_may_differ, raw)
+    return quota
+
+
+def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Rules) -> DeclaredQuota:
+    """A changed quota, if it may change so. A change of anything but place, namespaces and spec is not looked at.
+
+    Raises:
+        Refused: the first rule that it breaks.
+    """
+    if _compared(old) == _compared(raw):
+        return read(raw)
+    name = raw["metadata"]["name"]
+    if name in (SYSTEM, ROOT):
+        raise Refused("immutable", f"quota {name} belongs to the system and cannot be changed")
+    quota = read(raw)
+    _check_namespaces(topology, quota)
+    before = topology.quotas.get(name)
+    if before is None:
+        raise Refused("unknown", f"quota {name} is not known")
+    check_self(raw, quota)
+    _check_kind(topology, before, quota, pods)
+    checked_place(topology, quota, before, rules.guarantees, rules.keys_may_differ, raw)
+    return quota
+
+
+def check_delete(topology: Topology, name: str, pods: PodsOf) -> None:
+    """Whether a quota may go.
+
+    Raises:
+        Refused: `protected`, `unknown`, `hasChildren`, `hasPods`.
+    """
+    if name in (SYSTEM, ROOT, DEFAULT):
+        raise Refused("protected", f"quota {name} belongs to the system and cannot be deleted")
+    if name not in topology.quotas:
+        raise Refused("unknown", f"quota {name} is not known")
+    if children := sorted(topology.children.get(name, ())):
+        raise Refused("hasChildren", f"quota {name} has the children {', '.join(children)}; delete or move them first")
+    if held := sorted(pods.labelled.get(name, ())):
+        named = ", ".join(held[:2]) + (", ..." if len(held) > 2 else "")
+        raise Refused("hasPods", f"quota {name} has the pods {named}; delete them or change their label first")
+
+
+def read(raw: Raw) -> DeclaredQuota:
+    """An object as declared.
+
+    Raises:
+        Refused: `negative`, where min or max is no quantity.
+    """
+    try:
+        return declared(raw)
+    except BadQuantity as error:
+        raise Refused("negative", f"quota {raw['metadata']['name']}: {error}") from error
+
+
+def check_self(raw: Raw, quota: DeclaredQuota) -> None:
+    """What a quota must be in itself.
+
+    Raises:
+        Refused: `negative`, `sharedWeightParse`, `minMax`, `strictParse`, `strictMissing`, `strictBelowUsed`.
+    """
+    metadata = raw["metadata"]
+    for field, amounts_of in (("max", quota.max), ("min", quota.min)):
+        for name, size in sorted(amounts_of.items()):
+            if size < 0:
+                raise Refused("negative", f"quota {quota.name}: {field} of {name} is negative")
+    weight = _weight(metadata, "sharedWeightParse") or {}
+    if below := sorted(name for name, size in weight.items() if size < 0):
+        raise Refused("negative", f"quota {quota.name}: the shared weight of {below[0]} is negative")
+    for name, size in sorted(quota.min.items()):
+        if name not in quota.max or size > quota.max[name]:
+            raise Refused("minMax", f"quota {quota.name}: min of {name} is above its max; raise max or lower min")
+    _check_strict(raw, quota)
+
+
+def _check_strict(raw: Raw, quota: DeclaredQuota) -> None:
+    text = (raw["metadata"].get("annotations") or {}).get(PREFIX + "max-strict-check-resource-keys")
+    if not text:
+        return
+    try:
+        strict = msgspec.json.decode(text, type=list[str])
+    except msgspec.MsgspecError as error:
+        message = f"quota {quota.name}: max-strict-check-resource-keys is {text!r}; give a JSON list of resources"
+        raise Refused("strictParse", message) from error
+    used = amounts({name: str(size) for name, size in ((raw.get("status") or {}).get("used") or {}).items()})
+    for name in strict:
+        if name not in used:
+            continue
+        if name not in quota.max:
+            raise Refused("strictMissing", f"quota {quota.name}: max lacks {name}, of which {used[name]} is used")
+        if exceeding({name: used[name]}, quota.max):
+            message = f"quota {quota.name}: max of {name} is {quota.max[name]}, below the {used[name]} that is used"
+            raise Refused("strictBelowUsed", message)
+
+
+def _check_namespaces(topology: Topology, quota: DeclaredQuota) -> None:
+    for namespace in quota.namespaces:
+        if (other := topology.namespaces.get(namespace, quota.name)) != quota.name:
+            raise Refused("namespaceBound", f"quota {quota.name}: namespace {namespace} is bound to quota {other}")
+
+
+def _check_kind(topology: Topology, before: DeclaredQuota, quota: DeclaredQuota, pods: PodsOf) -> None:
+    if before.is_parent and not quota.is_parent and topology.children.get(quota.name):
+        raise Refused("hasChildren", f"quota {quota.name} has children and must stay a parent")
+    if not before.is_parent and quota.is_parent:
+        bound = {quota.name, *before.namespaces} & pods.namespaces
+        if pods.labelled.get(quota.name) or bound:
+            raise Refused("hasPods", f"quota {quota.name} has pods and cannot become a parent")
+
+
+def _weight(metadata: Mapping[str, Any], code: str) -> dict[str, int] | None:
+    try:
+        return resource_list(metadata, "shared-weight")
+    except BadResourceList as error:
+        raise Refused(code, f"quota {metadata['name']}: {error}") from error
+
+
+def _compared(raw: Raw) -> tuple[object, ...]:
+    metadata = raw["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    placed = tuple(labels.get(PREFIX + suffix, "") for suffix in ("parent", "is-parent", "tree-id"))
+    return (*placed, annotations.get(PREFIX + "namespaces", ""), raw.get("spec"))
+
+
+def _json(texts: Mapping[str, str]) -> str:
+    return msgspec.json.encode(dict(sorted(texts.items()))).decode()

@@ -1,0 +1,149 @@
+"""The quotas that there are, and where another one may stand among them.
+
+Source: spec/quota.md 5.2, TOPOLOGY; spec/api.md 5.7.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from shared.domain.amounts import Amounts, add, largest, total, within_all
+from shared.errors import KoordError
+from shared.kube.elastic_quota import ROOT, BadResourceList, DeclaredQuota, resource_list
+
+
+class Refused(KoordError):
+    """An object breaks a rule.
+
+    Attributes:
+        code: which rule, stable: `exists`, `minSum`, ...
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Topology:
+    """Quotas by name, children by parent, quotas by namespace.
+
+    Attributes:
+        guaranteed: quota -> what its status says is guaranteed to it.
+    """
+
+    def __init__(self, quotas: Iterable[DeclaredQuota] = ()) -> None:
+        self.quotas: dict[str, DeclaredQuota] = {}
+        self.children: dict[str, dict[str, None]] = {}
+        self.namespaces: dict[str, str] = {}
+        self.guaranteed: dict[str, Amounts] = {}
+        for quota in quotas:
+            self.put(quota)
+
+    def put(self, quota: DeclaredQuota, raw: Mapping[str, Any] | None = None) -> None:
+        """A quota is this."""
+        self.drop(quota.name)
+        self.quotas[quota.name] = quota
+        self.children.setdefault(quota.parent, {})[quota.name] = None
+        for namespace in quota.namespaces:
+            self.namespaces[namespace] = quota.name
+        if raw is not None:
+            self.guaranteed[quota.name] = guaranteed_of(raw)
+
+    def drop(self, name: str) -> None:
+        """A quota is gone."""
+        if (quota := self.quotas.pop(name, None)) is None:
+            return
+        self.children[quota.parent].pop(name)
+        self.guaranteed.pop(name, None)
+        for namespace in quota.namespaces:
+            if self.namespaces.get(namespace) == name:
+                del self.namespaces[namespace]
+
+
+def guaranteed_of(raw: Mapping[str, Any]) -> Amounts:
+    """What an object's status annotation says is guaranteed."""
+    with contextlib.suppress(BadResourceList):
+        return resource_list(raw["metadata"], "guaranteed") or {}
+    return {}
+
+
+def checked_place(
+    topology: Topology,
+    quota: DeclaredQuota,
+    before: DeclaredQuota | None,
+    guarantees: bool = False,
+    keys_may_differ: bool = False,
+    raw: Mapping[str, Any] | None = None,
+) -> None:
+    """Whether a quota may stand where it says: tree, parent, resources, minima.
+
+    Raises:
+        Refused: `treeID`, `parentMissing`, `parentNotParent`, `keys`, `minSum`, `guarantee`.
+    """
+    if quota.name == ROOT:
+        return
+    children = [topology.quotas[name] for name in sorted(topology.children.get(quota.name, ()))]
+    parent = topology.quotas.get(quota.parent) if quota.parent != ROOT else None
+    _check_tree(quota, before, parent, children)
+    if quota.parent == ROOT and not quota.is_parent:
+        return
+    if quota.parent != ROOT:
+        if parent is None:
+            raise Refused("parentMissing", f"quota {quota.name}: its parent {quota.parent} does not exist")
+        if not parent.is_parent:
+            raise Refused("parentNotParent", f"quota {quota.name}: its parent {parent.name} is not marked is-parent")
+        _check_keys(quota, parent, keys_may_differ=keys_may_differ)
+    for child in children:
+        _check_keys(child, quota, keys_may_differ=keys_may_differ)
+    if quota.force_update or quota.is_root:
+        return
+    _check_minima(topology, quota, parent, children)
+    if guarantees and quota.tree:
+        _check_guarantee(topology, quota, guaranteed_of(raw) if raw is not None else {})
+
+
+def _check_tree(
+    quota: DeclaredQuota, before: DeclaredQuota | None, parent: DeclaredQuota | None, children: list[DeclaredQuota]
+) -> None:
+    if before is not None and before.tree != quota.tree:
+        raise Refused("treeID", f"quota {quota.name}: its tree is {before.tree!r} and cannot be changed")
+    for other in (parent, *children):
+        if other is not None and other.tree != quota.tree:
+            raise Refused("treeID", f"quota {quota.name} is of tree {quota.tree!r}, {other.name} is of {other.tree!r}")
+
+
+def _check_keys(child: DeclaredQuota, parent: DeclaredQuota, *, keys_may_differ: bool) -> None:
+    fits = child.max.keys() <= parent.max.keys() if keys_may_differ else child.max.keys() == parent.max.keys()
+    if not fits:
+        ours, theirs = ", ".join(sorted(child.max)), ", ".join(sorted(parent.max))
+        raise Refused("keys", f"quota {child.name} has max of {ours}; its parent {parent.name} of {theirs}")
+    if extra := sorted(child.min.keys() - parent.min.keys()):
+        raise Refused("keys", f"quota {child.name} has min of {', '.join(extra)}; its parent {parent.name} does not")
+
+
+def _check_minima(
+    topology: Topology, quota: DeclaredQuota, parent: DeclaredQuota | None, children: list[DeclaredQuota]
+) -> None:
+    if parent is not None:
+        siblings = (topology.quotas[name] for name in topology.children.get(parent.name, ()) if name != quota.name)
+        together = add(quota.min, total(other.min for other in siblings))
+        if not within_all(together, parent.min):
+            message = f"quota {quota.name}: with it the children of {parent.name} have a min of {together}, above {parent.min}"
+            raise Refused("minSum", message)
+    below = total(child.min for child in children)
+    if not within_all(below, quota.min):
+        raise Refused("minSum", f"quota {quota.name}: its children have a min of {below}, above its own {quota.min}")
+
+
+def _check_guarantee(topology: Topology, quota: DeclaredQuota, own: Amounts) -> None:
+    """Walk up until an ancestor is guaranteed enough for this quota, its siblings and theirs on the way."""
+    if within_all(quota.min, own):
+        return
+    need, name, parent = largest(quota.min, own), quota.name, quota.parent
+    while parent != ROOT and (above := topology.quotas.get(parent)) is not None:
+        siblings = (other for other in topology.children.get(parent, ()) if other != name)
+        need = largest(add(need, total(topology.guaranteed.get(other, {}) for other in siblings)), above.min)
+        if within_all(need, topology.guaranteed.get(parent, {})):
+            return
+        name, parent = parent, above.parent
+    raise Refused("guarantee", f"quota {quota.name}: nothing above it is guaranteed the {need} that its min needs")

@@ -1,0 +1,95 @@
+"""The rules of quotas: each broken alone, and upstream's own answers."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.quota_ledger.parity.webhook import answer
+from shared.admission.elastic_quota import PodsOf, Rules, check_create, check_delete, check_update, completed
+from shared.admission.quota_topology import Refused, Topology
+from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
+
+ROOT_FOLDER = Path(__file__).resolve().parents[3]
+SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT_FOLDER.parent / "shared")
+VECTORS = Path(os.environ.get("KOORD_VECTORS") or SHARED / "vectors") / "webhook.jsonl"
+
+
+def raw(name: str, **given: Any) -> dict[str, Any]:
+    labels = {PREFIX + key.replace("_", "-"): value for key, value in given.pop("labels", {}).items()}
+    annotations = {PREFIX + key.replace("_", "-"): value for key, value in given.pop("annotations", {}).items()}
+    spec = {"min": given.pop("min", {}), "max": given.pop("max", {"cpu": "10"})}
+    return {"metadata": {"name": name, "labels": labels, "annotations": annotations}, "spec": spec, **given}
+
+
+TREE = Topology(
+    [
+        DeclaredQuota(name="org", is_parent=True, min={"cpu": 8_000}, max={"cpu": 20_000}, tree="t"),
+        DeclaredQuota(name="dev", parent="org", min={"cpu": 5_000}, max={"cpu": 9_000}, tree="t", namespaces=("one",)),
+        DeclaredQuota(name="flat", max={"cpu": 9_000}),
+    ]
+)
+UNDER = {"parent": "org", "tree_id": "t"}
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "exists": raw("dev"),
+    "namespaceBound": raw("x", annotations={"namespaces": '["one"]'}),
+    "negative": raw("x", max={"cpu": "-1"}),
+    "minMax": raw("x", min={"cpu": "11"}),
+    "sharedWeightParse": raw("x", annotations={"shared_weight": "{bad"}),
+    "strictParse": raw("x", annotations={"max_strict_check_resource_keys": "bad"}),
+    "strictBelowUsed": raw(
+        "x", annotations={"max_strict_check_resource_keys": '["cpu"]'}, status={"used": {"cpu": "11"}}
+    ),
+    "strictMissing": raw("x", annotations={"max_strict_check_resource_keys": '["gpu"]'}, status={"used": {"gpu": "1"}}),
+    "treeID": raw("x", labels={"parent": "org", "tree_id": "other"}),
+    "parentMissing": raw("x", labels={"parent": "gone"}),
+    "parentNotParent": raw("x", labels={"parent": "flat"}),
+    "keys": raw("x", labels=UNDER, max={"cpu": "1", "memory": "1"}),
+    "minSum": raw("x", labels=UNDER, min={"cpu": "4"}),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_each_rule_refuses_alone_and_its_text_names_the_quota(code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check_create(TREE, REFUSED[code], Rules())
+    assert refused.value.code == code
+    assert REFUSED[code]["metadata"]["name"] in str(refused.value)
+
+
+def test_what_obeys_is_declared() -> None:
+    quota = check_create(TREE, raw("x", labels=UNDER, min={"cpu": "3"}), Rules())
+    assert (quota.parent, quota.min, quota.weight) == ("org", {"cpu": 3_000}, {"cpu": 10_000})
+
+
+def test_a_new_quota_gets_parent_tree_and_weight() -> None:
+    given = completed(TREE, raw("x", labels={"parent": "org"}, annotations={"shared_weight": '{"gpu":"1"}'}))
+    quota = declared(given)
+    assert (quota.parent, quota.tree, quota.weight) == ("org", "t", {"cpu": 10_000})
+    assert declared(completed(TREE, raw("x"))).parent == ROOT
+
+
+def test_a_change_of_a_weight_alone_is_not_looked_at() -> None:
+    bad = raw("dev", annotations={"shared_weight": "{bad"}, min={"cpu": "99"})
+    old = raw("dev", min={"cpu": "99"})
+    assert check_update(TREE, old, bad, PodsOf(), Rules()).name == "dev"
+
+
+def test_a_quota_with_children_or_pods_stays() -> None:
+    with pytest.raises(Refused, match="dev"):
+        check_delete(TREE, "org", PodsOf())
+    with pytest.raises(Refused, match=r"ns/a, ns/b, \.\.\."):
+        check_delete(TREE, "dev", PodsOf(labelled={"dev": ["ns/c", "ns/a", "ns/b"]}))
+    check_delete(TREE, "dev", PodsOf())
+
+
+def test_the_answers_are_upstreams() -> None:
+    if not VECTORS.is_file():
+        pytest.skip(f"no {VECTORS}")
+    cases = [json.loads(line) for line in VECTORS.read_text().splitlines()]
+    for case in cases:
+        if case["op"] == "quotaTree":
+            assert answer(case["input"]) == case["output"], case["case"]
