@@ -266,3 +266,26 @@ def check_same_from_scratch(world: World) -> None:
     for name, row in index.table.rows.items():
         assert before.allocations(row) == after.allocations(anew.table.rows[name])
     assert decide(anew, world.now_ns, 64) == decide(index, world.now_ns, 64)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(shapes, min_size=2, max_size=12), st.sampled_from(("", "Restricted", "BestEffort", "SingleNUMANode")))
+def test_a_round_of_many_pods_ends_as_rounds_of_one(wishes: list[tuple[int, str, bool, str, str]], policy: str) -> None:
+    def decided(batch: int) -> dict[str, tuple[str, dict[str, str]]]:
+        world = world_of("a", "b")
+        world.observe(reported("c"))
+        world.add_node(machine("c", labels={NUMA_LABEL: policy} if policy else None))
+        for number, (cpus, bind_policy, required, exclusive, numa) in enumerate(wishes):
+            notes = {NUMA_SPEC: json.dumps({"numaTopologyPolicy": numa})} if numa else {}
+            if number % 3:
+                one = bound_pod(
+                    f"p{number}", cpus, bind_policy, required=required, exclusive=exclusive, annotations=notes
+                )
+            else:
+                one = pod(f"p{number}", cpu=str(cpus), memory=f"{cpus}Gi", annotations=notes)
+            world.add_pod(one)
+        world.read()
+        records = world.rounds(batch=batch)
+        return {r.event.pod_uid: (r.event.node, r.event.annotations) for r in records if isinstance(r.event, PodPlaced)}
+
+    assert decided(64) == decided(1)
