@@ -20,7 +20,7 @@ import click
 import msgspec
 import uvloop
 
-from cli.bench.log import MILLION, Child, Servers, append, append_slowly, child, heard, note
+from cli.bench.log import MILLION, Servers, append, append_slowly, child, heard, note
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
 from cli.process import Process
@@ -28,11 +28,12 @@ from cli.services import contexts
 from services.audit.cloudevent import said, stream_of
 from services.audit.signing import generate
 from shared.bus import Bus
+from shared.bus.consumer import messages
 from shared.bus.streams import StreamRefused, Streams, StreamsUnreachable
+from shared.errors import KoordError
 from shared.log.database import Database, migrate
 
 CONTEXT = "cluster"
-INBOX = "koord.bench.events"
 
 
 class RelayFigures(msgspec.Struct, frozen=True):
@@ -43,7 +44,6 @@ class RelayFigures(msgspec.Struct, frozen=True):
             there before.
         lag_p50_ms, lag_p99_ms: from a commit to the subscriber, while appends of 5 events come at a steady rate.
         event_bytes: mean size of an event's data; message_bytes: of a CloudEvent.
-        complete: the subscriber got every event once, in order.
     """
 
     relay_per_s: float
@@ -52,7 +52,6 @@ class RelayFigures(msgspec.Struct, frozen=True):
     event_bytes: float
     message_bytes: float
     events: int
-    complete: bool
     lag_appends_per_s: int
     lag_seconds: float
     load_1m: float
@@ -91,24 +90,24 @@ async def _measure(folder: Path, events: int, seconds: float, rate: int) -> Rela
             note("relaying them")
             subscriber = child(_subscribe, servers)
             service.start()
-            first_ns, last_ns, size, complete = await _received(subscriber, events + 1)  # the first is WriterStarted
+            upto = events + 1  # the first is WriterStarted, and so is the first of the steady writer
+            subscriber[1].send((upto, upto + 1 + int(seconds * rate) * 5))
+            began_ns, last_ns, size = await heard(subscriber)
             note(f"appending 5 events {rate} times a second for {seconds:g} s")
             steady = child(append_slowly, servers, events, seconds, rate)
             await heard(steady)
             steady[1].send("go")
             committed = await heard(steady)
-            subscriber[1].send(max(committed))
-            received, still_complete = await heard(subscriber)
+            received = await heard(subscriber)
     seqs = [seq for seq, _ in received]
     lags = sorted((received[bisect_left(seqs, seq)][1] - at) / MILLION for seq, at in committed.items())
     return RelayFigures(
-        relay_per_s=round((events + 1) / ((last_ns - first_ns) / 1e9)),
+        relay_per_s=round((events + 1) / ((last_ns - began_ns) / 1e9)),
         lag_p50_ms=round(lags[len(lags) // 2], 2),
         lag_p99_ms=round(lags[int(len(lags) * 0.99)], 2),
         event_bytes=event_bytes,
         message_bytes=round(size / (events + 1), 1),
         events=events,
-        complete=complete and still_complete,
         lag_appends_per_s=rate,
         lag_seconds=seconds,
         load_1m=load_1m,
@@ -119,7 +118,13 @@ async def _measure(folder: Path, events: int, seconds: float, rate: int) -> Rela
 def _audit(folder: Path, servers: Servers) -> Iterator[Process]:
     key = folder / "audit.key"
     generate(key)
-    env = {**os.environ, "KOORD_POSTGRES": servers.postgres, "KOORD_NATS": servers.nats, "KOORD_AUDIT_KEY": str(key)}
+    env = {
+        **os.environ,
+        "KOORD_POSTGRES": servers.postgres,
+        "KOORD_NATS": servers.nats,
+        "KOORD_AUDIT_KEY": str(key),
+        "KOORD_AUDIT_STREAM_MIB": "2048",
+    }
     process = Process("audit", [sys.executable, "-m", "cli", "run", "audit"], folder / "audit.log", env=env)
     try:
         yield process
@@ -128,53 +133,34 @@ def _audit(folder: Path, servers: Servers) -> Iterator[Process]:
 
 
 async def _subscribe(pipe: Connection, servers: Servers) -> None:
-    """Part: take every message of the stream by one consumer; says when the stream began and the last came, then when each came."""
+    """Part: take every message of the stream by one consumer; says when the stream began and the last came, then when each came.
+
+    Raises:
+        KoordError: an event is missing or comes twice: what was measured is worth nothing.
+    """
     bus = Bus(servers.nats, name="bench subscriber")
     await bus.start()
-    streams = Streams(bus)
-    arrived = asyncio.Event()
-    times: list[tuple[int, int]] = []
-    state = {"expected": 1, "bytes": 0, "wanted": 0}
-
-    def took(data: bytes) -> None:
-        now = time.monotonic_ns()
-        seq = said(data).seq
-        if seq != state["expected"]:
-            state["wanted"] = -1  # a hole, a repeat: what was measured is worth nothing
-        state["expected"] = seq + 1
-        state["bytes"] += len(data)
-        if state["wanted"] == 0:
-            times.append((seq, now))
-        elif seq >= state["wanted"]:
-            state["last"] = now
-            arrived.set()
-
-    await bus.hear(INBOX, took)
-    state["wanted"] = await asyncio.to_thread(pipe.recv)
-    stream = stream_of(CONTEXT)
+    streams, stream = Streams(bus), stream_of(CONTEXT)
+    upto, end = await asyncio.to_thread(pipe.recv)
     while True:
         with contextlib.suppress(StreamRefused, StreamsUnreachable):
             if await streams.state(stream) is not None:
-                state["began"] = time.monotonic_ns()
                 break
         await asyncio.sleep(0.01)
-    config = {"deliver_subject": INBOX, "ack_policy": "none", "deliver_policy": "all"}
-    about = msgspec.json.encode({"stream_name": stream, "config": config})
-    answer = await bus.ask(f"$JS.API.CONSUMER.CREATE.{stream}", about, deadline_s=10)
-    assert b'"error"' not in answer, answer
+    began_ns = time.monotonic_ns()
     gc.freeze()
-    await arrived.wait()
-    complete = state["wanted"] > 0 and not bus.dropped
-    pipe.send((state["began"], state["last"], state["bytes"], complete))
-    state["wanted"] = 0
-    upto = await asyncio.to_thread(pipe.recv)
-    while state["wanted"] == 0 and (not times or times[-1][0] < upto):
-        await asyncio.sleep(0.05)
-    pipe.send((times, state["wanted"] == 0 and not bus.dropped))
+    size, last = 0, 0
+    times: list[tuple[int, int]] = []
+    async for message in messages(bus, stream):
+        seq = said(message).seq
+        if seq != last + 1:
+            raise KoordError(f"event {seq} came after {last}")
+        last, size = seq, size + len(message)
+        if seq == upto:
+            pipe.send((began_ns, time.monotonic_ns(), size))
+        elif seq > upto:
+            times.append((seq, time.monotonic_ns()))
+            if seq == end:
+                break
+    pipe.send(times)
     await bus.close()
-
-
-async def _received(subscriber: Child, upto: int) -> tuple[int, int, int, bool]:
-    subscriber[1].send(upto)
-    found: tuple[int, int, int, bool] = await heard(subscriber)
-    return found

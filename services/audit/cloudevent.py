@@ -23,10 +23,11 @@ READ = "koord.log.read"
 LARGEST = 960 * 1024
 """Bytes of one message, below a NATS server's default of 1 MiB with its headers. A larger event goes without its data."""
 
-ENVELOPE = 1_000
+ENVELOPE = 600
 """Bytes of a stored message beside its data and key: about, and rather too many."""
 
 _PLAIN = re.compile(r"[^.*>%\s\x00-\x1f\x7f]{1,1024}").fullmatch
+_PLAIN_KIND = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*").fullmatch
 _UNSAFE = re.compile(r"[.*>%\s\x00-\x1f\x7f]")
 
 _text = msgspec.json.Encoder().encode
@@ -34,7 +35,8 @@ _text = msgspec.json.Encoder().encode
 
 def event_subject(context: str, kind: str, key: str) -> str:
     """Where an event is published: `koord.event.<context>.<type>.<key>`."""
-    return f"{SUBJECT}.{context}.{kind}.{key if _PLAIN(key) else token(key)}"
+    area = kind if _PLAIN_KIND(kind) else token(kind)  # no type of ours: whoever may append may write anything there
+    return f"{SUBJECT}.{context}.{area}.{key if _PLAIN(key) else token(key)}"
 
 
 def token(key: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from cli.embedded import EmbeddedNats
 from shared.bus import Bus
-from shared.bus.streams import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
+from shared.bus.streams import BadSubject, Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
 
 CONFIG = StreamConfig(
     name="EVENTS", subjects=("koord.event.cluster.>",), max_age=3_600_000_000_000, max_bytes=1_000_000
@@ -128,3 +128,17 @@ async def test_a_chain_goes_on_after_the_server_was_killed(server: EmbeddedNats,
 async def test_a_chain_for_which_there_is_no_stream_is_refused(streams: Streams) -> None:
     with pytest.raises(StreamRefused, match="no such stream"):
         await (await streams.publish_chain(numbered(1, 3), last_seq=0))
+
+
+async def test_a_message_that_would_be_read_as_a_command_or_is_too_large_is_not_given_away(streams: Streams) -> None:
+    await streams.ensure(CONFIG)
+    for message in (
+        Outgoing("koord.event.cluster.a\r\nPUB x 0", b"", "cluster/1"),
+        Outgoing("koord.event.cluster.a b", b"", "cluster/1"),
+        Outgoing("koord.event.cluster.a", b"", "cluster/1\r\nX: y"),
+    ):
+        with pytest.raises(BadSubject):
+            await (await streams.publish_chain([message], last_seq=0))
+    with pytest.raises(StreamRefused, match="larger than the server takes"):
+        await (await streams.publish_chain([Outgoing("koord.event.cluster.a", b"x" * 2**20, "cluster/1")], last_seq=0))
+    await (await streams.publish_chain(numbered(1, 3), last_seq=0))

@@ -71,6 +71,11 @@ def test_only_what_a_subject_cannot_hold_is_encoded(key: str, found: str) -> Non
     )
 
 
+def test_a_type_that_is_none_of_ours_cannot_say_more_than_a_type() -> None:
+    found = event_subject("cluster", "x\r\nPUB koord.log.cluster 0\r\n", "k")
+    assert found == "koord.event.cluster.x%0D%0APUB%20koord%2Elog%2Ecluster%200%0D%0A.k"
+
+
 def test_a_long_key_ends_in_its_digest() -> None:
     long, other = token("." * 2_000), token("." * 2_001)
     assert len(long) < 1_100
