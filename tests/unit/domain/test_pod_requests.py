@@ -4,7 +4,15 @@ import pytest
 
 from shared.domain.requests import held_requests, pod_limits, pod_requests, scored_requests, whole
 from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
+from shared.kube.pod import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
 
 MI = 1 << 20
 
@@ -73,3 +81,26 @@ def test_pod_level_requests_are_ignored_when_scored_and_count_when_held() -> Non
 
 def test_a_pod_without_containers_asks_for_nothing() -> None:
     assert pod_requests(pod()) == pod_limits(pod()) == {}
+
+
+@pytest.mark.parametrize(
+    ("runs_with", "set_aside", "infeasible", "cpu_milli"),
+    [("1", "1", False, 2000), ("4", "1", False, 4000), ("1", "3", False, 3000), ("1", "1", True, 1000)],
+    ids=["grows", "shrinks", "set aside", "infeasible"],
+)
+def test_a_container_that_is_resized_counts_with_the_most_that_it_may_have(
+    runs_with: str, set_aside: str, infeasible: bool, cpu_milli: int
+) -> None:
+    one = Container(name="c", resources=ResourceRequirements(requests={"cpu": "2"}))
+    status = ContainerStatus(
+        name="c",
+        resources=ResourceRequirements(requests={"cpu": runs_with}),
+        allocated_resources={"cpu": set_aside},
+    )
+    pending = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
+    resized = Pod(
+        metadata=Metadata(name="p"),
+        spec=PodSpec(containers=(one,)),
+        status=PodStatus(container_statuses=(status,), conditions=(pending,) if infeasible else ()),
+    )
+    assert whole(pod_requests(resized)) == {"cpu": cpu_milli}
