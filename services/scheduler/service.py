@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 
 from services.scheduler.config import config_of
+from services.scheduler.explanations import answers
 from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.serving.desk import Desk
@@ -16,7 +17,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
-from shared.events.intents import EvictionAsked, FieldsDecided
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND
@@ -67,6 +68,7 @@ async def lead(runtime: Runtime) -> None:
             if shadow is not None:
                 shadow.judge_by(index, config_digest)
                 drafts += shadow.take()
+            drafts += answers(index, now_ns)
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
         if drafts:
@@ -84,6 +86,8 @@ async def lead(runtime: Runtime) -> None:
 def _wait_s(index: Index, now_ns: int) -> float:
     """Until time alone lets a pod be tried, at most LONGEST_WAIT_S."""
     next_ns = index.queue.next_at_ns()
+    if index.view.questions:
+        return 1.0
     if next_ns is None:
         return LONGEST_WAIT_S
     return min(max((next_ns - now_ns) / SECOND, 0.001), LONGEST_WAIT_S)
@@ -105,6 +109,7 @@ SERVICE = Service(
     emits=(
         WriterStarted,
         FieldsDecided,
+        ObjectDecided,
         RoundDecided,
         PodPlaced,
         PodNominated,

@@ -7,6 +7,7 @@ import msgspec
 from services.scheduler.ask import PodAsk, ask_key
 from services.scheduler.facts import MetricFacts, NodeFacts
 from services.scheduler.pods import PodFacts
+from services.scheduler.questions import Answered
 from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -26,6 +27,8 @@ class _Kept(msgspec.Struct):
     objects: dict[str, dict[str, dict[str, Any]]]
     changed: list[int]
     chosen: dict[str, str]
+    questions: dict[str, dict[str, Any]]
+    answered: dict[str, Answered]
 
 
 _SCALARS = (
@@ -52,6 +55,8 @@ def encode(view: "ClusterView") -> bytes:
         objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
         changed=view.changed,
         chosen=dict(sorted(view.chosen.items())),
+        questions=dict(sorted(view.questions.items())),
+        answered=dict(sorted(view.answered.items())),
     )
     return _encoder.encode(kept)
 
@@ -73,5 +78,6 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.objects = kept.objects
     view.changed = kept.changed
     view.chosen = kept.chosen
+    view.questions, view.answered = kept.questions, kept.answered
     view.reports = kept.reports
     view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}

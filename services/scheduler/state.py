@@ -14,6 +14,7 @@ from services.scheduler.ask import PodAsk, allotments, ask_key, common_part
 from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts, Touched
 from services.scheduler.pods import PluginReason, PodFacts, started_ns, true_since_ns
+from services.scheduler.questions import QUESTIONS, Answered, digest_of, forget_old
 from services.scheduler.snapshot import encode, restore
 from services.scheduler.storage import VOLUMES
 from services.scheduler.surroundings import FOLLOWED, NODE_TOPOLOGIES
@@ -77,6 +78,7 @@ class ClusterView:
         metrics: node name -> its NodeMetric object.
         reports: node name -> context of `metrics-*` -> the newest report that it holds.
         objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`surroundings.FOLLOWED`).
+        questions: ScheduleExplanation objects by `namespace/name`; answered: what we last said to them.
         changed: per class of change the `cluster` seq of the last one that was of no node in particular.
         chosen: volume -> claim that a placement of ours chose it for; what is written in the volume itself outranks it.
         released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
@@ -91,7 +93,7 @@ class ClusterView:
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 7
+    SCHEMA: ClassVar[int] = 8
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -100,6 +102,8 @@ class ClusterView:
         self.metrics: dict[str, MetricFacts] = {}
         self.reports: dict[str, dict[str, NodeReported]] = {}
         self.objects: dict[str, dict[str, dict[str, Any]]] = {}
+        self.questions: dict[str, dict[str, Any]] = {}
+        self.answered: dict[str, Answered] = {}
         self.changed: list[int] = [0] * len(Change)
         self.chosen: dict[str, str] = {}
         self.released_seq = 0
@@ -240,6 +244,8 @@ class ClusterView:
         if event.resource in FOLLOWED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
             self._changed_around(record, event)
+        elif event.resource == QUESTIONS:
+            self.questions[event.name] = {**event.object, "status": None}  # the answer is ours, and known
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             data = event.object.get("data") or {}
             self.config_map = (
@@ -250,6 +256,8 @@ class ClusterView:
         if event.resource in FOLLOWED:
             self.objects.get(event.resource, {}).pop(event.name, None)
             self._changed_around(record, event)
+        elif event.resource == QUESTIONS:
+            self.questions.pop(event.name, None)
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             self.config_map = None
 
@@ -337,7 +345,10 @@ class ClusterView:
             if self.touched is not None:
                 self.touched.pods[event.pod_uid] = None
 
-    def _fields_decided(self, _: Recorded, event: FieldsDecided) -> None:
+    def _fields_decided(self, record: Recorded, event: FieldsDecided) -> None:
+        if event.resource == QUESTIONS:
+            forget_old(self.answered, record.at_ns)
+            self.answered[event.name] = Answered(event.uid, record.at_ns, digest_of(event.patch["status"]))
         if event.resource == VOLUMES:
             reference = event.patch["spec"]["claimRef"]
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"

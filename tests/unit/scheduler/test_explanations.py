@@ -1,0 +1,135 @@
+"""ScheduleExplanation: a question is answered in its object's status, again when the answer changes, and each minute."""
+
+from typing import Any
+
+import pytest
+
+from services.scheduler.explanations import answers
+from services.scheduler.questions import QUESTIONS
+from shared.events.cluster import ObjectDeleted, ObjectObserved
+from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.kube.instants import instant_text
+from tests.unit.scheduler.scheduling_world import World, fold, node, pod
+
+
+def ask(world: World, spec: dict[str, Any], name: str = "q") -> None:
+    metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "creationTimestamp": instant_text(world.now_ns)}
+    question = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "metadata": metadata, "spec": spec}
+    world.observe(ObjectObserved(resource=QUESTIONS, name=f"d/{name}", uid=f"uid-{name}", object=question))
+    world.read()
+
+
+def answer(world: World) -> dict[str, Any] | None:
+    """What is said now, folded; None when nothing is."""
+    index = world.indexed()
+    index.settle()
+    drafts = answers(index, world.now_ns)
+    world.say(drafts)
+    events = [draft.event for draft in drafts]
+    if not events:
+        return None
+    (event,) = events
+    assert isinstance(event, FieldsDecided)
+    status: dict[str, Any] = event.patch["status"]
+    return status
+
+
+def template(cpu: str) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {"labels": {"app": "x"}},
+        "spec": {"schedulerName": "koord-scheduler", "containers": [container]},
+    }
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_node(node("small", cpu="2"))
+    world.add_node(node("large", cpu="8"))
+    return world
+
+
+def test_a_pod_that_waits_is_told_which_nodes_refuse_it_and_why(world: World) -> None:
+    world.add_pod(pod("big", cpu="20"))
+    ask(world, {"questionObjectKey": "d/big"})
+    said = answer(world)
+    assert said is not None
+    assert said["schedulable"] is False
+    assert said["failedMessage"] == "0/2 nodes are available: 2 Insufficient cpu."
+    (detail,) = said["detailedExplanation"][0]["scheduleExplanation"]["nodeFailedDetails"]
+    assert detail["failedPlugin"] == "NodeResourcesFit"
+    assert detail["failedNodes"] == ["large", "small"]
+    assert detail["preemptMightHelp"] is False, "they are too small even when empty"
+
+
+def test_a_pod_that_runs_is_answered_with_its_node(world: World) -> None:
+    world.add_pod(pod("web", on="small"))
+    ask(world, {"questionObjectKey": "d/web"})
+    said = answer(world)
+    assert said is not None
+    (result,) = said["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
+    assert (said["schedulable"], result["nodeName"]) == (True, "small")
+
+
+def test_a_template_is_placed_in_thought(world: World) -> None:
+    ask(world, {"questionObjectTemplate": template("4")})
+    said = answer(world)
+    assert said is not None
+    (result,) = said["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
+    assert (result["name"], result["nodeName"]) == ("q", "large")
+    assert not world.view.pods, "nothing was placed"
+
+
+def test_nothing_is_said_twice_until_a_minute_is_over_or_the_answer_changes(world: World) -> None:
+    ask(world, {"questionObjectTemplate": template("4")})
+    assert answer(world)
+    world.wait(2)
+    assert answer(world) is None
+    world.drop_node("large")
+    world.read()
+    changed = answer(world)
+    assert changed is not None
+    assert changed["schedulable"] is False
+    world.wait(61)
+    assert answer(world) == {**changed, "lastUpdateTime": instant_text(world.now_ns)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, "give spec.questionObjectKey"),
+        ({"questionObjectKey": "d/none"}, "there is no pod d/none"),
+        ({"questionObjectTemplate": {"spec": {"containers": "many"}}}, "spec.questionObjectTemplate"),
+        ({"questionObjectTemplate": template("lots")}, "lots"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(
+    world: World, spec: dict[str, Any], said: str
+) -> None:
+    ask(world, spec)
+    status = answer(world)
+    assert status is not None
+    assert said in status["failedMessage"]
+
+
+def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name_is_another_question(
+    world: World,
+) -> None:
+    ask(world, {"questionObjectTemplate": template("1"), "ttl": "1m"})
+    assert answer(world)
+    world.wait(90)
+    (draft,) = answers(world.indexed(), world.now_ns)
+    assert draft.event == ObjectDecided(resource=QUESTIONS, name="d/q", body=None)
+    world.observe(ObjectDeleted(resource=QUESTIONS, name="d/q", uid="uid-q"))
+    world.read()
+    assert answers(world.indexed(), world.now_ns) == ()
+
+
+def test_what_was_asked_and_said_outlives_a_restart(world: World) -> None:
+    ask(world, {"questionObjectTemplate": template("1")})
+    assert answer(world)
+    again = type(world.view)()
+    again.restore(world.view.encode())
+    assert again.encode() == world.view.encode() == fold([*world.logs["cluster"], *world.logs["scheduling"]]).encode()
+    assert again.answered == world.view.answered
