@@ -140,7 +140,7 @@ class Tree:
         return set(grants)
 
     def proposed(self) -> Grants:
-        """What sharing anew would change; changes nothing itself."""
+        """What sharing anew would change. No share is another one before it is accepted."""
         grants: Grants = {}
         by_depth: dict[int, dict[str, None]] = {}
         for name in self.levels:
@@ -156,6 +156,8 @@ class Tree:
                         below[name] = None
             if not below:
                 del by_depth[depth + 1]
+        if not grants:
+            self.levels.clear()
         return grants
 
     def accept(self, grants: Mapping[str, tuple[Mapping[str, int], Amounts]]) -> None:

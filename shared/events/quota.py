@@ -179,7 +179,7 @@ class PodReleased(Event, frozen=True, tag="koord.quota.PodReleased.v1"):
     """A pod counts no more. Reverses whatever it holds.
 
     Attributes:
-        reason: `deleted`, `terminal`, `ignored-terminating` or `unmanaged`.
+        reason: `deleted`, `terminal`, `quota-retired` or `unmanaged`.
     """
 
     KEY: ClassVar[str] = "pod"

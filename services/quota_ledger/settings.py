@@ -1,0 +1,22 @@
+"""What the quota ledger reads from the environment."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.settings import Settings
+
+
+class LedgerSettings(Settings, frozen=True, kw_only=True):
+    """KOORD_QUOTA_LEDGER_<FIELD> in the environment."""
+
+    multi_tree: Annotated[bool, Meta(description="quotas with a tree-id form trees of their own")] = True
+    default_group: Annotated[bool, Meta(description="pods of no quota count in the default group")] = True
+    scale_min: Annotated[bool, Meta(description="minima shrink where they exceed what there is")] = True
+    guarantees: Annotated[bool, Meta(description="what is used below a quota is guaranteed to it; nobody lends")] = (
+        False
+    )
+    check_quotas: Annotated[bool, Meta(description="a quota that breaks a rule keeps its last good declaration")] = True
+    keys_may_differ: Annotated[bool, Meta(description="a child may count fewer resources than its parent")] = False
+    revoke: Annotated[bool, Meta(description="pods of over-used quotas are evicted")] = False
+    revoke_after_s: Annotated[float, Meta(ge=0, description="over-use tolerated before that")] = 120

@@ -1,0 +1,388 @@
+"""What the ledger knows: quotas, nodes and pods as `cluster` has them, placements of `scheduling`, and its own books.
+
+Each context writes fields of its own. What they amount to for one pod is `wanted`; where the books say otherwise, the pod is `due`.
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from services.quota_ledger.books import Books, Held
+from services.quota_ledger.image import BooksImage, image_of, restored
+from services.quota_ledger.resolve import ENDED, counted_request, is_preemptible
+from shared.domain.amounts import Amounts, mask, total
+from shared.events import Event, Recorded
+from shared.events.cluster import (
+    BindFailed,
+    BindRejected,
+    BindWithheld,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.quota import (
+    CapacitySet,
+    OveruseEnded,
+    OveruseStarted,
+    PodAdmissionDecided,
+    PodAttached,
+    PodCharged,
+    PodMoved,
+    PodReleased,
+    PodResized,
+    PodUncharged,
+    QuotaAmended,
+    QuotaDeclared,
+    QuotaRejected,
+    QuotaReparented,
+    QuotaRetired,
+    RevocationDecided,
+    RuntimeRecomputed,
+)
+from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.kube.elastic_quota import QUOTA_NAME, RESERVED, RESOURCES, ROOT, DeclaredQuota, declared
+from shared.kube.instants import BadTime, instant_ns
+from shared.kube.pod import Pod
+from shared.kube.quantity import BadQuantity, amounts
+
+OWN: tuple[type[Event], ...] = (
+    CapacitySet, OveruseEnded, OveruseStarted, PodAdmissionDecided, PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodUncharged,
+    QuotaAmended, QuotaDeclared, QuotaRejected, QuotaReparented, QuotaRetired, RevocationDecided, RuntimeRecomputed,
+)  # fmt: skip
+FOLDED: dict[str, tuple[type[Event], ...]] = {
+    "cluster": (
+        NodeObserved, NodeDeleted, PodObserved, PodDeleted, ObjectObserved, ObjectDeleted, BindRejected, BindFailed, BindWithheld,
+    ),
+    "scheduling": (PodPlaced, RoundDecided),
+    "quota": OWN,
+}  # fmt: skip
+"""Context -> event types folded; the others pass."""
+
+LARGEST = 2**63 - 1
+"""More than this a log cannot hold; as a limit it is none."""
+
+STOCK_MAX = {"cpu": LARGEST, "memory": LARGEST // 5}
+"""Of the system and default groups, unless their objects say otherwise."""
+
+
+class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pod as `cluster` has it, as far as quota asks.
+
+    Attributes:
+        label: the quota it names.
+        request: everything it asks for; what a quota counts of it depends on the quota.
+        started_ns: 0 while it has not.
+    """
+
+    pod: str
+    namespace: str
+    label: str
+    request: dict[str, int]
+    node: str = ""
+    preemptible: bool = True
+    priority: int = 0
+    started_ns: int = 0
+    ended: bool = False
+
+
+class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Our scheduler's newest word on a pod, and whether it was refused.
+
+    Attributes:
+        seq, round: of the newest PodPlaced.
+        refused_seq: of the newest PodPlaced that was answered with anything but a binding.
+    """
+
+    seq: int = 0
+    round: int = 0
+    refused_seq: int = 0
+
+
+class LedgerState:
+    """A fold over `cluster`, `scheduling` and `quota`.
+
+    Attributes:
+        objects: key of an ElasticQuota -> what it declares; None where it cannot be read.
+        seen, placed: pods by uid.
+        books: what the own log says.
+        due: uids of pods of which the books say something else than what is wanted.
+        quotas_due: names of quotas that may be declared otherwise than the books have them.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
+        self.positions: dict[str, int] = {}
+        self.books = Books(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
+        self.objects: dict[str, DeclaredQuota] = {}
+        self.nodes: dict[str, Amounts] = {}
+        self.seen: dict[str, Seen] = {}
+        self.placed: dict[str, Placed] = {}
+        self.round_saw = 0
+        self.due: dict[str, None] = {}
+        self.quotas_due: dict[str, None] = {}
+        self._of_label: dict[str, dict[str, None]] = {}
+        self._in_namespace: dict[str, dict[str, None]] = {}
+        self._keys_of: dict[str, dict[str, None]] = {}
+        for name in RESERVED:
+            self._look_at_quota(name)
+
+    def apply(self, record: Recorded) -> None:
+        """Fold one event."""
+        match record.context:
+            case "quota":
+                self._own(record.event)
+            case "scheduling":
+                self._scheduling(record)
+            case _:
+                self._cluster(record)
+        self.positions[record.context] = record.seq
+
+    def total(self, tree: str) -> Amounts:
+        """What a tree should have: the nodes' for the default one less what the others take, an annotation's for another."""
+        roots = [quota for quota in self.declared_roots() if quota.total is not None]
+        if tree:
+            return next((quota.total or {} for quota in roots if quota.tree == tree), {})
+        sums = total(self.nodes.values())
+        for quota in roots:
+            if not quota.ignores_default_tree:
+                for name, size in (quota.total or {}).items():
+                    sums[name] = sums.get(name, 0) - size
+        return sums
+
+    def declared_roots(self) -> list[DeclaredQuota]:
+        """Roots of other trees that are in force."""
+        names = self.books.names.quotas
+        return [quota for _, quota in sorted(names.items()) if quota.is_root and quota.tree]
+
+    def object_of(self, name: str) -> DeclaredQuota | None:
+        """What the object of that name declares; of several in different namespaces, the first by key.
+
+        The system and default groups are there without an object too. The root's object declares nothing.
+        """
+        if name == ROOT:
+            return None
+        keys = self._keys_of.get(name)
+        if keys:
+            return msgspec.structs.replace(self.objects[min(keys)], deleting=False)
+        return DeclaredQuota(name=name, max=STOCK_MAX, weight=STOCK_MAX) if name in RESERVED else None
+
+    def wanted(self, uid: str) -> Held | None:
+        """What a pod should hold, by all that has been read; None when nothing."""
+        seen = self.seen.get(uid)
+        if seen is None or seen.ended:
+            return None
+        quota, how = self.books.names.resolve(seen.namespace, {QUOTA_NAME: seen.label})
+        tree = self.books.tree_of.get(quota)
+        if tree is None:
+            return None
+        placed = self.placed.get(uid)
+        ours = placed is not None and placed.seq > placed.refused_seq
+        counted = self.books.trees[tree].accounts[quota].declared.max
+        return Held(
+            seen.pod,
+            tree,
+            quota,
+            mask(seen.request, counted),
+            seen.preemptible,
+            charged=bool(seen.node) or ours,
+            how=how,
+        )
+
+    def encode(self) -> bytes:
+        """Everything, names sorted."""
+        image = StateImage(
+            positions=self.positions,
+            books=image_of(self.books),
+            objects=self.objects,
+            nodes=self.nodes,
+            seen=self.seen,
+            placed=self.placed,
+            round_saw=self.round_saw,
+        )
+        return _ENCODER.encode(image)
+
+    def restore(self, data: bytes) -> None:
+        """Take over what `encode` wrote."""
+        image = msgspec.msgpack.decode(data, type=StateImage)
+        self.positions, self.round_saw = image.positions, image.round_saw
+        self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
+        restored(self.books, image.books)
+        for uid, seen in image.seen.items():
+            self._put(uid, seen)
+        for uid in self.books.pods:
+            self._look(uid)
+        for key, quota in self.objects.items():
+            self._keys_of.setdefault(quota.name, {})[key] = None
+        for name in {*self._keys_of, *self.books.tree_of, *RESERVED}:
+            self._look_at_quota(name)
+
+    def _cluster(self, record: Recorded) -> None:
+        match record.event:
+            case PodObserved(pod_uid=uid, object=pod):
+                self._put(uid, seen_of(pod))
+            case PodDeleted(pod_uid=uid):
+                self._forget(uid)
+            case NodeObserved(node=name, object=node):
+                self.nodes[name] = _readable(node.status.allocatable)
+            case NodeDeleted(node=name):
+                self.nodes.pop(name, None)
+            case ObjectObserved(resource=resource, name=key, object=raw) if resource in RESOURCES:
+                self._object(f"{resource}/{key}", raw)
+            case ObjectDeleted(resource=resource, name=key) if resource in RESOURCES:
+                self._object_gone(f"{resource}/{key}")
+            case BindRejected(pod_uid=uid) | BindFailed(pod_uid=uid) | BindWithheld(pod_uid=uid):
+                placed = self.placed.get(uid, Placed())
+                cause = record.cause
+                if cause is not None and cause.context == "scheduling" and uid in self.seen:
+                    refused = max(placed.refused_seq, cause.seq)
+                    self.placed[uid] = msgspec.structs.replace(placed, refused_seq=refused)
+                    self._look(uid)
+
+    def _scheduling(self, record: Recorded) -> None:
+        match record.event:
+            case RoundDecided(seen=seen):
+                self.round_saw = (seen or {}).get("cluster", 0)
+            case PodPlaced(pod_uid=uid, round=number):
+                # The round saw this pod; absent although we have read as far means gone for good.
+                if uid in self.seen or self.positions.get("cluster", 0) < self.round_saw:
+                    placed = self.placed.get(uid, Placed())
+                    self.placed[uid] = msgspec.structs.replace(placed, seq=record.seq, round=number)
+                    self._look(uid)
+
+    def _own(self, event: Event) -> None:
+        before = None
+        if isinstance(event, QuotaDeclared | QuotaAmended | QuotaReparented | QuotaRetired):
+            before = self.books.names.quotas.get(event.quota)
+        self.books.apply(event)
+        match event:
+            case (
+                QuotaDeclared(quota=name)
+                | QuotaAmended(quota=name)
+                | QuotaReparented(quota=name)
+                | QuotaRetired(quota=name)
+            ):
+                self._look_at_quota(name)
+                after = self.books.names.quotas.get(name)
+                spaces = {space for quota in (before, after) if quota for space in (quota.namespace, *quota.namespaces)}
+                uids = [self._of_label.get(name, {}), self.books.pods_of.get(name, {})]
+                uids += [self._in_namespace.get(space, {}) for space in sorted(spaces)]
+                for group in uids:
+                    for uid in list(group):
+                        self._look(uid)
+                if name in RESERVED and before is None:
+                    for uid in self.seen:
+                        self._look(uid)
+            case PodAttached() | PodCharged() | PodUncharged() | PodReleased() | PodResized() | PodMoved():
+                self._look(event.pod_uid)
+
+    def _object(self, key: str, raw: dict[str, Any]) -> None:
+        try:
+            after = _bounded(declared(raw))
+        except BadQuantity:
+            return  # the last good one stays
+        self.objects[key] = after
+        self._keys_of.setdefault(after.name, {})[key] = None
+        self._look_at_quota(after.name)
+
+    def _object_gone(self, key: str) -> None:
+        if (gone := self.objects.pop(key, None)) is not None:
+            self._keys_of[gone.name].pop(key)
+            self._look_at_quota(gone.name)
+
+    def _put(self, uid: str, seen: Seen) -> None:
+        self._unindex(uid)
+        self.seen[uid] = seen
+        self._in_namespace.setdefault(seen.namespace, {})[uid] = None
+        if seen.label:
+            self._of_label.setdefault(seen.label, {})[uid] = None
+        self._look(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._unindex(uid)
+        self.seen.pop(uid, None)
+        self.placed.pop(uid, None)
+        self._look(uid)
+
+    def _unindex(self, uid: str) -> None:
+        if (seen := self.seen.get(uid)) is not None:
+            self._in_namespace[seen.namespace].pop(uid, None)
+            self._of_label.get(seen.label, {}).pop(uid, None)
+
+    def _look(self, uid: str) -> None:
+        if same(self.books.pods.get(uid), self.wanted(uid)):
+            self.due.pop(uid, None)
+        else:
+            self.due[uid] = None
+
+    def _look_at_quota(self, name: str) -> None:
+        if self.books.names.quotas.get(name) == self.object_of(name):
+            self.quotas_due.pop(name, None)
+        else:
+            self.quotas_due[name] = None
+
+
+class StateImage(msgspec.Struct, frozen=True):
+    """What a snapshot holds."""
+
+    positions: dict[str, int]
+    books: BooksImage
+    objects: dict[str, DeclaredQuota]
+    nodes: dict[str, Amounts]
+    seen: dict[str, Seen]
+    placed: dict[str, Placed]
+    round_saw: int
+
+
+def same(held: Held | None, wanted: Held | None) -> bool:
+    """Whether the books hold what is wanted; the round that asked is of no account."""
+    if held is None or wanted is None:
+        return held is wanted
+    return (held.quota, held.tree, held.request, held.preemptible, held.charged) == (
+        wanted.quota,
+        wanted.tree,
+        wanted.request,
+        wanted.preemptible,
+        wanted.charged,
+    )
+
+
+def seen_of(pod: Pod) -> Seen:
+    """A pod as far as quota asks."""
+    try:
+        started = instant_ns(pod.status.start_time) if pod.status.start_time else 0
+    except BadTime:
+        started = 0
+    return Seen(
+        pod=pod.metadata.key,
+        namespace=pod.metadata.namespace,
+        label=(pod.metadata.labels or {}).get(QUOTA_NAME, ""),
+        request=counted_request(pod),
+        node=pod.spec.node_name,
+        preemptible=is_preemptible(pod),
+        priority=pod.spec.priority or 0,
+        started_ns=started,
+        ended=pod.status.phase in ENDED,
+    )
+
+
+def _bounded(quota: DeclaredQuota) -> DeclaredQuota:
+    if all(size <= LARGEST for each in (quota.min, quota.max, quota.weight) for size in each.values()):
+        return quota
+    smaller = (
+        {name: min(size, LARGEST) for name, size in each.items()} for each in (quota.min, quota.max, quota.weight)
+    )
+    return msgspec.structs.replace(quota, **dict(zip(("min", "max", "weight"), smaller, strict=True)))
+
+
+def _readable(quantities: dict[str, str] | None) -> Amounts:
+    try:
+        return amounts(quantities or {})
+    except BadQuantity:
+        return {}
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="sorted")

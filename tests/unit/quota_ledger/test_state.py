@@ -1,0 +1,215 @@
+"""The ledger's state and decisions: objects in, events out, in any order of the logs."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.quota_ledger.decide import caught_up, decide
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state import LedgerState
+from services.quota_ledger.verify import holds, verify
+from shared.events import Cause, Event, Recorded
+from shared.events.cluster import (
+    BindRejected,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import EvictionAsked
+from shared.events.quota import PodCharged, PodReleased, QuotaRejected, QuotaRetired, RevocationDecided
+from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.kube.elastic_quota import DEFAULT, PREFIX, QUOTA_NAME
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+
+SETTINGS = LedgerSettings()
+
+
+def node(name: str, cpu: str) -> NodeObserved:
+    status = NodeStatus(allocatable={"cpu": cpu, "memory": "64Gi"})
+    return NodeObserved(node=name, object=Node(metadata=Metadata(name=name), status=status))
+
+
+def quota(name: str, min_: str, max_: str, parent: str = "", *, is_parent: bool = False) -> ObjectObserved:
+    labels = {PREFIX + "is-parent": "true" if is_parent else "false"}
+    if parent:
+        labels[PREFIX + "parent"] = parent
+    raw: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": "quotas", "uid": name, "labels": labels},
+        "spec": {"min": {"cpu": min_}, "max": {"cpu": max_}},
+    }
+    return ObjectObserved(resource="elasticquotas.scheduling.sigs.k8s.io", name=f"quotas/{name}", uid=name, object=raw)
+
+
+def pod(name: str, of: str, cpu: str, at: str = "", phase: str = "Pending", priority: int = 0) -> PodObserved:
+    return PodObserved(
+        pod=f"ns/{name}",
+        pod_uid=name,
+        object=Pod(
+            metadata=Metadata(name=name, namespace="ns", uid=name, labels={QUOTA_NAME: of} if of else None),
+            spec=PodSpec(
+                node_name=at,
+                priority=priority,
+                containers=(Container(resources=ResourceRequirements(requests={"cpu": cpu})),),
+            ),
+            status=PodStatus(phase=phase),
+        ),
+    )
+
+
+class Logs:
+    """A state that follows what is told, and decides until nothing is left to decide."""
+
+    def __init__(self, settings: LedgerSettings = SETTINGS) -> None:
+        self.state = LedgerState()
+        self.settings = settings
+        self.records: list[Recorded] = []
+        self.now_ns = SECOND
+
+    def tell(self, context: str, *events: Event, cause: Cause | None = None) -> list[Event]:
+        for event in events:
+            record = Recorded(context, self.state.positions.get(context, 0) + 1, event, self.now_ns, cause)
+            self.state.apply(record)
+            self.records.append(record)
+        own = caught_up(self.state, self.settings, self.now_ns)
+        self.records += own
+        assert [*holds(self.state.books)] == []
+        return [record.event for record in own]
+
+    def runtime(self, name: str) -> dict[str, int]:
+        books = self.state.books
+        return books.trees[books.tree_of[name]].accounts[name].runtime
+
+
+def two_teams() -> Logs:
+    logs = Logs()
+    logs.tell("cluster", node("n1", "10"), quota("a", "5", "10"), quota("b", "5", "10"))
+    return logs
+
+
+def test_a_team_borrows_what_the_other_does_not_ask_for_and_gives_it_back() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "8", at="n1"))
+    assert (logs.runtime("a"), logs.runtime("b")) == ({"cpu": 8000}, {"cpu": 0})
+    logs.tell("cluster", pod("p2", "b", "5"))
+    assert (logs.runtime("a"), logs.runtime("b")) == ({"cpu": 5000}, {"cpu": 5000})
+    assert logs.state.books.trees[""].accounts["a"].used == {"cpu": 8000}
+    assert verify(logs.records).findings == []
+
+
+def test_a_pod_of_ours_is_charged_when_it_is_placed_and_not_when_that_is_refused() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "2"))
+    placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", round=1, request={"cpu": 2000})
+    [charged, *_] = logs.tell("scheduling", RoundDecided(round=1, seen={"cluster": 4}), placed)
+    assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, round=1)
+    logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
+    assert not logs.state.books.pods["p1"].charged
+
+
+def test_pods_of_no_quota_take_from_what_is_shared() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "", "4", at="n1"))
+    assert logs.state.books.pods["p1"].quota == DEFAULT
+    assert logs.state.books.trees[""].capacity["cpu"] == 6000
+
+
+def test_an_ended_pod_and_a_lost_node_count_no_more() -> None:
+    logs = two_teams()
+    logs.tell("cluster", node("n2", "6"), pod("p1", "a", "8", at="n1"))
+    events = logs.tell("cluster", pod("p1", "a", "8", at="n1", phase="Succeeded"))
+    assert events[0] == PodReleased(pod_uid="p1", pod="ns/p1", quota="a", reason="terminal")
+    logs.tell("cluster", NodeDeleted(node="n2", node_uid=""), PodDeleted(pod="ns/p1", pod_uid="p1"))
+    assert logs.state.books.trees[""].capacity["cpu"] == 10_000
+
+
+def test_a_quota_that_breaks_a_rule_keeps_its_last_good_declaration() -> None:
+    logs = Logs()
+    logs.tell("cluster", quota("org", "8", "20", is_parent=True), quota("dev", "5", "9", "org"))
+    [rejected] = logs.tell("cluster", quota("dev", "9", "9", "org"))
+    assert isinstance(rejected, QuotaRejected)
+    assert rejected.code == "minSum"
+    assert logs.state.books.names.quotas["dev"].min == {"cpu": 5000}
+    logs.tell("cluster", quota("org", "9", "20", is_parent=True))
+    assert logs.state.books.names.quotas["dev"].min == {"cpu": 9000}
+    assert logs.state.books.rejected == {}
+
+
+def test_a_deleted_quota_goes_and_its_pods_count_in_the_default_group() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "2", at="n1"))
+    gone = ObjectDeleted(resource="elasticquotas.scheduling.sigs.k8s.io", name="quotas/a", uid="a")
+    assert QuotaRetired(quota="a") in logs.tell("cluster", gone)
+    assert logs.state.books.pods["p1"].quota == DEFAULT
+    assert logs.state.books.pods["p1"].charged
+    assert verify(logs.records).findings == []
+
+
+def test_a_tree_of_its_own_takes_its_total_from_the_default_one() -> None:
+    logs = two_teams()
+    root = quota("gpu", "4", "4", is_parent=True)
+    root.object["metadata"]["labels"] |= {PREFIX + "is-root": "true", PREFIX + "tree-id": "t1"}
+    root.object["metadata"]["annotations"] = {PREFIX + "total-resource": '{"cpu":"4"}'}
+    leaf = quota("x", "1", "4", "gpu")
+    leaf.object["metadata"]["labels"] |= {PREFIX + "tree-id": "t1"}
+    logs.tell("cluster", root, leaf, pod("p1", "x", "3"))
+    assert logs.runtime("x") == {"cpu": 3000}
+    assert logs.state.books.trees[""].capacity["cpu"] == 6000
+
+
+def test_over_use_is_tolerated_for_a_while_and_then_the_least_important_pods_go() -> None:
+    logs = Logs(LedgerSettings(revoke=True, revoke_after_s=10))
+    logs.tell("cluster", node("n1", "10"), quota("a", "5", "10"), quota("b", "5", "10"))
+    logs.tell("cluster", pod("x", "a", "4", at="n1", priority=1), pod("y", "a", "4", at="n1", priority=2))
+    logs.tell("cluster", pod("z", "b", "5"))
+    logs.now_ns += 10 * SECOND
+    assert logs.tell("cluster", node("n1", "10")) == []  # exactly as long is not longer
+    logs.now_ns += 1
+    decided, asked = logs.tell("cluster", node("n1", "10"))
+    assert isinstance(decided, RevocationDecided)
+    assert decided.pods == ("x",)
+    assert isinstance(asked, EvictionAsked)
+    assert asked.pod == "ns/x"
+
+
+def test_what_a_snapshot_restores_decides_the_same() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "8", at="n1"), pod("p2", "b", "5"), pod("p3", "", "1", at="n1"))
+    other = LedgerState()
+    other.restore(logs.state.encode())
+    assert other.encode() == logs.state.encode()
+    assert decide(other, SETTINGS, SECOND) == []
+    assert other.books.ledger.balances == logs.state.books.ledger.balances
+    assert [*holds(other.books)] == []
+    change = Recorded("cluster", other.positions["cluster"] + 1, pod("p1", "a", "3", at="n1"), SECOND)
+    for state in (other, logs.state):
+        state.apply(change)
+    assert decide(other, SETTINGS, SECOND) == decide(logs.state, SETTINGS, SECOND) != []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_any_interleaving_of_the_logs_ends_in_the_same_state(chance: Any) -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "8"), pod("p2", "b", "5"))
+    placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", round=1, request={"cpu": 8000})
+    logs.tell("scheduling", RoundDecided(round=1, seen={"cluster": 5}), placed)
+    logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
+    logs.tell("cluster", quota("a", "3", "9"), PodDeleted(pod="ns/p2", pod_uid="p2"))
+    queues: dict[str, list[Recorded]] = {}
+    for record in logs.records:
+        queues.setdefault(record.context, []).append(record)
+    state = LedgerState()
+    while queues:
+        context = chance.choice(sorted(queues))
+        state.apply(queues[context].pop(0))
+        if not queues[context]:
+            del queues[context]
+    assert state.encode() == logs.state.encode()
+    assert list(state.due) == []
