@@ -122,11 +122,6 @@ class _DeviceShare(_Strict, frozen=True):
     gpu_share_unsupported_models: tuple[_Unshared, ...] | None = None
 
 
-class _DefaultPreemption(_Strict, frozen=True):
-    min_candidate_nodes_percentage: Percent | None = None
-    min_candidate_nodes_absolute: Natural | None = None
-
-
 class _DynamicResources(_Strict, frozen=True):
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None
@@ -137,7 +132,6 @@ ARGS: Mapping[str, type[_Strict]] = {
     "ElasticQuota": _ElasticQuota,
     "Coscheduling": _Coscheduling,
     "DeviceShare": _DeviceShare,
-    "DefaultPreemption": _DefaultPreemption,
     "DynamicResources": _DynamicResources,
 }
 """Plugin -> what its arguments look like."""
@@ -163,10 +157,6 @@ def check_args(plugin: str, raw: Mapping[str, Any], source: str) -> None:
             _check_duration("defaultTimeout", text, source)
         case _DeviceShare(scoring_strategy=strategy) if strategy and strategy.type not in ("", *_STRATEGIES):
             raise BadArgs(f"{source}: scoringStrategy.type is {strategy.type!r}; give one of {', '.join(_STRATEGIES)}")
-        case _DefaultPreemption(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=0):
-            raise BadArgs(
-                f"{source}: minCandidateNodesPercentage and minCandidateNodesAbsolute are both 0; give one above 0"
-            )
         case _DynamicResources():
             for name in ("filterTimeout", "bindingTimeout"):
                 if name in stated:

@@ -141,6 +141,15 @@ class Removing(Trial, Protocol):
 
 
 @runtime_checkable
+class Returning(Trial, Protocol):
+    """The trial of a plugin that gave running pods something, which would be free without them."""
+
+    def give_back(self, held: Held, row: int, sign: int) -> None:
+        """A pod that ran on the node when the round began is taken off it with all it has (-1), or put back (+1)."""
+        ...
+
+
+@runtime_checkable
 class Foreseeing(Trial, Protocol):
     """The trial of a plugin whose opinion changes with each pod on a node, by as much on every node.
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Plugin, Profile, Removing, Room, Trial
+from services.scheduler.framework import Plugin, Profile, Removing, Returning, Room, Trial
+from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
 from services.scheduler.plugins.default_preemption import (
@@ -36,8 +37,8 @@ MOST_A_ROUND = 8
 
 _NEVER_STARTED = 1 << 62
 
-Kept = tuple[PodFacts, PodAsk, int]
-"""(pod, class, row) of what counts on a node in the round, besides what ran there as it began."""
+Kept = tuple[PodFacts, PodAsk, int, Mapping[str, str]]
+"""(pod, class, row, what it was given) of what counts on a node in the round, besides what ran there as it began."""
 
 
 class WhatIf:
@@ -51,15 +52,17 @@ class WhatIf:
         """
         self._room = room
         self._trials = trials
+        self._givers = Givers(trials)
         self._kept = kept
         self._upto = 0
 
     def catch_up(self) -> None:
         """Count what the round has counted since the last call."""
-        for pod, ask, row in self._kept[self._upto :]:
+        for pod, ask, row, given in self._kept[self._upto :]:
             self._room.place(ask, row)
             for trial in self._trials.values():
                 trial.place(pod, ask, row)
+            self._givers.hold(pod, ask, row, given)
         self._upto = len(self._kept)
 
     def move(self, held: Held, row: int, sign: int) -> None:
@@ -68,6 +71,8 @@ class WhatIf:
         for trial in self._trials.values():
             if isinstance(trial, Removing):
                 trial.move(held.ask, row, ending=held.ending, sign=sign)
+            if isinstance(trial, Returning):
+                trial.give_back(held, row, sign)
 
     def fits(self, profile: Profile, ask: PodAsk, row: int) -> bool:
         """Whether every filter lets the class onto the node as it stands."""

@@ -7,7 +7,7 @@ Source: architecture.md, "What a scheduling round records"; spec/scheduler-core.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -217,16 +217,16 @@ class _Round:
             annotations=given,
         )
         self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
-        self._count(pod, ask, row)
-        self._givers.hold(pod, ask, row, given)
+        self._count(pod, ask, row, given)
         foreseen = not given and all(trial.as_foreseen() for trial in self._foreseeing)
         self._placements.append(Placement(row, ask, foreseen))
 
-    def _count(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+    def _count(self, pod: PodFacts, ask: PodAsk, row: int, given: Mapping[str, str]) -> None:
         self._room.place(ask, row)
         for trial in self._trials.values():
             trial.place(pod, ask, row)
-        self._kept.append((pod, ask, row))
+        self._givers.hold(pod, ask, row, given)
+        self._kept.append((pod, ask, row, given))
 
     # preemption
 
@@ -239,7 +239,7 @@ class _Round:
     def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str) -> None:
         row = self._index.table.rows.get(node, self._room.size)
         if row < self._room.size:
-            self._count(pod, ask, row)
+            self._count(pod, ask, row, {})
             self._placements.append(Placement(row, ask, foreseen=False))
 
     def _preempt(self, pod: PodFacts, judge: Judge) -> None:

@@ -24,7 +24,7 @@ from services.scheduler.plugins.numa.ledger import Allocation
 from services.scheduler.plugins.numa.policies import MOST
 from services.scheduler.plugins.numa.scorer import ALWAYS_SCORED, score
 from services.scheduler.plugins.numa.wire import allocation_of, annotations_for
-from services.scheduler.pods import PodFacts
+from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
 
 _ROOM = frozenset((Change.POD_RELEASED, Change.ALLOCATABLE, Change.TOPOLOGY))
@@ -124,6 +124,7 @@ class _NumaTrial:
         columns = room.table.columns
         self.columns = [(name, columns[name]) for name in names if columns.get(name, width) < width]
         self._more: dict[int, list[Allocation]] = {}
+        self._gone: dict[int, list[Allocation]] = {}
         self._sites: dict[int, Site] = {}
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
@@ -209,7 +210,16 @@ class _NumaTrial:
         allocation = allocation_of({**(ask.pod.metadata.annotations or {}), **annotations})
         if allocation:
             self._more.setdefault(row, []).append(allocation)
-            self._sites[row] = self._fleet.site(row, self._more[row])
+            self._sites[row] = self._fleet.site(row, self._more[row], self._gone.get(row, ()))
+
+    def give_back(self, held: Held, row: int, sign: int) -> None:
+        """Free what a running pod has, or count it again."""
+        allocation = allocation_of({**(held.ask.pod.metadata.annotations or {}), **(held.allotted or {})})
+        if not allocation:
+            return
+        gone = self._gone.setdefault(row, [])
+        gone.remove(allocation) if sign > 0 else gone.append(allocation)
+        self._sites[row] = self._fleet.site(row, self._more.get(row, ()), gone)
 
     def _needs_a_closer_look(self, demand: Demand) -> Bools:
         """bool[rows]: nodes that have to be judged one by one."""

@@ -19,6 +19,7 @@ from services.scheduler.surroundings import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import Recorded
 from shared.events.cluster import ObjectDeleted
+from shared.events.intents import EvictionAsked
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
 from tests.unit.scheduler.numa_machines import (
@@ -289,3 +290,18 @@ def test_a_round_of_many_pods_ends_as_rounds_of_one(wishes: list[tuple[int, str,
         return {r.event.pod_uid: (r.event.node, r.event.annotations) for r in records if isinstance(r.event, PodPlaced)}
 
     assert decided(64) == decided(1)
+
+
+def test_a_pod_that_lacks_cpus_makes_lesser_holders_of_cpus_give_way() -> None:
+    world = world_of("n")
+    for name, cpuset in (("low", "0-7"), ("lower", "8-15")):
+        held = holding_pod(name, cpuset, "n")
+        spec = msgspec.structs.replace(held.spec, priority=10 if name == "low" else 5)
+        world.add_pod(msgspec.structs.replace(held, spec=spec))
+    records = ask(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
+    assert told(records)["high"].code == "NotEnoughCpus"
+    assert [record.event.pod_uid for record in records if isinstance(record.event, EvictionAsked)] == ["lower"]
+    world.drop_pod("lower")
+    world.wait(20)
+    world.read()
+    assert cpus_of(world.rounds()) == {"high": "8-11"}

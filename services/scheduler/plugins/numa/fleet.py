@@ -5,7 +5,7 @@ whenever one came or went, so that what is freed is what was taken, whatever the
 which nothing is held are one site, judged once for all.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -132,11 +132,14 @@ class NumaFleet:
         """What the pods of a node hold, oldest first."""
         return [holding.allocation for holding in sorted(self._pods.get(row, {}).values(), key=_age)]
 
-    def site(self, row: int, more: Iterable[Allocation] = ()) -> Site:
-        """The node in a row, with what pods of the round hold besides."""
-        added = list(more)
-        if added:
-            return self._site_of(self._options.get(row, NodeOptions()), [*self.allocations(row), *added])
+    def site(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> Site:
+        """The node in a row, with what pods of the round hold besides, and without what running pods would leave."""
+        left = list(gone)
+        if more or left:
+            held = self.allocations(row)
+            for allocation in left:
+                held.remove(allocation)
+            return self._site_of(self._options.get(row, NodeOptions()), [*held, *more])
         site = self._sites.get(row)
         if site is None:
             site = self._sites[row] = self._site_of(self._options.get(row, NodeOptions()), self.allocations(row))
