@@ -95,13 +95,15 @@ class Judge:
         said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._panel.wide_filters]
         if all(verdicts is None for verdicts in said):
             return
-        wide_by = np.full(self._size, FEASIBLE)
-        wide_verdict = np.zeros(self._size, np.int64)
-        for (index, _, _), verdicts in zip(self._panel.wide_filters, said, strict=True):
+        # The last filter first: what an earlier one says covers what a later one said.
+        wide_by: Int64 = np.full(self._size, FEASIBLE)
+        wide_verdict: Int64 | None = None
+        for (index, _, _), verdicts in reversed(list(zip(self._panel.wide_filters, said, strict=True))):
             if verdicts is not None:
-                refused = (verdicts != 0) & (wide_by == FEASIBLE)
-                wide_by[refused] = index
-                wide_verdict[refused] = verdicts[refused]
+                refused = verdicts != 0
+                wide_by = np.where(refused, index, wide_by)
+                wide_verdict = verdicts if wide_verdict is None else np.where(refused, verdicts, wide_verdict)
+        assert wide_verdict is not None, "one of them said something"
         first = (wide_by != FEASIBLE) & ((self._own_by == FEASIBLE) | (wide_by < self._own_by))
         self._wide_by = wide_by
         self.by = np.where(first, wide_by, self._own_by)
