@@ -45,7 +45,7 @@ def roles(logins: Iterable[Login], secrets: Mapping[str, Secret]) -> str:
             role, verifier = login.log.role, secrets[login.name].scram
             parts.append(
                 f"do $$ begin if not exists (select from pg_roles where rolname = '{role}') then create role {role}; end if; end $$;\n"
-                f"alter role {role} with login noinherit nocreatedb nocreaterole password '{verifier}';\n"
+                f"alter role {role} with login noinherit password '{verifier}';\n"
             )
     return "".join(parts)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -196,3 +197,21 @@ async def test_every_service_runs_with_its_own_login_and_is_refused_nothing(
             assert secured.owner not in unit.process.env.values()
     with contextlib.suppress(FileNotFoundError):
         assert "not permit" not in (folder / "logs" / "scheduler.log").read_text()
+
+
+async def test_a_node_that_is_added_while_the_system_runs_is_let_in(secured: Secured) -> None:
+    command = [sys.executable, "-m", "cli", "credentials", "node", "late.node", "--dir", str(secured.folder.parent)]
+    added = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    said, _ = await added.communicate()
+    assert (added.returncode, b"late%2Enode.env" in said) == (0, True)
+    async with part(secured, "scheduler") as bystander:
+        reconnects = bystander.bus.reconnects
+        assert await secured.servers.mend() == []
+        late = Bus(secured.env("late%2Enode")["KOORD_NATS"], name="late")
+        await late.start()
+        async with asyncio.timeout(20):
+            while not late.connected:  # the server takes its users over in its own time
+                await asyncio.sleep(0.05)
+        assert await late.publish("koord.node.late%2Enode.report", b"x")
+        await late.close()
+        assert bystander.bus.reconnects == reconnects, "nobody else is cut off"
