@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from shared.events.cluster import NodeDeleted, NodeObserved
+from shared.events.log import Restated
 from shared.events.metrics import NodeReported
 from shared.log.database import Database
 from shared.log.models import table_of
@@ -77,11 +78,13 @@ async def nodes_heard(database: Database) -> list[NodeHeard]:
     if not last:
         return []
     sql = f"""
-        with latest as (
-            select distinct on (key) key, type from events_cluster
-            where context = 'cluster' and (type = any(:kinds) or type = 'koord.log.Restated.v1'
-                  and convert_from(data, 'UTF8') like '%"type":"{NodeObserved.type_name()}"%')
-            order by key, seq desc),
+        with said as (
+            select key, type, seq from events_cluster
+            where type in ('{NodeObserved.type_name()}', '{NodeDeleted.type_name()}')
+            union all
+            select key, '{NodeObserved.type_name()}', seq from events_cluster where type = '{Restated.type_name()}'
+            and convert_from(data, 'UTF8') like '%"type":"{NodeObserved.type_name()}"%'),
+        latest as (select distinct on (key) key, type from said order by key, seq desc),
         nodes as (select key from latest where type <> :deleted)
         select nodes.key as node, extract(epoch from clock_timestamp() - report.at)::float8 as unheard_s,
                (convert_from(report.data, 'UTF8')::jsonb ->> 'interval_s')::integer as interval_s,
@@ -89,8 +92,7 @@ async def nodes_heard(database: Database) -> list[NodeHeard]:
                    as ahead_s
         from nodes left join lateral (select * from ({last}) found order by at desc limit 1) report on true
         order by nodes.key"""  # noqa: S608
-    kinds = [NodeObserved.type_name(), NodeDeleted.type_name()]
-    values = {"reported": NodeReported.type_name(), "kinds": kinds, "deleted": NodeDeleted.type_name()}
+    values = {"reported": NodeReported.type_name(), "deleted": NodeDeleted.type_name()}
     async with database.reading() as connection:
         rows = (await connection.execute(text(sql), values)).all()
     return [NodeHeard(row.node, row.unheard_s, row.interval_s or 0, row.ahead_s or 0.0) for row in rows]

@@ -9,6 +9,12 @@ metadata = MetaData()
 
 _AT = TIMESTAMP(timezone=True)
 
+RARE = (
+    "type in ('koord.log.ConfigTaken.v1', 'koord.log.ConfigRefused.v1', 'koord.log.Restated.v1', "
+    "'koord.log.WriterStarted.v1', 'koord.cluster.MissingPermission.v1', 'koord.cluster.NodeObserved.v1', 'koord.cluster.NodeDeleted.v1')"
+)
+"""The types that people look for without knowing a key; they have an index of their own."""
+
 events = Table(
     "events",
     metadata,
@@ -24,6 +30,7 @@ events = Table(
     Column("data", LargeBinary, nullable=False),
     Column("digest", LargeBinary, nullable=False),
     Index("events_key_seq", "key", "seq"),
+    Index("events_rare_type_seq", "type", "seq", postgresql_where=text(RARE)),
     postgresql_partition_by="LIST (context)",
 )
 

@@ -28,12 +28,13 @@ async def newest(
 ) -> list[Found]:
     """The newest events of these types, the newest first; one that retention has said again counts where it was said again.
 
-    Without a key the log is read backwards from its head until `count` are found.
+    Without a key, types that are not in models.RARE are looked for backwards from the head.
     """
     codec, events = Codec(kinds), log_of(context)
     # As constants, so that the planner sees that an index over the rare types covers them.
     names = [literal(kind.type_name(), literal_execute=True) for kind in kinds]
-    inside = [events.c.context == context] + ([] if key is None else [events.c.key == key])
+    # The table holds this context alone. Saying so again would draw the planner to the index by which it would read backwards.
+    inside = [] if key is None else [events.c.key == key]
     said_again = or_(
         *(func.convert_from(events.c.data, "UTF8").like(f'%"type":"{kind.type_name()}"%') for kind in kinds)
     )
