@@ -32,6 +32,9 @@ COMMANDS: Mapping[str, Entry] = {
     "log": Entry("cli.commands.log", "log", "Take the log out of the database."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
+    "quota": Entry(
+        "cli.quota.command", "quota", "Show quotas, what they lend and borrow, and the arithmetic behind it."
+    ),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),
     "shadow": Entry("cli.commands.shadow", "shadow", "Say what running beside another scheduler has shown."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),

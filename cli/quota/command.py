@@ -1,0 +1,152 @@
+"""`koord quota`: tree, explain, why, verify, whatif."""
+
+import asyncio
+import re
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.instants import Since
+from cli.options import folder_option, output_option
+from cli.output import Format, show, show_table
+from cli.quota import render
+from cli.quota.fold import Folded, fold
+from cli.supervisor.folder import find_endpoints
+from services.quota_ledger.admission import AdmissionRules
+from services.quota_ledger.explain import explain as explain_quota
+from services.quota_ledger.explain import lines, whatif
+from services.quota_ledger.explain import why as why_pod
+from services.quota_ledger.verify import verify as verify_log
+from shared.errors import KoordError
+from shared.kube.quantity import amount, nanos
+
+_CHANGE = re.compile(r"(?P<quota>[^=]+)\.(?P<field>min|max|weight)\.(?P<resource>[^=]+)=(?P<amount>[^=]+)")
+
+COMPUTED = "No ledger has written to this log; these are the numbers it would record."
+
+at_option = click.option("--at", type=Since(), default=None, help="As of an instant, or an age such as 10m.")
+
+
+@click.group()
+def quota() -> None:
+    """Show quotas, what they lend and borrow, and the arithmetic behind it."""
+
+
+@quota.command()
+@at_option
+@click.option("--watch", is_flag=True, help="Show it again every two seconds until interrupted.")
+@output_option
+@folder_option
+def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
+    """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
+    while True:
+        folded = _folded(folder, at)
+        found = lines(folded.state.books)
+        if output != "table":
+            show(found, output)
+        else:
+            bars = sys.stdout.isatty()
+            if watch and bars:
+                click.clear()
+            show_table((*render.COLUMNS, "") if bars else render.COLUMNS, render.rows(found, bars=bars))
+        if not watch:
+            return
+        time.sleep(2)
+
+
+@quota.command()
+@click.argument("name")
+@at_option
+@output_option
+@folder_option
+def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
+    """Write out how a quota came to its runtime, and which pods hold it."""
+    found = explain_quota(_folded(folder, at).state.books, name)
+    if output == "table":
+        click.echo(render.explained(found), nl=False)
+    else:
+        show(found, output)
+
+
+@quota.command()
+@click.argument("pod", metavar="NAMESPACE/NAME")
+@click.option("--parents", is_flag=True, help="Compare every ancestor too, as enableCheckParentQuota does.")
+@at_option
+@output_option
+@folder_option
+def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder: Path) -> None:
+    """Say which quota a pod is short of, who holds it, and who borrows it."""
+    books = _folded(folder, at).state.books
+    full = pod if "/" in pod else f"default/{pod}"
+    uid = next((uid for uid, held in sorted(books.pods.items()) if held.pod == full), None)
+    if uid is None:
+        raise KoordError(f"no quota knows a pod {full}; it has ended, or belongs to none")
+    found = why_pod(books, uid, AdmissionRules(parents=parents))
+    if output == "table":
+        click.echo(render.why_pod(found), nl=False)
+    else:
+        show(found, output)
+
+
+@quota.command()
+@output_option
+@folder_option
+@click.pass_context
+def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
+    """Add up the whole ledger: debits are credits after every event, and every runtime follows from what was asked.
+
+    Exits with 1 when something does not hold, and names the event.
+    """
+    trial = verify_log(_folded(folder, None).own)
+    if output == "table":
+        click.echo(f"{trial.events} events to seq {trial.seq}: {'balanced' if not trial.findings else 'NOT balanced'}")
+        for finding in trial.findings:
+            click.echo(f"  quota/{finding.seq} {finding.event} {finding.rule}: {finding.what}")
+    else:
+        findings = [finding._asdict() for finding in trial.findings]
+        show({"events": trial.events, "seq": trial.seq, "findings": findings}, output)
+    if trial.findings:
+        ctx.exit(1)
+
+
+@quota.command(name="whatif")
+@click.option(
+    "--set", "changes", multiple=True, required=True, metavar="NAME.max.cpu=AMOUNT", help="Of min, max, weight."
+)
+@at_option
+@output_option
+@folder_option
+def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, folder: Path) -> None:
+    """Show whose runtime another min, max or weight would change."""
+    found = whatif(_folded(folder, at).state.books, parsed(changes))
+    if output == "table":
+        show_table(("quota", "resource", "now", "then", "change"), render.changes(found))
+    else:
+        show(found, output)
+
+
+def parsed(changes: tuple[str, ...]) -> dict[str, Any]:
+    """`a.max.cpu=4` -> {"a": {"max": {"cpu": 4000}}}.
+
+    Raises:
+        KoordError: one is not of that form.
+    """
+    found: dict[str, Any] = {}
+    for text in changes:
+        match = _CHANGE.fullmatch(text)
+        if match is None:
+            raise KoordError(f"{text!r} is no change; give NAME.min.RESOURCE=AMOUNT, or max or weight")
+        size = amount(match["resource"], nanos(match["amount"]))
+        found.setdefault(match["quota"], {}).setdefault(match["field"], {})[match["resource"]] = size
+    return found
+
+
+def _folded(folder: Path, at: datetime | None) -> Folded:
+    folded = asyncio.run(fold(find_endpoints(folder).postgres, at))
+    if folded.is_computed:
+        click.echo(COMPUTED, err=True)
+    return folded

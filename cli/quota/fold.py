@@ -1,0 +1,54 @@
+"""The ledger's state as the log has it, at its head or at an instant; no service needs to run."""
+
+import time
+from datetime import datetime
+from typing import NamedTuple
+
+from services.quota_ledger.decide import caught_up
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state import FOLDED, LedgerState
+from shared.events import Recorded
+from shared.log.codec import Codec
+from shared.log.reader import LogReader, recorded
+from shared.log.session import reading
+
+
+class Folded(NamedTuple):
+    """What was read.
+
+    Attributes:
+        own: the events of the `quota` context; made up where the log has none.
+        is_computed: no ledger has written: the numbers are what it would have recorded.
+    """
+
+    state: LedgerState
+    own: list[Recorded]
+    is_computed: bool
+
+
+async def fold(postgres: str, until: datetime | None = None) -> Folded:
+    """Read and fold what the ledger follows."""
+    async with reading(postgres) as log:
+        return await fold_log(log, until)
+
+
+async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
+    """As `fold`, from an open log."""
+    state, own = LedgerState(), []
+    there = set(await log.contexts())
+    for context in ("cluster", "scheduling", "quota"):
+        codec = Codec(list(FOLDED[context]))
+        if context not in there:
+            continue
+        async for row in log.rows(context=context):
+            if until is not None and row.at > until:
+                break
+            if (event := codec.one(row.type, row.data)) is not None:
+                record = recorded(row, event)
+                state.apply(record)
+                if context == "quota":
+                    own.append(record)
+    if own:
+        return Folded(state, own, is_computed=False)
+    now_ns = int(until.timestamp() * 1e9) if until else time.time_ns()
+    return Folded(state, caught_up(state, LedgerSettings(), now_ns), is_computed=True)

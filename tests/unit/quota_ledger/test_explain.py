@@ -1,0 +1,98 @@
+"""What is explained adds up, and is what was decided."""
+
+import pytest
+from hypothesis import given, settings
+
+from cli.quota import render
+from cli.quota.command import parsed
+from services.quota_ledger.admission import AdmissionRules
+from services.quota_ledger.books import Books
+from services.quota_ledger.explain import UnknownQuota, explain, level, lines, whatif, why
+from services.quota_ledger.verify import verify
+from shared.errors import KoordError
+from shared.events import Event, Recorded
+from shared.events.quota import CapacitySet, Grant, PodAttached, PodCharged, QuotaDeclared, RuntimeRecomputed
+from shared.kube.elastic_quota import ROOT, DeclaredQuota
+from tests.unit.quota_ledger.histories import History, histories
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories())
+def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) -> None:
+    tree = history.books.trees[""]
+    for parent in tree.accounts:
+        for resource in tree.dimensions(parent):
+            found = level(tree, parent, resource)
+            assert found.surplus + found.lent == found.borrowed + found.idle
+            for step in found.children:
+                assert step.certain + sum(step.rounds) == step.runtime
+                assert step.runtime == tree.accounts[step.quota].runtime[resource]
+
+
+def books_of(*events: Event) -> Books:
+    trial = verify([Recorded("quota", seq, event, seq) for seq, event in enumerate(events, 1)])
+    grants = trial.books.trees[""].proposed()
+    trial.books.apply(
+        RuntimeRecomputed(tree="", quotas={name: Grant(dict(floor), got) for name, (floor, got) in grants.items()})
+    )
+    return trial.books
+
+
+def team(name: str, min_: int) -> QuotaDeclared:
+    quota = DeclaredQuota(name=name, min={"cpu": min_}, max={"cpu": 9_000}, weight={"cpu": 9_000})
+    return QuotaDeclared(quota=name, declared=quota)
+
+
+def asks(uid: str, quota: str, cpu: int) -> PodAttached:
+    return PodAttached(pod_uid=uid, pod=f"ns/{uid}", quota=quota, request={"cpu": cpu})
+
+
+def uses(uid: str, quota: str, cpu: int) -> PodCharged:
+    return PodCharged(pod_uid=uid, pod=f"ns/{uid}", quota=quota, request={"cpu": cpu})
+
+
+def borrowed() -> Books:
+    """Team a uses 8 of 10 cores, 3 of them borrowed; a pod of b waits for 5."""
+    return books_of(
+        CapacitySet(tree="", total={"cpu": 10_000}),
+        team("a", 5_000),
+        team("b", 5_000),
+        asks("x", "a", 8_000),
+        uses("x", "a", 8_000),
+        asks("y", "b", 6_000),
+    )
+
+
+def test_explain_writes_the_arithmetic_out() -> None:
+    books = borrowed()
+    text = render.explained(explain(books, "a"))
+    assert "a: asks 8, min 5, weight 9: 5 = 5" in text
+    assert "surplus 0 + lent 0 = borrowed 0 + idle 0" in text
+    assert "ns/x  uses cpu:8 " in text
+    with pytest.raises(UnknownQuota, match="koord quota tree"):
+        explain(books, "c")
+
+
+def test_why_names_the_account_that_is_short_and_who_holds_it() -> None:
+    found = why(borrowed(), "y", AdmissionRules())
+    assert (found.state, found.short_of, found.missing) == ("short", "b", {"cpu": 1_000})
+    assert found.text.startswith("Insufficient quotas, quotaName: b")
+    assert why(borrowed(), "x", AdmissionRules()).state == "used"
+
+
+def test_whatif_changes_nothing_but_says_what_would() -> None:
+    books = borrowed()
+    before = lines(books)
+    assert whatif(books, parsed(("a.min.cpu=7",))) == {"a": {"cpu": [5000, 5834]}, "b": {"cpu": [5000, 4166]}}
+    assert lines(books) == before
+    rows = list(render.changes(whatif(books, parsed(("b.max.cpu=4",)))))
+    assert rows == [("a", "cpu", "5", "6", "+1"), ("b", "cpu", "5", "4", "-1")]
+    with pytest.raises(KoordError, match=r"NAME\.min\.RESOURCE"):
+        parsed(("nonsense",))
+
+
+def test_the_tree_shows_who_borrows_and_a_bar() -> None:
+    [a, b] = render.rows(lines(borrowed()), bars=True)
+    assert a == ("a", "cpu", "5", "9", "5", "8", "0", "0", "0", "############!!!!!!")
+    assert b[-1] == "------------"
+    assert ROOT not in [line.quota for line in lines(borrowed())]
