@@ -36,6 +36,7 @@ MOST_A_ROUND = 8
 """How many pods of a round may look for victims, so that it never holds the service for long. The others do at their next attempt."""
 
 _NEVER_STARTED = 1 << 62
+_HIGHEST = 1 << 62
 
 Kept = tuple[PodFacts, PodAsk, int, Mapping[str, str]]
 """(pod, class, row, what it was given) of what counts on a node in the round, besides what ran there as it began."""
@@ -97,6 +98,7 @@ class Preemptor:
         self._what_if: WhatIf | None = None
         self._tries = 0
         self.has_looked = False
+        self._lowest: int | None = None  # priority of any pod that counts on a node
 
     def victims_for(self, pod: PodFacts, judge: Judge, pod_hash: np.uint64) -> Candidate | None:
         """The node and the pods that have to go from it; None when there is none, or the pod may not or need not ask."""
@@ -104,6 +106,11 @@ class Preemptor:
         if args is None or ask.pod.spec.preemption_policy == "Never" or self._tries >= MOST_A_ROUND:
             return None
         if self._waits_for_victims(pod, ask):
+            return None
+        if self._lowest is None:
+            self._lowest = min((held.priority for held, _ in self._index.book.classes()), default=_HIGHEST)
+        if self._lowest >= ask.priority:
+            self.has_looked = True
             return None
         self._tries += 1
         self.has_looked = True

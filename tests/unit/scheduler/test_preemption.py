@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from services.scheduler.config import config_of
+from services.scheduler.index import Index
 from services.scheduler.plugins.default_preemption import (
     BadPreemptionArgs,
     Budget,
@@ -17,6 +19,7 @@ from services.scheduler.plugins.default_preemption import (
     pick,
     read_preemption_args,
 )
+from services.scheduler.round import decide
 from services.scheduler.selectors import Selector, canonical
 from services.scheduler.state import ClusterView
 from shared.events import Cause, Recorded
@@ -26,6 +29,7 @@ from shared.events.scheduling import PodNominated
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from shared.kube.selectors import LabelSelector
 from tests.unit.scheduler.scheduling_world import World, node, placements, pod
+from tests.unit.scheduler.test_scheduler_state import assert_one_state
 
 HOST = "kubernetes.io/hostname"
 
@@ -285,3 +289,23 @@ def test_what_was_asked_survives_a_snapshot() -> None:
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
     assert (restored.pods["p"].nominated, restored.pods["x"].is_asked_to_go()) == ("a", True)
+
+
+def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_decides_the_same_anew() -> None:
+    world = world_of("a", "b")
+    add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4", priority=1), pod("p", cpu="2", priority=100))
+    eviction = next(record for record in world.round() if isinstance(record.event, EvictionAsked))
+    world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
+    world.read()
+    world.wait(2)
+    world.round()
+    add(world, pod("urgent", cpu="4", priority=1000))
+    world.round()
+    world.drop_pod("x")
+    world.read()
+    world.wait(20)
+    view = assert_one_state(world)
+    anew = Index(view, config_of(view).profiles)
+    decided = decide(world.indexed(), world.now_ns, 8)
+    assert decided
+    assert decide(anew, world.now_ns, 8) == decided
