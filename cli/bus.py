@@ -18,7 +18,11 @@ def login_of(url: str) -> Login:
     """
     environment = os.environ
     nkey, ca = environment.get("KOORD_NATS_NKEY", ""), environment.get("KOORD_NATS_CA", "")
-    return Login.of(url or NOWHERE, nkey=nkey, ca=ca)
+    login = Login.of(url or NOWHERE, nkey=nkey, ca=ca)
+    if login.ca or login.server.startswith("tls:"):
+        # Python says at the end of each TLS connection of the client that its answer to that end is not needed.
+        logging.getLogger("asyncio").setLevel(logging.ERROR)
+    return login
 
 
 def bus_of(url: str, name: str) -> Bus:
@@ -28,7 +32,4 @@ def bus_of(url: str, name: str) -> Bus:
         BadLogin: the URL is none.
     """
     login = login_of(url)
-    if login.ca or login.server.startswith("tls:"):
-        # Python says at the end of each TLS connection of the client that its answer to that end is not needed.
-        logging.getLogger("asyncio").setLevel(logging.ERROR)
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)

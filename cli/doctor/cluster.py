@@ -81,9 +81,7 @@ def about_nodes(found: Sequence[NodeHeard]) -> Iterator[Finding]:
     if not heard:
         if found:
             what = f"no agent of the {len(found)} nodes has reported: usage comes from NodeMetric objects alone"
-            yield Finding(
-                "note", "nodes", what, "run `koord run node-agent` on each node to measure it, docs/node-agent.md"
-            )
+            yield Finding("note", "nodes", what, "run `koord run node-agent` on each node to measure it")
         return
     silent = [one for one in heard if (one.unheard_s or 0) > max(SILENT_REPORTS * one.interval_s, SILENT_AT_LEAST_S)]
     for one in silent[:NAMED]:
