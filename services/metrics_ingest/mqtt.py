@@ -118,7 +118,8 @@ class Mqtt:
         intake = self._intakes.get(kind)
         if message.qos == 0:  # sent over NATS, or by who does not care; NATS brings the former itself
             return
-        if intake is None or not intake.concerns(_node_of(message)):
+        node = _node_of(message)
+        if intake is None or not node or not intake.concerns(node):  # nothing for us: the broker need not keep it
             self._acknowledge(client, message)
             return
 
