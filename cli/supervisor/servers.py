@@ -113,9 +113,7 @@ class Servers:
         if owner.exists():
             await migrate_to_this_release(read_env(owner)["KOORD_POSTGRES"])
         found = read_env(env_file(folder, OPERATOR))
-        self.endpoints = Endpoints(
-            found["KOORD_POSTGRES"], found["KOORD_NATS"], os.getpid(), credentials=str(folder)
-        )
+        self.endpoints = Endpoints(found["KOORD_POSTGRES"], found["KOORD_NATS"], os.getpid(), credentials=str(folder))
 
     async def _start(self, opening: AsyncExitStack) -> None:
         postgres, nats = self._environment.get("KOORD_POSTGRES", ""), self._environment.get("KOORD_NATS", "")
