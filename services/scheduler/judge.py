@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
-from services.scheduler.framework import Int64, Normalize, Plugin, Room, Trial, normalized, normalized_at
+from services.scheduler.framework import Int64, Normalize, Plugin, Room, Rows, Trial, normalized, normalized_at
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Panel
 from services.scheduler.ties import ranks
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
 FEASIBLE, NO_NODE = -1, -2
+TOGETHER = 5
+"""So many rows are judged at once at the cost of as many one by one."""
 BEST = 3
 """How many of the best nodes a round records per class."""
 
@@ -81,7 +83,7 @@ class Judge:
         rows = slice(0, self._size)
         self._own_by = np.where(self._table.alive[rows], FEASIBLE, NO_NODE)
         self._own_verdict = np.zeros(self._size, np.int64)
-        _refuse(self.ask, self._own_by, self._own_verdict, self._panel.filters)
+        _refuse(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
         self._judge_wide()
         raws = [(plugin, trial.score(self.ask, rows)) for plugin, _, trial in self._panel.scorers]
         self._raw = [raw if raw is None or plugin.static else raw.copy() for plugin, raw in raws]
@@ -158,12 +160,18 @@ class Judge:
                 others[row] = None
             self._settled.add(row)
         self._upto = len(placements)
+        moved: list[int] = []
         for row in others:
             by = int(self._own_by[row])
             if by in self._panel.fickle:
                 self._judge_again(row)
                 renormalise = True
             elif by == FEASIBLE:  # a placement frees nothing on its node, so what is refused there stays refused
+                moved.append(row)
+        if len(moved) >= TOGETHER:
+            renormalise |= self._judge_rows(np.array(moved))
+        else:
+            for row in moved:
                 renormalise |= self._judge_row(row)
         if self._panel.wide and self._revisions != [trial.revision(self.ask) for trial in self._panel.wide]:
             self._judge_wide()
@@ -222,6 +230,36 @@ class Judge:
             raw = self._raw[place]
             if raw is not None and not plugin.static:
                 raw[row] = trial.score_at(self.ask, row)
+
+    def _judge_rows(self, rows: NDArray[np.intp]) -> bool:
+        """`_judge_row` of several rows at once."""
+        ask = self.ask
+        by, verdict = np.full(len(rows), FEASIBLE), np.zeros(len(rows), np.int64)
+        _refuse(ask, by, verdict, self._panel.moving, rows)
+        out = by != FEASIBLE
+        for row, index, refused in zip(rows[out].tolist(), by[out].tolist(), verdict[out].tolist(), strict=True):
+            self._own_by[row], self._own_verdict[row] = index, refused
+            if self._wide_by is not None and not FEASIBLE < self._wide_by[row] < index:
+                self.by[row], self.verdict[row] = index, refused
+        total = np.zeros(len(rows), np.int64)
+        renormalise = bool(out.any()) and self._wide_total is not None
+        for (plugin, weight, trial), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True):
+            if raw is None:
+                continue
+            if not plugin.static:
+                scores = trial.score(ask, rows)
+                raw[rows] = 0 if scores is None else scores
+                renormalise |= plugin.normalize is not Normalize.NONE
+            if plugin.normalize is not Normalize.NONE:
+                renormalise |= highest > 0 and bool((raw[rows[out]] == highest).any())
+            total += normalized(raw[rows], highest, plugin.normalize) * weight
+        if self._wide_total is not None:
+            total += self._wide_total[rows]
+        total[out | (self.by[rows] != FEASIBLE)] = -1
+        self.total[rows] = total
+        if total.max() >= self._best_total:
+            self._tied = None
+        return renormalise
 
     def _judge_row(self, row: int) -> bool:
         """Judge a row that took a pod; whether the scores of all others have to be normalised anew."""
@@ -360,9 +398,8 @@ class Judge:
         return Candidate(node=self._table.names[row], score=int(self.total[row]), parts=parts)
 
 
-def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int, Plugin, Trial]]) -> None:
-    """Ask filters in order of all nodes; the first that refuses one is noted for it."""
-    rows = slice(0, len(by))
+def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int, Plugin, Trial]], rows: Rows) -> None:
+    """Ask filters in order; the first that refuses a node is noted for it. by, verdict: [rows]."""
     for index, _, trial in filters:
         verdicts = trial.filter(ask, rows)
         if verdicts is None:
