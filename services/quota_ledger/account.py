@@ -1,9 +1,18 @@
 """One quota's numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
+
+
+class Shares(Protocol):
+    """Where the shares of many quotas lie together."""
+
+    def shares(self, account: "Account") -> Iterable[tuple[str, int, int]]:
+        """Resource, floor and runtime of one of them."""
+        ...
 
 
 class Account:
@@ -18,14 +27,13 @@ class Account:
         used, np_request, np_used: of its whole subtree.
         allocated, guaranteed: with guaranteed usage, what is used below and what it is floored to; empty without.
         asked: what the sharing at its parent's level counts as its request; None while upstream's does not know it.
-        scaled_min: min in force at its level.
-        runtime: what it may use at the moment.
         children: names of the quotas under it.
+        behind: where newer shares of it lie than it has itself.
     """
 
     __slots__ = (
-        "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "lends", "np_request", "np_used", "request",
-        "runtime", "scaled_min", "self_np_request", "self_np_used", "self_request", "self_used", "used",
+        "_runtime", "_scaled_min", "allocated", "asked", "behind", "child_request", "children", "declared", "depth", "guaranteed", "lends", "np_request", "np_used", "request",
+        "self_np_request", "self_np_used", "self_request", "self_used", "used",
     )  # fmt: skip
 
     def __init__(self, declared: DeclaredQuota, *, lends: bool) -> None:
@@ -34,8 +42,9 @@ class Account:
         self.children: dict[str, None] = {}
         self.depth = 0
         self.asked: Amounts | None = {}
-        self.scaled_min: Mapping[str, int] = declared.min
-        self.runtime: Amounts = {}
+        self.behind: Shares | None = None
+        self._scaled_min: Mapping[str, int] = declared.min
+        self._runtime: Amounts = {}
         self.self_request: Amounts = {}
         self.self_used: Amounts = {}
         self.self_np_request: Amounts = {}
@@ -51,6 +60,40 @@ class Account:
         self.np_used: Amounts = {}
         self.allocated: Amounts = {}
         self.guaranteed: Amounts = {}
+
+    @property
+    def runtime(self) -> Amounts:
+        """What it may use at the moment."""
+        if self.behind is not None:
+            self.catch_up()
+        return self._runtime
+
+    @runtime.setter
+    def runtime(self, runtime: Amounts) -> None:
+        self._runtime = runtime
+
+    @property
+    def scaled_min(self) -> Mapping[str, int]:
+        """Min in force at its level."""
+        if self.behind is not None:
+            self.catch_up()
+        return self._scaled_min
+
+    @scaled_min.setter
+    def scaled_min(self, floor: Mapping[str, int]) -> None:
+        self._scaled_min = floor
+
+    def catch_up(self) -> None:
+        """Take over newer shares, if there are."""
+        if (behind := self.behind) is None:
+            return
+        self.behind = None
+        runtime, floors = dict(self._runtime), dict(self._scaled_min)
+        for resource, floor, share in behind.shares(self):
+            runtime[resource] = share
+            if resource in self.declared.min:
+                floors[resource] = floor
+        self._runtime, self._scaled_min = runtime, floors
 
     @property
     def name(self) -> str:

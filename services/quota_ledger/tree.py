@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from services.quota_ledger.account import Account
 from services.quota_ledger.sharing import Child, scaled_minima, share
-from services.quota_ledger.switches import Switches
+from services.quota_ledger.siblings import Pool, Siblings
+from services.quota_ledger.switches import EXACT, Switches
+from services.quota_ledger.turn import Turn
 from shared.domain.amounts import Amounts, add_clamped, capped, largest, mask, negated, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
@@ -38,6 +40,10 @@ class Tree:
         self.accounts: dict[str, Account] = {ROOT: Account(root, lends=False)}
         self._dimensions: dict[str, int] = {}
         self.levels: set[str] = set()
+        self._is_exact = switches == EXACT and not guarantees
+        self._laid_out: dict[str, Siblings] = {}
+        self._pools: dict[int, Pool] = {}
+        self._reshaped = False  # resources came or went, so shares may have to lose some
 
     def path(self, name: str) -> list[Account]:
         """From a quota to the root, both included; shorter when a parent is unknown."""
@@ -71,6 +77,8 @@ class Tree:
         account = self.accounts[quota.name]
         before = account.declared
         lends = self._lends(quota)
+        if (before.max.keys(), before.min.keys(), before.parent) != (quota.max.keys(), quota.min.keys(), quota.parent):
+            self._reshaped = True
         self._count_dimensions(before, -1)
         self._count_dimensions(quota, +1)
         self._mark(before.parent, quota.parent, quota.name)
@@ -113,9 +121,11 @@ class Tree:
 
     def rebuild(self) -> None:
         """All sums and shares from what each quota's own pods ask for and use."""
+        self._mark(*self.accounts)
         allocated = self.accounts[ROOT].allocated
         for account in self.accounts.values():
             account.clear_sums()
+            account.catch_up()
             if self._switches.frozen_min_ask:
                 account.asked, account.runtime, account.scaled_min = {}, {}, account.declared.min
         if self._switches.unlimited_delete_delta:
@@ -129,18 +139,91 @@ class Tree:
             if account.name in RESERVED and self._switches.default_group_competes:
                 self._leave_out(account)
 
-    def settle(self) -> set[str]:
+    def settle(self) -> int:
         """Share anew wherever something moved.
 
         Returns:
-            The names of the quotas whose runtime or scaled min is another one.
+            How many quotas have another runtime or scaled min.
         """
-        grants = self.proposed()
-        self.accept(grants)
-        return set(grants)
+        if not self._is_exact or self._reshaped:
+            grants = self.proposed()
+            self.accept(grants)
+            return len(grants)
+        moved: set[Account] = set()
+        for turn in self._sharing():
+            turn.keep()
+            moved.update(account for _, _, account in turn.found())
+        self.levels.clear()
+        return len(moved)
 
     def proposed(self) -> Grants:
         """What sharing anew would change. No share is another one before it is accepted."""
+        grants = self._proposed_by_resource() if self._is_exact and not self._reshaped else self._proposed_by_level()
+        if not grants:
+            self.levels.clear()
+            self._reshaped = False
+        return grants
+
+    def _proposed_by_resource(self) -> Grants:
+        grants: dict[str, tuple[Amounts, Amounts]] = {}
+        for turn in self._sharing():
+            for at, index, account in turn.found():
+                resource = turn.resources[at]
+                floor, runtime = grants.get(account.name) or (dict(account.scaled_min), dict(account.runtime))
+                grants[account.name] = floor, runtime
+                runtime[resource] = int(turn.runtimes[at, index])
+                if resource in account.declared.min:
+                    floor[resource] = int(turn.floors[at, index])
+        return dict(grants)
+
+    def _sharing(self) -> Iterator[Turn]:
+        """Every level and resource whose shares are others now, parents before children, many at once.
+
+        A level is shared anew where it was marked, or where its parent has another runtime in that resource.
+        """
+        due: dict[int, dict[str, set[str] | None]] = {}
+        for name in self.levels:
+            account = self.accounts.get(name)
+            if account is not None and account.children:
+                due.setdefault(account.depth, {})[name] = None
+        capacities: dict[str, dict[str, int]] = {}
+        while due:
+            depth = min(due)
+            below = due.setdefault(depth + 1, {})
+            turns: dict[int, Turn] = {}
+            for parent, resources in sorted(due.pop(depth).items()):
+                siblings = self._siblings_of(parent)
+                turn = turns.get(siblings.pool.width)
+                if turn is None:
+                    turn = turns[siblings.pool.width] = Turn(siblings.pool)
+                moved, own = capacities.get(parent, {}), self.level_capacity(parent)
+                for resource, row in siblings.rows.items():
+                    if resources is None or resource in resources:
+                        capacity = moved.get(resource, own.get(resource))
+                        turn.add(
+                            siblings, resource, row, capacity or 0, scales=self._scales_min and capacity is not None
+                        )
+            for turn in turns.values():
+                turn.share()
+                for at, index, account in turn.found():
+                    if account.children:
+                        resource = turn.resources[at]
+                        capacities.setdefault(account.name, {})[resource] = int(turn.runtimes[at, index])
+                        wanted = below.setdefault(account.name, set())
+                        if wanted is not None:
+                            wanted.add(resource)
+                yield turn
+            if not below:
+                del due[depth + 1]
+
+    def _siblings_of(self, parent: str) -> Siblings:
+        found = self._laid_out.get(parent)
+        if found is None:
+            found = Siblings(self.siblings(parent), self.dimensions(parent), self._pools)
+            self._laid_out[parent] = found
+        return found
+
+    def _proposed_by_level(self) -> Grants:
         grants: Grants = {}
         by_depth: dict[int, dict[str, None]] = {}
         for name in self.levels:
@@ -156,15 +239,19 @@ class Tree:
                         below[name] = None
             if not below:
                 del by_depth[depth + 1]
-        if not grants:
-            self.levels.clear()
         return grants
 
     def accept(self, grants: Mapping[str, tuple[Mapping[str, int], Amounts]]) -> None:
         """These are the shares now; every level is as it should be."""
         for name, (floor, runtime) in grants.items():
             if (account := self.accounts.get(name)) is not None:
+                account.behind = None
                 account.scaled_min, account.runtime = floor, runtime
+                if not self._reshaped and (siblings := self._laid_out.get(account.declared.parent)) is not None:
+                    siblings.take(account)
+        if self._reshaped:
+            self._mark(*self._laid_out)
+        self._reshaped = False
         self.levels.clear()
 
     def siblings(self, parent: str) -> list[Account]:
@@ -189,6 +276,11 @@ class Tree:
         accounts = self.siblings(parent.name)
         minima = [account.declared.min if account.name not in RESERVED else {} for account in accounts]
         floors = scaled_minima(capacity, minima, self._switches) if self._scales_min else minima
+        if self._is_exact:
+            floors = [
+                {name: floor[name] for name in account.declared.min}
+                for account, floor in zip(accounts, floors, strict=True)
+            ]
         if self._switches.frozen_min_ask:
             accounts, floors = _known_to_upstream(accounts, floors)
         runtimes: list[Amounts] = [{} for _ in accounts]
@@ -290,7 +382,7 @@ class Tree:
             after = account.limited()
             if account.asked != after:
                 account.asked = after
-                self._mark(account.declared.parent)
+                self._asked(account)
             delta = sub(after, before)
 
     def _raise_used(self, path: list[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
@@ -340,11 +432,21 @@ class Tree:
                 self._dimensions[resource] = count
             else:
                 self._dimensions.pop(resource, None)
+                self._reshaped = True
             if count <= 1:
                 self._mark(ROOT)
 
     def _mark(self, *names: str) -> None:
         self.levels.update(names)
+        for name in names:
+            if (siblings := self._laid_out.pop(name, None)) is not None:
+                siblings.release()
+
+    def _asked(self, account: Account) -> None:
+        parent = account.declared.parent
+        self.levels.add(parent)
+        if (siblings := self._laid_out.get(parent)) is not None:
+            siblings.ask(account)
 
 
 def _known_to_upstream(

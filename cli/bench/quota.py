@@ -1,0 +1,231 @@
+"""`koord bench quota`: the ledger's engine alone: runtimes recomputed after one leaf's change, charges posted, one quota explained.
+
+The tree has four levels and less capacity than is asked for, so that one leaf's request moves the shares of the root, and with them those of
+thousands of quotas.
+"""
+
+import gc
+import os
+import resource
+import time
+
+import click
+import msgspec
+
+from cli.output import show_table
+from services.quota_ledger.admission import AdmissionRules, shortfall
+from services.quota_ledger.books import Books
+from services.quota_ledger.explain import explain
+from services.quota_ledger.switches import EXACT
+from services.quota_ledger.tree import Tree
+from services.quota_ledger.verify import holds
+from shared.domain.amounts import negated
+from shared.events import Event
+from shared.events.quota import CapacitySet, Grant, PodAttached, PodCharged, QuotaDeclared, RuntimeRecomputed
+from shared.kube.elastic_quota import ROOT, DeclaredQuota
+
+LEVELS = 4
+CHANGES = 200
+MIB = 1 << 20
+DELTA = {"cpu": -700, "memory": -512 * MIB}
+ENOUGH = 1_000
+"""Quotas that a timed change must at least affect."""
+
+
+class QuotaFigures(msgspec.Struct, frozen=True):
+    """What `--json` prints.
+
+    Attributes:
+        build_ms: all runtimes from nothing.
+        recompute_ms_p50, recompute_ms_p99: one leaf asks for another amount: the sums on its path and every runtime that moves.
+        recorded_ms: one such change with its RuntimeRecomputed and its postings.
+        affected_p50, affected_p99: quotas whose runtime moved.
+        charges_per_s: pods checked against their quota and every ancestor, and charged: event, postings, sums.
+        explain_ms: the arithmetic of one leaf.
+        rss_mib: the process at its largest.
+    """
+
+    quotas: int
+    pods: int
+    build_ms: float
+    recompute_ms_p50: float
+    recompute_ms_p99: float
+    recorded_ms: float
+    affected_p50: int
+    affected_p99: int
+    charges_per_s: float
+    explain_ms: float
+    rss_mib: float
+    load_1m: float
+
+
+@click.command()
+@click.option("--quotas", "quota_count", type=click.IntRange(min=10), default=10_000, show_default=True, help="Quotas.")
+@click.option(
+    "--pods", "pod_count", type=click.IntRange(min=1), default=20_000, show_default=True, help="Pods to charge."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def quota(*, quota_count: int, pod_count: int, as_json: bool) -> None:
+    """Measure the quota ledger's engine alone: no servers."""
+    figures = measure(quota_count, pod_count)
+    if as_json:
+        click.echo(msgspec.json.encode(figures))
+    else:
+        show_table(("figure", "value"), msgspec.structs.asdict(figures).items())
+
+
+def measure(quota_count: int, pod_count: int) -> QuotaFigures:
+    """Build the tree, change leaves, charge pods."""
+    books, leaves = build(quota_count)
+    tree = books.trees[""]
+    attach(books, leaves, pod_count)
+    alone = Tree(EXACT)
+    copy_into(alone, tree)
+    gc.collect()
+    gc.freeze()
+    started = time.perf_counter()
+    alone.settle()
+    build_ms = (time.perf_counter() - started) * 1e3
+    took_ms, affected = change(alone, leaves)
+    recompute(books)
+    started = time.perf_counter()
+    name = moving(alone, leaves)[0]
+    tree.add_request(name, DELTA, {})
+    recompute(books)
+    recorded_ms = (time.perf_counter() - started) * 1e3
+    tree.add_request(name, negated(DELTA), {})
+    recompute(books)
+    charges_per_s = charge(books, pod_count)
+    started = time.perf_counter()
+    explain(books, leaves[len(leaves) // 2])
+    explain_ms = (time.perf_counter() - started) * 1e3
+    broken = [*holds(books)]
+    assert not broken, broken[:3]
+    assert len(tree.accounts) >= quota_count, "all quotas are in the tree"
+    return QuotaFigures(
+        quotas=quota_count,
+        pods=pod_count,
+        build_ms=round(build_ms, 2),
+        recompute_ms_p50=round(_quantile(took_ms, 0.5), 3),
+        recompute_ms_p99=round(_quantile(took_ms, 0.99), 3),
+        recorded_ms=round(recorded_ms, 3),
+        affected_p50=int(_quantile(affected, 0.5)),
+        affected_p99=int(_quantile(affected, 0.99)),
+        charges_per_s=round(charges_per_s),
+        explain_ms=round(explain_ms, 3),
+        rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        load_1m=round(os.getloadavg()[0], 2),
+    )
+
+
+def build(count: int) -> tuple[Books, list[str]]:
+    """A tree of four levels, each parent with about as many children as every other; its leaves."""
+    width = max(2, round(count ** (1 / LEVELS)))
+    books, leaves, parents, made = Books(), [], [ROOT], 0
+    for depth in range(LEVELS):
+        last = depth == LEVELS - 1
+        size = max(1, (count - made) // len(parents)) if last else width
+        extra = count - made - size * len(parents) if last else 0
+        made_here = []
+        for index, parent in enumerate(parents):
+            for number in range(size + (index < extra)):
+                name = f"{'q' if parent == ROOT else parent}-{number}"
+                made_here.append(name)
+                books.apply(
+                    QuotaDeclared(quota=name, declared=_quota(name, parent, width ** (LEVELS - 1 - depth), number))
+                )
+        parents, made = made_here, made + len(made_here)
+    leaves = parents
+    books.apply(CapacitySet(tree="", total={"cpu": 3_900 * len(leaves), "memory": 3_900 * MIB * len(leaves)}))
+    for index, name in enumerate(leaves):
+        request = {"cpu": 4_000 + index % 7 * 100, "memory": (4_096 + index % 11 * 64) * MIB}
+        books.apply(PodAttached(pod_uid=f"base-{name}", pod=f"base/{name}", quota=name, request=request))
+    return books, leaves
+
+
+def attach(books: Books, leaves: list[str], count: int) -> None:
+    """Pods that wait, small enough that every leaf has room for its own."""
+    each = -(-count // len(leaves))
+    for number in range(count):
+        uid, name = f"pod-{number}", leaves[number % len(leaves)]
+        request = {"cpu": 400 // each or 1, "memory": 256 * MIB // each}
+        books.apply(PodAttached(pod_uid=uid, pod=f"team/{uid}", quota=name, request=request))
+
+
+def recompute(books: Books) -> int:
+    """Runtimes that moved, as the event that records them, folded."""
+    grants = books.trees[""].proposed()
+    quotas = {name: Grant(dict(floor), runtime) for name, (floor, runtime) in grants.items()}
+    books.apply(RuntimeRecomputed(tree="", quotas=quotas))
+    return len(grants)
+
+
+def copy_into(alone: Tree, tree: Tree) -> None:
+    """The same quotas and requests, without books."""
+    for account in tree.accounts.values():
+        if account.name != ROOT:
+            alone.declare(account.declared)
+            alone.add_request(account.name, account.self_request, account.self_np_request)
+    alone.set_total(tree.total)
+
+
+def moving(tree: Tree, leaves: list[str]) -> list[str]:
+    """Leaves whose request moves the root's shares: every quota above them gets all that it asks for."""
+    return [
+        name
+        for name in leaves
+        if all(account.runtime.get("cpu") == (account.asked or {}).get("cpu") for account in tree.path(name)[1:-1])
+        and (tree.accounts[name].asked or {}) == tree.accounts[name].request
+    ]
+
+
+def change(tree: Tree, leaves: list[str]) -> tuple[list[float], list[float]]:
+    """One leaf after the other asks for another amount, and for the former again: milliseconds, quotas affected."""
+    took, affected = [], []
+    candidates = moving(tree, leaves)
+    assert candidates, "a leaf's request moves the root's shares"
+    for number in range(CHANGES):
+        name = candidates[number * 7919 % len(candidates)]
+        for delta in (DELTA, negated(DELTA)):
+            started = time.perf_counter()
+            tree.add_request(name, delta, {})
+            count = tree.settle()
+            took.append((time.perf_counter() - started) * 1e3)
+            affected.append(float(count))
+    assert _quantile(affected, 0.99) >= min(ENOUGH, len(tree.accounts) / 20), affected
+    return took, affected
+
+
+def charge(books: Books, count: int) -> float:
+    """Check and charge every pod, one event each: pods a second."""
+    tree, rules = books.trees[""], AdmissionRules(parents=True)
+    charged = 0
+    started = time.perf_counter()
+    for number in range(count):
+        uid = f"pod-{number}"
+        pod = books.pods[uid]
+        if shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules) is None:
+            event: Event = PodCharged(pod_uid=uid, pod=pod.pod, quota=pod.quota, request=pod.request, round=1)
+            books.apply(event)
+            charged += 1
+    took = time.perf_counter() - started
+    assert charged == count, f"{count - charged} pods found no room"
+    return count / took
+
+
+def _quota(name: str, parent: str, share: int, number: int) -> DeclaredQuota:
+    limit = {"cpu": 10_000 * share, "memory": 10 * 1024 * MIB * share}
+    return DeclaredQuota(
+        name=name,
+        parent=parent,
+        is_parent=True,
+        lends=number % 5 != 4,
+        min={"cpu": 2_000 * share, "memory": 2 * 1024 * MIB * share},
+        max=limit,
+        weight={"cpu": (5_000 + number * 500) * share, "memory": (5 + number) * 1024 * MIB * share},
+    )
+
+
+def _quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
