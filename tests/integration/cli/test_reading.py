@@ -109,7 +109,7 @@ async def test_follow_shows_what_comes_until_ctrl_c(log: Log) -> None:
 async def test_a_log_as_it_was_written_verifies(log: Log) -> None:
     result = await run(log, "audit", "verify", "-o", "json")
     assert result.exit_code == 0, result.stderr
-    assert {one["context"]: (one["ok"], one["checked"]) for one in json.loads(result.stdout)} == {
+    assert {one["context"]: (one["ok"], one["checked"]) for one in json.loads(result.stdout) if one["checked"]} == {
         "cluster": (True, 2),
         "scheduling": (True, 3),
     }
