@@ -52,7 +52,7 @@ def test_balance(resources: tuple[str, ...], requests: Raw, score: int) -> None:
 
 
 def test_an_image_counts_by_the_share_of_nodes_that_have_it() -> None:  # 2.4-7
-    has = {"images": [{"names": ["reg/app:latest"], "sizeBytes": 500 * MIB}]}
+    has: Raw = {"images": [{"names": ["reg/app:latest"], "sizeBytes": 500 * MIB}]}
     world = cluster([raw_node(f"n{number}", **(has if number < 2 else {})) for number in range(10)])
     scores = world.scores("ImageLocality", raw_pod("p", container={"image": "reg/app"}), world.everywhere())
     assert scores == {f"n{number}": 7 if number < 2 else 0 for number in range(10)}
@@ -166,6 +166,7 @@ def test_the_raw_score_of_two_constraints(host_skew: int, raw: int) -> None:
     world = cluster(nodes, web("a0", "a1"))
     both = [spread(1, hard=False), spread(host_skew, HOST, hard=False)]
     found = world.scores("PodTopologySpread", raw_pod("p", "web", topologySpreadConstraints=both), world.everywhere())
+    assert isinstance(found, dict)
     empty = host_skew - 1
     assert found["a1"] == 100 * (raw + empty - raw) // raw
     assert found["b0"] == 100
