@@ -8,7 +8,13 @@ from shared.kube.elastic_quota import DeclaredQuota
 
 
 class Shares(Protocol):
-    """Where the shares of many quotas lie together."""
+    """Where the shares of many quotas lie together.
+
+    Attributes:
+        version: another one whenever a share is.
+    """
+
+    version: int
 
     def shares(self, account: "Account") -> Iterable[tuple[str, int, int]]:
         """Resource, floor and runtime of one of them."""
@@ -28,11 +34,11 @@ class Account:
         allocated, guaranteed: with guaranteed usage, what is used below and what it is floored to; empty without.
         asked: what the sharing at its parent's level counts as its request; None while upstream's does not know it.
         children: names of the quotas under it.
-        behind: where newer shares of it lie than it has itself.
+        laid_out: where its shares lie together with its siblings'.
     """
 
     __slots__ = (
-        "_runtime", "_scaled_min", "allocated", "asked", "behind", "child_request", "children", "declared", "depth", "guaranteed", "lends", "np_request", "np_used", "request",
+        "_runtime", "_scaled_min", "_version", "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "laid_out", "lends", "np_request", "np_used", "request",
         "self_np_request", "self_np_used", "self_request", "self_used", "used",
     )  # fmt: skip
 
@@ -42,7 +48,8 @@ class Account:
         self.children: dict[str, None] = {}
         self.depth = 0
         self.asked: Amounts | None = {}
-        self.behind: Shares | None = None
+        self.laid_out: Shares | None = None
+        self._version = 0
         self._scaled_min: Mapping[str, int] = declared.min
         self._runtime: Amounts = {}
         self.self_request: Amounts = {}
@@ -64,7 +71,7 @@ class Account:
     @property
     def runtime(self) -> Amounts:
         """What it may use at the moment."""
-        if self.behind is not None:
+        if self.laid_out is not None and self._version != self.laid_out.version:
             self.catch_up()
         return self._runtime
 
@@ -75,7 +82,7 @@ class Account:
     @property
     def scaled_min(self) -> Mapping[str, int]:
         """Min in force at its level."""
-        if self.behind is not None:
+        if self.laid_out is not None and self._version != self.laid_out.version:
             self.catch_up()
         return self._scaled_min
 
@@ -84,16 +91,23 @@ class Account:
         self._scaled_min = floor
 
     def catch_up(self) -> None:
-        """Take over newer shares, if there are."""
-        if (behind := self.behind) is None:
+        """Take over the shares that lie with its siblings', if they are newer."""
+        shares = self.laid_out
+        if shares is None or self._version == shares.version:
             return
-        self.behind = None
+        self._version = shares.version
         runtime, floors = dict(self._runtime), dict(self._scaled_min)
-        for resource, floor, share in behind.shares(self):
+        for resource, floor, share in shares.shares(self):
             runtime[resource] = share
             if resource in self.declared.min:
                 floors[resource] = floor
         self._runtime, self._scaled_min = runtime, floors
+
+    def lie_with(self, shares: Shares | None) -> None:
+        """From here on its shares lie there; None: nowhere else."""
+        self.catch_up()
+        self.laid_out = shares
+        self._version = shares.version if shares is not None else 0
 
     @property
     def name(self) -> str:

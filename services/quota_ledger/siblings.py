@@ -25,7 +25,7 @@ class Pool:
 
     Attributes:
         asks, minima, weights, floors, runtimes: int64[rows, width], zeros behind a row's last child.
-        lends: bool[rows, width].
+        lends, parents: bool[rows, width]; parents: whether a child has children.
     """
 
     def __init__(self, width: int) -> None:
@@ -35,7 +35,7 @@ class Pool:
         self.asks, self.minima, self.weights, self.floors, self.runtimes = (
             np.zeros((16, width), np.int64) for _ in range(5)
         )
-        self.lends = np.ones((16, width), np.bool_)
+        self.lends, self.parents = np.ones((16, width), np.bool_), np.zeros((16, width), np.bool_)
 
     def take(self) -> int:
         """A free row, zeroed."""
@@ -44,12 +44,12 @@ class Pool:
         else:
             row, self._rows = self._rows, self._rows + 1
             if row == len(self.asks):
-                for name in ("asks", "minima", "weights", "floors", "runtimes", "lends"):
+                for name in ("asks", "minima", "weights", "floors", "runtimes", "lends", "parents"):
                     old = getattr(self, name)
                     setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
         for each in (self.asks, self.minima, self.weights, self.floors, self.runtimes):
             each[row] = 0
-        self.lends[row] = True
+        self.lends[row], self.parents[row] = True, False
         return row
 
     def release(self, row: int) -> None:
@@ -84,9 +84,10 @@ class Siblings:
     Attributes:
         accounts: sorted by name.
         rows: resource -> row of `pool`.
+        version: another one whenever a share is.
     """
 
-    __slots__ = ("accounts", "column", "pool", "rows")
+    __slots__ = ("accounts", "column", "pool", "rows", "version")
 
     def __init__(self, accounts: Sequence[Account], resources: Sequence[str], pools: dict[int, Pool]) -> None:
         self.accounts = sorted(accounts, key=lambda account: account.name)
@@ -96,15 +97,18 @@ class Siblings:
             pools[width] = Pool(width)
         self.pool = pool = pools[width]
         self.rows = {resource: pool.take() for resource in resources}
+        self.version = 0
+        count = len(self.accounts)
         for resource, row in self.rows.items():
-            for index, account in enumerate(self.accounts):
-                declared = account.declared
-                pool.minima[row, index] = min(declared.min.get(resource, 0), LARGEST)
-                pool.weights[row, index] = min(declared.weight.get(resource, 0), LARGEST)
-                pool.asks[row, index] = min((account.asked or {}).get(resource, 0), LARGEST)
-                pool.lends[row, index] = account.lends
-                pool.floors[row, index] = account.scaled_min.get(resource, 0)
-                pool.runtimes[row, index] = account.runtime.get(resource, NEVER)
+            pool.minima[row, :count] = [min(each.declared.min.get(resource, 0), LARGEST) for each in self.accounts]
+            pool.weights[row, :count] = [min(each.declared.weight.get(resource, 0), LARGEST) for each in self.accounts]
+            pool.asks[row, :count] = [min((each.asked or {}).get(resource, 0), LARGEST) for each in self.accounts]
+            pool.lends[row, :count] = [each.lends for each in self.accounts]
+            pool.parents[row, :count] = [bool(each.children) for each in self.accounts]
+            pool.floors[row, :count] = [each.scaled_min.get(resource, 0) for each in self.accounts]
+            pool.runtimes[row, :count] = [each.runtime.get(resource, NEVER) for each in self.accounts]
+        for account in self.accounts:
+            account.lie_with(self)
 
     def ask(self, account: Account) -> None:
         """One child asks for something else."""
@@ -131,6 +135,6 @@ class Siblings:
     def release(self) -> None:
         """The layout is no more; who reads its shares from here keeps them."""
         for account in self.accounts:
-            account.catch_up()
+            account.lie_with(None)
         for row in self.rows.values():
             self.pool.release(row)

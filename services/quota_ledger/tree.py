@@ -149,12 +149,9 @@ class Tree:
             grants = self.proposed()
             self.accept(grants)
             return len(grants)
-        moved: set[Account] = set()
-        for turn in self._sharing():
-            turn.keep()
-            moved.update(account for _, _, account in turn.found())
+        moved = sum(turn.keep() for turn in self._sharing())
         self.levels.clear()
-        return len(moved)
+        return moved
 
     def proposed(self) -> Grants:
         """What sharing anew would change. No share is another one before it is accepted."""
@@ -196,22 +193,23 @@ class Tree:
                 turn = turns.get(siblings.pool.width)
                 if turn is None:
                     turn = turns[siblings.pool.width] = Turn(siblings.pool)
-                moved, own = capacities.get(parent, {}), self.level_capacity(parent)
+                moved = capacities.get(parent, {})
                 for resource, row in siblings.rows.items():
                     if resources is None or resource in resources:
-                        capacity = moved.get(resource, own.get(resource))
+                        capacity = moved.get(resource)
+                        if capacity is None:
+                            capacity = self.level_capacity(parent).get(resource)
                         turn.add(
                             siblings, resource, row, capacity or 0, scales=self._scales_min and capacity is not None
                         )
             for turn in turns.values():
                 turn.share()
-                for at, index, account in turn.found():
-                    if account.children:
-                        resource = turn.resources[at]
-                        capacities.setdefault(account.name, {})[resource] = int(turn.runtimes[at, index])
-                        wanted = below.setdefault(account.name, set())
-                        if wanted is not None:
-                            wanted.add(resource)
+                for at, index, account in turn.parents():
+                    resource = turn.resources[at]
+                    capacities.setdefault(account.declared.name, {})[resource] = int(turn.runtimes[at, index])
+                    wanted = below.setdefault(account.declared.name, set())
+                    if wanted is not None:
+                        wanted.add(resource)
                 yield turn
             if not below:
                 del due[depth + 1]
@@ -245,7 +243,7 @@ class Tree:
         """These are the shares now; every level is as it should be."""
         for name, (floor, runtime) in grants.items():
             if (account := self.accounts.get(name)) is not None:
-                account.behind = None
+                account.catch_up()
                 account.scaled_min, account.runtime = floor, runtime
                 if not self._reshaped and (siblings := self._laid_out.get(account.declared.parent)) is not None:
                     siblings.take(account)
@@ -320,7 +318,7 @@ class Tree:
     def _attach(self, account: Account) -> None:
         if (parent := self.accounts.get(account.declared.parent)) is not None:
             parent.children[account.name] = None
-            self._mark(parent.name, account.name)
+            self._mark(parent.name, account.name, parent.declared.parent)
         self._set_depth(account, parent.depth + 1 if parent else 1)
 
     def _set_depth(self, account: Account, depth: int) -> None:
@@ -332,7 +330,7 @@ class Tree:
         above = self.path(account.declared.parent)
         if above:
             above[0].children.pop(account.name, None)
-            self._mark(above[0].name)
+            self._mark(above[0].name, above[0].declared.parent)
         whole = self._switches.unlimited_delete_delta
         self._raise_request(
             above, negated(account.request if whole else account.limited()), negated(account.np_request)

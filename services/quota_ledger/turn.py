@@ -26,7 +26,7 @@ class Turn:
         self._scales: list[bool] = []
         self.floors: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self.runtimes: NDArray[np.int64] = self.floors
-        self._changed: tuple[list[int], list[int]] = ([], [])
+        self._differ: NDArray[np.bool_] = np.zeros((0, 0), np.bool_)
 
     def add(self, siblings: Siblings, resource: str, row: int, capacity: int, *, scales: bool) -> None:
         """One level in one resource takes part."""
@@ -42,21 +42,29 @@ class Turn:
             return
         rows = np.array(self._rows)
         self.floors, self.runtimes = self.pool.shared(rows, self._capacity, self._scales)
-        differ = (self.runtimes != self.pool.runtimes[rows]) | (self.floors != self.pool.floors[rows])
-        at, column = np.nonzero(differ)
-        self._changed = at.tolist(), column.tolist()
+        self._differ = (self.runtimes != self.pool.runtimes[rows]) | (self.floors != self.pool.floors[rows])
 
     def found(self) -> Iterator[tuple[int, int, Account]]:
         """What changed: index of the row here, column, account."""
-        siblings = self._siblings
-        for at, column in zip(*self._changed, strict=True):
-            yield at, column, siblings[at].accounts[column]
+        return self._of(self._differ)
 
-    def keep(self) -> None:
-        """These are the shares now; the accounts read them when they are asked."""
+    def parents(self) -> Iterator[tuple[int, int, Account]]:
+        """Of what changed, that which has children."""
+        return self._of(self._differ & self.pool.parents[np.array(self._rows)]) if self._rows else iter(())
+
+    def keep(self) -> int:
+        """These are the shares now; the accounts read them when they are asked. How many accounts changed."""
         if not self._rows:
-            return
+            return 0
         rows = np.array(self._rows)
         self.pool.floors[rows], self.pool.runtimes[rows] = self.floors, self.runtimes
-        for at, _, account in self.found():
-            account.behind = self._siblings[at]
+        for at in np.nonzero(self._differ.any(axis=1))[0].tolist():
+            self._siblings[at].version += 1
+        # The rows of one level follow each other, so an account that changed in several resources counts once.
+        starts = [at for at, one in enumerate(self._siblings) if at == 0 or one is not self._siblings[at - 1]]
+        return int(np.logical_or.reduceat(self._differ, starts).sum())
+
+    def _of(self, chosen: NDArray[np.bool_]) -> Iterator[tuple[int, int, Account]]:
+        at, column = np.nonzero(chosen)
+        for row, index in zip(at.tolist(), column.tolist(), strict=True):
+            yield row, index, self._siblings[row].accounts[index]

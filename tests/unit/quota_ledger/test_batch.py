@@ -35,7 +35,7 @@ def test_a_batch_is_its_levels_one_by_one(
             lends[row, column] = lend
     capacity = np.array([level[0] for level in levels], np.int64)
     scales = np.array([level[2] for level in levels], np.bool_)
-    found = shared(capacity, *columns, lends, scales)
+    found = shared(capacity, columns[0], columns[1], columns[2], lends, scales)
     assert found is not None
     for row, (amount, children, scaled) in enumerate(levels):
         minima = [{"cpu": own} for _, own, _, _ in children]
