@@ -9,7 +9,7 @@ import msgspec
 
 from services.quota_ledger.account import Account
 from services.quota_ledger.tree import Tree
-from shared.domain.amounts import add, exceeding, mask
+from shared.domain.amounts import exceeding_with
 from shared.kube.elastic_quota import RESERVED, ROOT
 from shared.kube.quantity import NANO, bytes_text, milli_text
 from shared.kube.quantity_text import Notation, quantity_text
@@ -81,9 +81,9 @@ def shortfall(
     """
     own, *above = tree.path(name)
     limit = limit_of(own, rules)
-    if short := exceeding(add(own.used, request), limit):
+    if short := exceeding_with(own.used, request, limit):
         return _short("quota", own, limit, own.used, request, short)
-    if not preemptible and (short := exceeding(add(own.np_used, request), own.declared.min)):
+    if not preemptible and (short := exceeding_with(own.np_used, request, own.declared.min)):
         return _short("nonPreemptible", own, own.declared.min, own.np_used, request, short)
     path = [name]
     for account in above if rules.parents else ():
@@ -91,7 +91,7 @@ def shortfall(
             break
         path.append(account.name)
         limit = limit_of(account, rules)
-        if short := exceeding(mask(add(account.used, request), request), limit):
+        if short := [key for key in exceeding_with(account.used, request, limit) if key in request]:
             found = _short("ancestor", account, limit, account.used, request, short)
             return msgspec.structs.replace(found, path=tuple(reversed(path)))
     return None

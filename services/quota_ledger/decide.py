@@ -206,7 +206,7 @@ def _revoked(state: LedgerState, settings: LedgerSettings, now_ns: int, quota: s
             holders.append(Holder(uid, pod.request, seen.priority, started, pod.preemptible))
     pods = victims(account.used, account.runtime, holders)
     yield RevocationDecided(
-        quota=quota, runtime=account.runtime, used=account.used, pods=tuple(pods), at_ns=now_ns, tree=clock.tree
+        quota=quota, runtime=account.runtime, used=dict(account.used), pods=tuple(pods), at_ns=now_ns, tree=clock.tree
     )
     for uid in pods:
         yield EvictionAsked(pod_uid=uid, pod=books.pods[uid].pod, reason=f"quota {quota} uses more than it may")

@@ -147,7 +147,7 @@ def explain(books: Books, quota: str) -> Explained:
     uids = sorted(books.pods_of.get(quota, ()))
     account = tree.accounts[quota]
     pods = [books.pods[uid] for uid in uids[:MOST_PODS]]
-    return Explained(quota, name, account.runtime, account.used, levels, pods, max(0, len(uids) - MOST_PODS))
+    return Explained(quota, name, account.runtime, dict(account.used), levels, pods, max(0, len(uids) - MOST_PODS))
 
 
 def level(tree: Tree, parent: str, resource: str) -> Level:

@@ -13,7 +13,7 @@ from services.quota_ledger.sharing import Child, scaled_minima, share
 from services.quota_ledger.siblings import Pool, Siblings
 from services.quota_ledger.switches import EXACT, Switches
 from services.quota_ledger.turn import Turn
-from shared.domain.amounts import Amounts, add_clamped, capped, largest, mask, negated, sub
+from shared.domain.amounts import Amounts, add_clamped, capped, largest, mask, negated, raise_clamped, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
 Grants = dict[str, tuple[Mapping[str, int], Amounts]]
@@ -115,8 +115,8 @@ class Tree:
         """Pods of a quota use more (or less)."""
         if (account := self.accounts.get(name)) is None:
             return
-        account.self_used = add_clamped(account.self_used, delta)
-        account.self_np_used = add_clamped(account.self_np_used, np_delta)
+        raise_clamped(account.self_used, delta)
+        raise_clamped(account.self_np_used, np_delta)
         self._raise_used(self.path(name), delta, np_delta)
 
     def rebuild(self) -> None:
@@ -178,47 +178,40 @@ class Tree:
 
         A level is shared anew where it was marked, or where its parent has another runtime in that resource.
         """
-        due: dict[int, dict[str, set[str] | None]] = {}
+        due: dict[int, dict[str, dict[str, int | None]]] = {}
         for name in self.levels:
             account = self.accounts.get(name)
             if account is not None and account.children:
-                due.setdefault(account.depth, {})[name] = None
-        capacities: dict[str, dict[str, int]] = {}
+                due.setdefault(account.depth, {})[name] = {}
         while due:
             depth = min(due)
             below = due.setdefault(depth + 1, {})
             turns: dict[int, Turn] = {}
-            for parent, resources in sorted(due.pop(depth).items()):
-                siblings = self._siblings_of(parent)
+            for parent, moved in due.pop(depth).items():
+                siblings = self._laid_out.get(parent) or self._lay_out(parent)
                 turn = turns.get(siblings.pool.width)
                 if turn is None:
                     turn = turns[siblings.pool.width] = Turn(siblings.pool)
-                moved = capacities.get(parent, {})
-                for resource, row in siblings.rows.items():
-                    if resources is None or resource in resources:
-                        capacity = moved.get(resource)
-                        if capacity is None:
-                            capacity = self.level_capacity(parent).get(resource)
-                        turn.add(
-                            siblings, resource, row, capacity or 0, scales=self._scales_min and capacity is not None
-                        )
+                marked = parent in self.levels
+                turn.add(
+                    siblings, self._capacities(parent, siblings, moved) if marked else moved, scales=self._scales_min
+                )
             for turn in turns.values():
                 turn.share()
                 for at, index, account in turn.parents():
-                    resource = turn.resources[at]
-                    capacities.setdefault(account.declared.name, {})[resource] = int(turn.runtimes[at, index])
-                    wanted = below.setdefault(account.declared.name, set())
-                    if wanted is not None:
-                        wanted.add(resource)
+                    name, capacity = account.declared.name, int(turn.runtimes[at, index])
+                    below.setdefault(name, {})[turn.resources[at]] = capacity
                 yield turn
             if not below:
                 del due[depth + 1]
 
-    def _siblings_of(self, parent: str) -> Siblings:
-        found = self._laid_out.get(parent)
-        if found is None:
-            found = Siblings(self.siblings(parent), self.dimensions(parent), self._pools)
-            self._laid_out[parent] = found
+    def _capacities(self, parent: str, siblings: Siblings, moved: Mapping[str, int | None]) -> Mapping[str, int | None]:
+        own = self.level_capacity(parent)
+        return {resource: moved[resource] if resource in moved else own.get(resource) for resource in siblings.rows}
+
+    def _lay_out(self, parent: str) -> Siblings:
+        found = Siblings(self.siblings(parent), self.dimensions(parent), self._pools)
+        self._laid_out[parent] = found
         return found
 
     def _proposed_by_level(self) -> Grants:
@@ -393,8 +386,9 @@ class Tree:
 
     def _raise_sums(self, path: list[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         for account in path:
-            account.used = add_clamped(account.used, delta)
-            account.np_used = add_clamped(account.np_used, np_delta)
+            raise_clamped(account.used, delta)
+            if np_delta:
+                raise_clamped(account.np_used, np_delta)
 
     def _raise_guaranteed(self, path: list[Account], delta: Mapping[str, int]) -> None:
         """The first of the path has `delta` more allocated below it; each is guaranteed that, and at least its min."""

@@ -1,6 +1,6 @@
 """Levels of one depth and one width that are shared at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,16 @@ class Turn:
         self.runtimes: NDArray[np.int64] = self.floors
         self._differ: NDArray[np.bool_] = np.zeros((0, 0), np.bool_)
 
-    def add(self, siblings: Siblings, resource: str, row: int, capacity: int, *, scales: bool) -> None:
-        """One level in one resource takes part."""
-        self._siblings.append(siblings)
-        self.resources.append(resource)
-        self._rows.append(row)
-        self._capacity.append(capacity)
-        self._scales.append(scales)
+    def add(self, siblings: Siblings, capacity: Mapping[str, int | None], *, scales: bool) -> None:
+        """One level takes part, in the resources that `capacity` names; None: the level lacks the resource, so that nothing is scaled."""
+        rows = siblings.rows
+        for resource, size in capacity.items():
+            if (row := rows.get(resource)) is not None:
+                self._siblings.append(siblings)
+                self.resources.append(resource)
+                self._rows.append(row)
+                self._capacity.append(size or 0)
+                self._scales.append(scales and size is not None)
 
     def share(self) -> None:
         """Share all of them, and find out what changed."""

@@ -38,6 +38,13 @@ def add_clamped(one: List, delta: List) -> Amounts:
     return total
 
 
+def raise_clamped(total: Amounts, delta: List) -> None:
+    """As `add_clamped`, in place."""
+    for name, size in delta.items():
+        after = total.get(name, 0) + size
+        total[name] = max(0, after)
+
+
 def negated(one: List) -> Amounts:
     """Every amount with the other sign."""
     return {name: -size for name, size in one.items()}
@@ -65,6 +72,15 @@ def capped(one: List, limit: List) -> Amounts:
 def exceeding(one: List, limit: List) -> list[str]:
     """The names, sorted, in which `one` is above a stated limit. A name missing on either side never is."""
     return sorted(name for name, size in one.items() if name in limit and size > limit[name])
+
+
+def exceeding_with(one: List, more: List, limit: List) -> list[str]:
+    """As `exceeding` of the sum of both, without adding them up."""
+    short = []
+    for name, size in limit.items():
+        if one.get(name, 0) + more.get(name, 0) > size and (name in one or name in more):
+            short.append(name)
+    return sorted(short) if short else short
 
 
 def within_all(one: List, other: List) -> bool:
