@@ -1,0 +1,100 @@
+"""koord quota on a real log: of `cluster` alone, and of a ledger's own."""
+
+import asyncio
+import json
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import koord
+from shared.events import Draft
+from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
+from shared.log.database import Database
+from shared.log.writer import LogWriter
+
+NOW_NS = 1_800_000_000_000_000_000
+
+
+class Log(NamedTuple):
+    url: str
+
+    def koord(self, *arguments: str) -> Result:
+        environment = {"KOORD_POSTGRES": self.url, "KOORD_NATS": "nats://127.0.0.1:1"}
+        return CliRunner().invoke(koord, ["quota", *arguments], env=environment)
+
+
+def quota(name: str) -> Draft:
+    raw = {"metadata": {"name": name, "namespace": "quotas"}, "spec": {"min": {"cpu": "5"}, "max": {"cpu": "10"}}}
+    resource = "elasticquotas.scheduling.sigs.k8s.io"
+    return Draft(ObjectObserved(resource=resource, name=f"quotas/{name}", uid=name, object=raw))
+
+
+def pod(name: str, of: str, cpu: str, at: str) -> Draft:
+    containers = (Container(resources=ResourceRequirements(requests={"cpu": cpu})),)
+    body = Pod(
+        metadata=Metadata(name=name, namespace="ns", uid=name, labels={QUOTA_NAME: of}),
+        spec=PodSpec(node_name=at, containers=containers),
+    )
+    return Draft(PodObserved(pod=f"ns/{name}", pod_uid=name, object=body))
+
+
+@pytest.fixture
+async def log(database: str) -> Log:
+    node = Node(metadata=Metadata(name="n1"), status=NodeStatus(allocatable={"cpu": "10"}))
+    drafts = [
+        Draft(NodeObserved(node="n1", object=node)),
+        quota("a"),
+        quota("b"),
+        pod("x", "a", "8", at="n1"),
+        pod("y", "b", "6", at=""),
+    ]
+    opened = Database(database)
+    writer = LogWriter(opened, None, "cluster", "test@1")
+    await writer.acquire()
+    await writer.begin("0", [], now_ns=NOW_NS, seen={})
+    await writer.append(drafts, now_ns=NOW_NS, seen={}, config="")
+    await writer.close()
+    await opened.close()
+    return Log(database)
+
+
+async def run(log: Log, *arguments: str) -> Result:
+    return await asyncio.to_thread(log.koord, *arguments)
+
+
+async def test_the_tree_is_what_the_ledger_would_record(log: Log) -> None:
+    result = await run(log, "tree", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    assert "No ledger has written" in result.stderr
+    found = {line["quota"]: line for line in json.loads(result.stdout) if line["resource"] == "cpu"}
+    assert (found["a"]["runtime"], found["a"]["used"], found["b"]["waiting"]) == (5000, 8000, 6000)
+
+
+async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
+    short = await run(log, "why", "ns/y")
+    assert "Insufficient quotas, quotaName: b, runtime: cpu:5" in short.stdout
+    assert "Quota b is short of cpu:1." in short.stdout
+    arithmetic = await run(log, "explain", "a")
+    assert "a: asks 8, min 5, weight 10: 5 = 5" in arithmetic.stdout
+    other = await run(log, "whatif", "--set", "a.min.cpu=3", "-o", "json")
+    assert json.loads(other.stdout) == {"a": {"cpu": [5000, 4000]}, "b": {"cpu": [5000, 6000]}}
+    verified = await run(log, "verify")
+    assert verified.exit_code == 0
+    assert verified.stdout.strip().endswith("balanced")
+
+
+async def test_before_anything_was_there_the_tree_is_empty(log: Log) -> None:
+    result = await run(log, "tree", "--at", "2000-01-01T00:00:00Z", "-o", "json")
+    assert json.loads(result.stdout) == []
+
+
+async def test_an_unknown_quota_or_pod_is_named(log: Log) -> None:
+    for arguments in (("explain", "nobody"), ("why", "ns/nobody"), ("whatif", "--set", "nobody.min.cpu=1")):
+        result = await run(log, *arguments)
+        assert result.exit_code == 1
+        assert "nobody" in str(result.exception) + result.output
