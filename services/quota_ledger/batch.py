@@ -53,12 +53,19 @@ def _share_out(given: Int64, left: Int64, asks: Int64, weights: Int64, hungry: B
     rows = np.arange(len(given))
     weighed = np.where(hungry, weights, 0)
     while True:
-        active = (left > 0) & (weighed.sum(axis=1) > 0)
-        if not active.any():
+        together = weighed.sum(axis=1)
+        active = np.nonzero((left > 0) & (together > 0))[0]
+        if not len(active):
             return
-        rows, left, weighed, asks = rows[active], left[active], weighed[active], asks[active]
-        amount = left[:, None]
-        portions, remainders = _divided(weighed, amount, weighed.sum(axis=1)[:, None])
+        if len(active) < len(left):
+            rows, left, weighed, asks, together = (
+                rows[active],
+                left[active],
+                weighed[active],
+                asks[active],
+                together[active],
+            )
+        portions, remainders = _divided(weighed, left[:, None], together[:, None])
         rest = left - portions.sum(axis=1)
         portions += _largest(np.where(weighed > 0, remainders, -1), rest)
         now = given[rows] + portions
@@ -83,8 +90,8 @@ def _largest(remainders: Int64, count: Int64) -> Int64:
 
 
 def _divided(one: Int64, other: Int64, by: Int64) -> tuple[Int64, Int64]:
-    """Quotient and remainder of one x other / by, all >= 0, by > 0; the quotient below 2^51."""
+    """Quotient and remainder of one x other / by, all >= 0, by > 0; the quotient at most 2^50."""
     estimate = (one.astype(np.float64) * other / by).astype(np.int64)
     rest = one * other - estimate * by  # wraps around twice to the true difference, which is small
-    correction = rest // by
+    correction = (rest >= by).astype(np.int64) - (rest < 0)  # the estimate is off by less than one and a half
     return estimate + correction, rest - correction * by

@@ -15,6 +15,7 @@ from services.quota_ledger.sharing import Child, scaled_min, share
 
 Int64 = NDArray[np.int64]
 NARROWEST = 4
+WIDE = 32
 LARGEST = 2**63 - 1
 NEVER = -1
 """Runtime of a child that has none yet."""
@@ -78,6 +79,13 @@ class Pool:
         return floors, runtimes
 
 
+def width_for(children: int) -> int:
+    """How wide the row of so many children is: few widths, so that many levels share a pool, and little of it unused."""
+    if children <= WIDE:
+        return max(NARROWEST, -(-children // NARROWEST) * NARROWEST)
+    return 1 << (children - 1).bit_length()
+
+
 class Siblings:
     """All children of one parent, and the resources that they share.
 
@@ -92,7 +100,7 @@ class Siblings:
     def __init__(self, accounts: Sequence[Account], resources: Sequence[str], pools: dict[int, Pool]) -> None:
         self.accounts = sorted(accounts, key=lambda account: account.name)
         self.column = {account.name: index for index, account in enumerate(self.accounts)}
-        width = max(NARROWEST, 1 << (len(accounts) - 1).bit_length())
+        width = width_for(len(accounts))
         if width not in pools:
             pools[width] = Pool(width)
         self.pool = pool = pools[width]
