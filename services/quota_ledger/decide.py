@@ -105,7 +105,7 @@ def _retired(state: LedgerState, topology: Topology, quota: DeclaredQuota) -> It
 
 
 def _capacities(state: LedgerState) -> Iterator[Event]:
-    for name in sorted({"", *(root.tree for root in state.declared_roots())} & {*state.books.trees, ""}):
+    for name in sorted(state.books.trees):
         total = state.total(name)
         if total != state.books.trees[name].total:
             yield CapacitySet(tree=name, total=total, source="annotation" if name else "nodes")

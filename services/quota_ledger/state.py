@@ -10,7 +10,7 @@ import msgspec
 from services.quota_ledger.books import Books, Held
 from services.quota_ledger.image import BooksImage, image_of, restored
 from services.quota_ledger.resolve import ENDED, counted_request, is_preemptible
-from shared.domain.amounts import Amounts, mask, total
+from shared.domain.amounts import Amounts, mask, sub, total
 from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
@@ -143,15 +143,22 @@ class LedgerState:
 
     def total(self, tree: str) -> Amounts:
         """What a tree should have: the nodes' for the default one less what the others take, an annotation's for another."""
-        roots = [quota for quota in self.declared_roots() if quota.total is not None]
+        roots = self.declared_roots()
         if tree:
-            return next((quota.total or {} for quota in roots if quota.tree == tree), {})
+            root = next((quota for quota in roots if quota.tree == tree), None)
+            return self._total_of(root) if root else {}
         sums = total(self.nodes.values())
         for quota in roots:
             if not quota.ignores_default_tree:
-                for name, size in (quota.total or {}).items():
-                    sums[name] = sums.get(name, 0) - size
+                sums = sub(sums, self._total_of(quota))
         return sums
+
+    def _total_of(self, root: DeclaredQuota) -> Amounts:
+        """An annotation that is missing or cannot be read changes nothing."""
+        if root.total is not None:
+            return root.total
+        found = self.books.trees.get(root.tree)
+        return found.total if found else {}
 
     def declared_roots(self) -> list[DeclaredQuota]:
         """Roots of other trees that are in force."""

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.quota_ledger.parity.webhook import answer
 from shared.admission.elastic_quota import PodsOf, Rules, check_create, check_delete, check_update, completed
-from shared.admission.quota_topology import Refused, Topology
+from shared.admission.quota_topology import Refused, Topology, checked_place
 from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
 
 ROOT_FOLDER = Path(__file__).resolve().parents[3]
@@ -84,6 +86,24 @@ def test_a_quota_with_children_or_pods_stays() -> None:
     with pytest.raises(Refused, match=r"ns/a, ns/b, \.\.\."):
         check_delete(TREE, "dev", PodsOf(labelled={"dev": ["ns/c", "ns/a", "ns/b"]}))
     check_delete(TREE, "dev", PodsOf())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 12)), max_size=30))
+def test_children_never_have_a_larger_min_than_their_parent(writes: list[tuple[int, int, int]]) -> None:
+    """I16 of spec/quota.md 7.4: whatever is tried, what was accepted adds up below the first level."""
+    topology = Topology()
+    for number, above, size in writes:
+        name, parent = f"q{number}", ROOT if above >= number else f"q{above}"
+        quota = DeclaredQuota(name=name, parent=parent, is_parent=True, min={"cpu": size}, max={"cpu": 12})
+        try:
+            checked_place(topology, quota, topology.quotas.get(name))
+        except Refused:
+            continue
+        topology.put(quota)
+        for each in topology.quotas.values():
+            children = [topology.quotas[child] for child in topology.children.get(each.name, ())]
+            assert sum(child.min["cpu"] for child in children) <= each.min["cpu"]
 
 
 def test_the_answers_are_upstreams() -> None:

@@ -161,6 +161,15 @@ def test_a_tree_of_its_own_takes_its_total_from_the_default_one() -> None:
     logs.tell("cluster", root, leaf, pod("p1", "x", "3"))
     assert logs.runtime("x") == {"cpu": 3000}
     assert logs.state.books.trees[""].capacity["cpu"] == 6000
+    root.object["metadata"]["annotations"] = {PREFIX + "total-resource": "{bad"}
+    logs.tell("cluster", root)
+    assert logs.state.books.trees[""].capacity["cpu"] == 6000
+    for name in ("x", "gpu"):
+        gone = ObjectDeleted(resource="elasticquotas.scheduling.sigs.k8s.io", name=f"quotas/{name}", uid=name)
+        logs.tell("cluster", gone)
+    assert logs.state.books.trees[""].capacity["cpu"] == 10_000
+    assert logs.state.books.trees["t1"].total == {}
+    assert verify(logs.records).findings == []
 
 
 def test_over_use_is_tolerated_for_a_while_and_then_the_least_important_pods_go() -> None:
