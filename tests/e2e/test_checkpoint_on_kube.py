@@ -36,7 +36,7 @@ async def test_the_config_map_proves_the_log(kube_cluster: Cluster, tmp_path: Pa
     env = {"audit": {"KOORD_AUDIT_KEY": str(key), "KOORD_AUDIT_CHECKPOINT_EVERY_S": "1"}}
     async with running(kube_cluster, tmp_path / "system", env, more=("audit",)) as system:
         first = await newest(kube_cluster)
-        while "\\ncluster " not in first:  # the audit service may have signed before it heard of the others' first events
+        while "\\ncluster " not in first:  # signed before the others' first events were heard of
             first = await newest(kube_cluster, other_than=first)
         second = await newest(kube_cluster, other_than=first)
         servers = {"KOORD_POSTGRES": system.endpoints.postgres, "KOORD_NATS": system.endpoints.nats}
