@@ -28,7 +28,7 @@ class Terminal:
             stderr=screen,
             env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **(env or {})},
             start_new_session=True,
-            preexec_fn=take_terminal,  # noqa: PLW1509  the child does one system call and then is another program
+            preexec_fn=take_terminal,  # noqa: PLW1509  the child does two system calls and then is another program
         )
         os.close(screen)
         self.seen = ""
@@ -78,8 +78,9 @@ class Terminal:
 
 
 def take_terminal() -> None:
-    """Make stdin the terminal of this session."""
+    """Make stdin the terminal of this session, and Ctrl-C what it is for a person: whoever runs the tests may ignore it."""
     import fcntl
     import termios
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

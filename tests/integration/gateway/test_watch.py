@@ -56,7 +56,7 @@ class Eyes:
         self.missing += 1
 
 
-async def until(condition: Callable[[], Any], within_s: float = 10) -> None:
+async def until(condition: Callable[[], Any], within_s: float = 40) -> None:
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.01)
