@@ -1,7 +1,7 @@
 # Needs python3 >= 3.11 and make; everything else is installed into .venv.
 #
 #   make demo      1,000 pods on 100 simulated nodes, in under two minutes
-#   make test      all tests, on real servers: Postgres, NATS, kube-apiserver
+#   make test      all tests, on real servers: Postgres, NATS, kube-apiserver (WORKERS=number side by side, TESTS=paths)
 #   make lint      format, lint rules, types, import contracts, migrations, generated files
 #   make parity    our decisions against upstream's, case by case (VECTORS=folder)
 #   make soak      the long form of the fault tests
@@ -11,6 +11,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests wait for servers more than they compute: two files at a time, each with servers of its own.
+WORKERS ?= 2
 VECTORS ?= $(or $(KOORD_VECTORS),../shared/vectors)
 
 .PHONY: demo test lint parity soak generate clean
@@ -21,7 +23,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
-	$(BIN)/pytest $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) $(TESTS)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
