@@ -123,12 +123,16 @@ def rotate(*, directory: Path, login: str) -> None:
 
 @credentials.command(name="show")
 @directory
+@click.argument("login", default="")
 @output_option
-def show_command(*, directory: Path, output: Format) -> None:
-    """Show what each login may do; no secret."""
+def show_command(*, directory: Path, login: str, output: Format) -> None:
+    """Show what each login may do, or every right of one LOGIN; no secret."""
     from cli.credentials.install import logins_of
 
-    found = logins_of(books.read(directory))
+    every = logins_of(books.read(directory))
+    found = [one for one in every if login in ("", one.name)]
+    if not found:
+        raise NoSuchLogin(f"there is no login {login!r}; there are {', '.join(sorted(one.name for one in every))}")
     if output != "table":
         show(
             [
@@ -142,12 +146,19 @@ def show_command(*, directory: Path, output: Format) -> None:
             output,
         )
         return
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for one in found:
         reads = "all" if one.log and one.log.reads is None else " ".join(one.log.reads or ()) if one.log else ""
         writes = one.log.writes if one.log else ""
-        rows.append((one.name, one.bus.user, writes, reads, " ".join(one.bus.publish), " ".join(one.bus.subscribe)))
-    show_table(("login", "bus user", "writes", "reads", "publishes", "subscribes"), rows)
+        if login:
+            click.echo(f"{one.name}: {one.bus.user} on the bus; writes {writes or 'no log'}; reads {reads or 'none'}")
+            rows = [("publishes", subject) for subject in one.bus.publish]
+            rows += [("subscribes", subject) for subject in one.bus.subscribe]
+            show_table(("right", "subject"), rows)
+            return
+        rows.append((one.name, one.bus.user, writes, reads, len(one.bus.publish), len(one.bus.subscribe)))
+    show_table(("login", "bus user", "writes", "reads", "publishes on", "subscribes to"), rows)
+    click.echo("the subjects: koord credentials show DIRECTORY LOGIN, or -o json", err=True)
 
 
 @credentials.command(name="check")
