@@ -45,7 +45,7 @@ async def system(
     cluster: Cluster | None = request.getfixturevalue("kube_cluster") if side == "kube" else None
     async with AsyncExitStack() as running:
         nats = await running.enter_async_context(EmbeddedNats(folder / "nats"))
-        endpoints = Endpoints(await postgres.create_database(f"contract_{side}", template), nats.url)
+        endpoints = Endpoints(await postgres.create_database(f"contract_{side}_{next(_numbers)}", template), nats.url)
         supervisor = Supervisor([_spec(cluster)], endpoints, folder)
         await supervisor.start()
         running.push_async_callback(supervisor.stop)
