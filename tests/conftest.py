@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -18,6 +19,10 @@ def pytest_configure(config: pytest.Config) -> None:
     Pytest closes the root that all sessions of a user share to other users whenever a session begins, and a Postgres that
     root starts is another user: a second session would shut its servers out.
     """
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as in a job of a shell: the commands under test would ignore it too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.geteuid() == 0 and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
         config.stash[_TEMP_ROOT] = root = Path(tempfile.mkdtemp(prefix="koord-tests-"))
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(root)
