@@ -20,6 +20,7 @@ from services.scheduler.questions import QUESTIONS, Answered, digest_of
 from services.scheduler.reasons import text
 from services.scheduler.round import message
 from services.scheduler.serving.opinion import BadQuestion, Opinion
+from services.scheduler.state import ClusterView
 from services.scheduler.ties import name_hash
 from shared.events import Draft
 from shared.events.intents import FieldsDecided, ObjectDecided
@@ -28,8 +29,6 @@ from shared.kube.pod import Pod, PodSpec
 
 FIELDS = "answer"
 HEARTBEAT_NS = 60 * SECOND
-AGAIN_NS = SECOND
-"""A changed cluster is not asked anew more often than this."""
 DEFAULT_TTL_NS = 24 * 3600 * SECOND
 MOST_AT_ONCE = 20
 """Questions answered in one go, so that the service is never held for long; the oldest answers first."""
@@ -40,21 +39,23 @@ Json = dict[str, Any]
 
 
 def answers(index: Index, now_ns: int) -> tuple[Draft, ...]:
-    """What is to be said to the questions there are: nothing for most, most of the time."""
+    """What is to be said to the questions there are: nothing for most, most of the time. Judges each of them: not for each round."""
     view = index.view
+    if not view.questions:
+        return ()
     drafts: list[Draft] = []
-    due = sorted(
-        (before.at_ns if before else 0, key)
+    pods = _asked_about(view)
+    by_age = sorted(
+        (before.at_ns if (before := _before(view.answered, key, question)) else 0, key)
         for key, question in view.questions.items()
-        if (before := _before(view.answered, key, question)) is None or now_ns - before.at_ns >= AGAIN_NS
     )
-    for _, key in due[:MOST_AT_ONCE]:
+    for _, key in by_age[:MOST_AT_ONCE]:
         question = view.questions[key]
         uid = question["metadata"].get("uid", "")
         if _is_over(question, now_ns):
             drafts.append(Draft(ObjectDecided(resource=QUESTIONS, name=key, body=None)))
             continue
-        answer = _answer(index, key, question, now_ns)
+        answer = _answer(index, pods, key, question, now_ns)
         before, digest = _before(view.answered, key, question), digest_of(answer)
         if before is None or before.digest != digest or now_ns - before.at_ns >= HEARTBEAT_NS:
             status = {**answer, "lastUpdateTime": instant_text(now_ns // SECOND * SECOND)}
@@ -87,20 +88,30 @@ def _is_over(question: Json, now_ns: int) -> bool:
         return False  # kept until it is mended: the answer says what is wrong
 
 
-def _answer(index: Index, key: str, question: Json, now_ns: int) -> Json:
+def _asked_about(view: ClusterView) -> dict[str, PodFacts]:
+    """The pods that questions name, by `namespace/name`: one look at all pods for all questions."""
+    names = {(question.get("spec") or {}).get("questionObjectKey") for question in view.questions.values()}
+    found: dict[str, PodFacts] = {}
+    for facts in view.pods.values():
+        if facts.name in names and facts.since:
+            found.setdefault(facts.name, facts)
+    return found
+
+
+def _answer(index: Index, pods: Mapping[str, PodFacts], key: str, question: Json, now_ns: int) -> Json:
     try:
-        return _asked(index, key, question.get("spec") or {}, now_ns)
+        return _asked(index, pods, key, question.get("spec") or {}, now_ns)
     except BadQuestion as error:
         return {"schedulable": False, "schedulableAfterPreemption": False, "failedMessage": str(error)}
 
 
-def _asked(index: Index, key: str, spec: Json, now_ns: int) -> Json:
+def _asked(index: Index, pods: Mapping[str, PodFacts], key: str, spec: Json, now_ns: int) -> Json:
     if spec.get("questionObjectTemplate"):
         return _judged(index, _from_template(key, spec["questionObjectTemplate"]), now_ns)
     asked = str(spec.get("questionObjectKey") or "")
     if not asked:
         raise BadQuestion("give spec.questionObjectKey, as namespace/pod, or spec.questionObjectTemplate")
-    facts = next((facts for facts in index.view.pods.values() if facts.name == asked and facts.since), None)
+    facts = pods.get(asked)
     if facts is None:
         raise BadQuestion(f"there is no pod {asked}; gangs and jobs are not asked about in this release")
     return _of_pod(index, facts, now_ns)

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 5.0
 
+QUESTIONS_EVERY_S = 1.0
+"""How often the questions of ScheduleExplanation objects are looked at: each is judged over all nodes."""
+
 SETTLED_AT_ONCE = 2000
 """Names the index looks at before other tasks of the process run: some 60 ms."""
 
@@ -41,14 +44,11 @@ async def lead(runtime: Runtime) -> None:
     if shadow is not None:
         runtime.look(shadow.look)
     config_digest = ""
-    file: Offered | None = None
-    file_due_ns = 0
+    file = _ConfigFile(settings)
+    questions_due_ns = 0
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
-        if settings.config and now_ns >= file_due_ns:
-            file = await _read_file(settings.config, file)
-            file_due_ns = now_ns + int(settings.config_every_s * SECOND)
-        if drafts := config_drafts(view, file):
+        if drafts := config_drafts(view, await file.read(now_ns)):
             await runtime.append(drafts, now_ns=now_ns)
             continue
         if index is None or view.config_digest != config_digest:
@@ -68,7 +68,9 @@ async def lead(runtime: Runtime) -> None:
             if shadow is not None:
                 shadow.judge_by(index, config_digest)
                 drafts += shadow.take()
-            drafts += answers(index, now_ns)
+            if now_ns >= questions_due_ns:
+                drafts += answers(index, now_ns)
+                questions_due_ns = now_ns + int(QUESTIONS_EVERY_S * SECOND)
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
         if drafts:
@@ -84,22 +86,32 @@ async def lead(runtime: Runtime) -> None:
 
 
 def _wait_s(index: Index, now_ns: int) -> float:
-    """Until time alone lets a pod be tried, at most LONGEST_WAIT_S."""
+    """Until time alone lets a pod be tried, at most LONGEST_WAIT_S; less where questions wait."""
     next_ns = index.queue.next_at_ns()
-    if index.view.questions:
-        return 1.0
+    longest_s = QUESTIONS_EVERY_S if index.view.questions else LONGEST_WAIT_S
     if next_ns is None:
-        return LONGEST_WAIT_S
-    return min(max((next_ns - now_ns) / SECOND, 0.001), LONGEST_WAIT_S)
+        return longest_s
+    return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)
 
 
-async def _read_file(path: str, last: Offered | None) -> Offered | None:
-    """The file as it is; the last one read while it cannot be read, for a file that is being replaced is gone for a moment."""
-    try:
-        return Offered(f"file {path}", await asyncio.to_thread(Path(path).read_text))
-    except OSError as error:
-        log.warning("the configuration file cannot be read", extra={"file": path, "error": str(error)})
-        return last
+class _ConfigFile:
+    """The configuration file, if there is one, looked at every so often."""
+
+    def __init__(self, settings: SchedulerSettings) -> None:
+        self._path = settings.config
+        self._every_ns = int(settings.config_every_s * SECOND)
+        self._due_ns = 0
+        self._last: Offered | None = None
+
+    async def read(self, now_ns: int) -> Offered | None:
+        """The file as it is; as it was while it cannot be read, for one that is being replaced is gone for a moment."""
+        if self._path and now_ns >= self._due_ns:
+            self._due_ns = now_ns + self._every_ns
+            try:
+                self._last = Offered(f"file {self._path}", await asyncio.to_thread(Path(self._path).read_text))
+            except OSError as error:
+                log.warning("the configuration file cannot be read", extra={"file": self._path, "error": str(error)})
+        return self._last
 
 
 SERVICE = Service(
