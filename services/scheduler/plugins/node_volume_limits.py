@@ -16,6 +16,7 @@ from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Int64, Ledger, Normalize, Room, Rows, Trial
 from services.scheduler.plugins.volume_claims import claim_keys
+from services.scheduler.plugins.volume_trial import VolumeTrial
 from services.scheduler.plugins.volume_use import VolumeLedger
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
@@ -54,16 +55,15 @@ class NodeVolumeLimits:
         return False
 
 
-class LimitsTrial:
+class LimitsTrial(VolumeTrial):
     """The plugin for one round. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
 
     def __init__(self, room: Room, ledger: VolumeLedger) -> None:
-        self._room = room
+        super().__init__(room)
         self._storage = room.surroundings.storage
         self._ledger = ledger
-        self._moved: dict[
-            int, dict[str, int]
-        ] = {}  # row -> claim -> how many more pods there use it than when the round began
+        # row -> claim -> how many more pods there use it than when the round began
+        self._moved: dict[int, dict[str, int]] = {}
         self._limits: dict[str, dict[int, int]] | None = None
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
@@ -83,13 +83,6 @@ class LimitsTrial:
         """The verdict on one node."""
         keys = claim_keys(ask)
         return self._judge(self._volumes(keys), row) if keys else 0
-
-    def score(self, ask: PodAsk, rows: Rows) -> None:
-        """It scores nothing."""
-
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
-        """It scores nothing."""
-        return 0
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
         """The pod's claims are on the node from now on."""

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.volume_choice import Choice, can_make, free_volumes, reachable, wanted
 from services.scheduler.plugins.volume_claims import Claims, claim_keys, claims_of
-from services.scheduler.pods import PodFacts
+from services.scheduler.plugins.volume_trial import ClaimsTrial
 from services.scheduler.reasons import Reason
 from shared.kube.storage import SELECTED_NODE, Claim
 
@@ -50,7 +50,7 @@ class VolumeBinding:
         """No account of its own."""
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
-        """A verdict is a set of bits, one for each thing that is wrong."""
+        """Verdicts are those of `judge`."""
         return BindingTrial(room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
@@ -65,7 +65,7 @@ class VolumeBinding:
         return True
 
 
-class BindingTrial:
+class BindingTrial(ClaimsTrial):
     """The plugin for one round.
 
     Attributes:
@@ -73,33 +73,8 @@ class BindingTrial:
     """
 
     def __init__(self, room: Room) -> None:
-        self._room = room
-        self._verdicts: dict[PodAsk, Int64 | None] = {}
+        super().__init__(room)
         self.taken: dict[str, str] = {}
-
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
-        """None for a pod without claims."""
-        if not claim_keys(ask):
-            return None
-        if ask not in self._verdicts:
-            self._verdicts[ask] = self._judge(ask)
-        verdicts = self._verdicts[ask]
-        return None if verdicts is None else verdicts[rows]
-
-    def filter_at(self, ask: PodAsk, row: int) -> int:
-        """The verdict on one node."""
-        verdicts = self.filter(ask, np.array([row]))
-        return 0 if verdicts is None else int(verdicts[0])
-
-    def score(self, ask: PodAsk, rows: Rows) -> None:
-        """It scores nothing."""
-
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
-        """It scores nothing."""
-        return 0
-
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """Nothing: volumes are taken by `prepare`."""
 
     def prepare(self, ask: PodAsk, row: int) -> Choice | None:
         """What has to be written before a pod can go to the node; None when all its claims are bound.
@@ -127,7 +102,8 @@ class BindingTrial:
                 choice.claims.append(claim)
         return choice
 
-    def _judge(self, ask: PodAsk) -> Int64 | None:
+    def judge(self, ask: PodAsk) -> Int64 | None:
+        """A verdict is a set of bits, one for each thing that is wrong."""
         storage, table = self._room.surroundings.storage, self._room.table
         claims = claims_of(ask, storage)
         if claims.trouble is not None:

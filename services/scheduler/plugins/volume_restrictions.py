@@ -12,6 +12,7 @@ from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Rows, Trial
 from services.scheduler.plugins.volume_claims import claim_keys
+from services.scheduler.plugins.volume_trial import VolumeTrial
 from services.scheduler.plugins.volume_use import Disk, VolumeLedger, disks_of
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
@@ -48,11 +49,11 @@ class VolumeRestrictions:
         return False
 
 
-class RestrictionsTrial:
+class RestrictionsTrial(VolumeTrial):
     """The plugin for one round."""
 
     def __init__(self, room: Room, ledger: VolumeLedger) -> None:
-        self._room = room
+        super().__init__(room)
         self._ledger = ledger
         self._claims: dict[str, int] = {}  # how many more pods use it than when the round began
         self._disks: dict[int, dict[Disk, int]] = {}  # likewise, by row
@@ -73,18 +74,6 @@ class RestrictionsTrial:
         if any(self._is_in_use(claim) for claim in claim_keys(ask)):
             verdicts[verdicts == 0] = _CLAIM
         return verdicts[rows] if verdicts.any() else None
-
-    def filter_at(self, ask: PodAsk, row: int) -> int:
-        """The verdict on one node."""
-        verdicts = self.filter(ask, np.array([row]))
-        return 0 if verdicts is None else int(verdicts[0])
-
-    def score(self, ask: PodAsk, rows: Rows) -> None:
-        """It scores nothing."""
-
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
-        """It scores nothing."""
-        return 0
 
     def scores(self, ask: PodAsk, feasible: Bools) -> None:
         """It scores nothing."""

@@ -12,10 +12,10 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
 from services.scheduler.labels import ABSENT
-from services.scheduler.plugins.volume_claims import claim_keys, claims_of
-from services.scheduler.pods import PodFacts
+from services.scheduler.plugins.volume_claims import claims_of
+from services.scheduler.plugins.volume_trial import ClaimsTrial
 from services.scheduler.reasons import Reason
 from shared.kube.selectors import Requirement
 
@@ -55,38 +55,11 @@ class VolumeZone:
         return True
 
 
-class _ZoneTrial:
+class _ZoneTrial(ClaimsTrial):
     """The plugin for one round."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
-        self._verdicts: dict[PodAsk, Int64 | None] = {}
-
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def judge(self, ask: PodAsk) -> Int64 | None:
         """None for a pod without volumes that have a zone."""
-        if not claim_keys(ask):
-            return None
-        if ask not in self._verdicts:
-            self._verdicts[ask] = self._judge(ask)
-        verdicts = self._verdicts[ask]
-        return None if verdicts is None else verdicts[rows]
-
-    def filter_at(self, ask: PodAsk, row: int) -> int:
-        """The verdict on one node."""
-        verdicts = self.filter(ask, np.array([row]))
-        return 0 if verdicts is None else int(verdicts[0])
-
-    def score(self, ask: PodAsk, rows: Rows) -> None:
-        """It scores nothing."""
-
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
-        """It scores nothing."""
-        return 0
-
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """Nothing: zones stay where they are."""
-
-    def _judge(self, ask: PodAsk) -> Int64 | None:
         labels, size = self._room.table.labels, self._room.size
         wanted = [
             (key, tuple(value.split("__")))
