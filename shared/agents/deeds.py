@@ -1,6 +1,6 @@
 """Deeds: what an agent did on its node by its own judgement, and what it asks for. Ingest appends them to `nodes-*`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -85,8 +85,7 @@ class DeedTold(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class BadDeed(BadMessage):
     """A deed that cannot be taken; says which node's, where and why."""
 
-    def __init__(self, node: str, field: str, reason: str) -> None:
-        super().__init__("deed", node, field, reason)
+    what: ClassVar[str] = "deed"
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -107,10 +106,4 @@ def decode(data: bytes, node: str) -> DeedTold:
     Raises:
         BadDeed: names the node, the field and the reason.
     """
-    try:
-        told = decoded(_decoder, DeedTold, "deed", data, node)
-    except BadMessage as error:
-        raise BadDeed(error.node, error.field, error.reason) from error
-    if told.node != node:
-        raise BadDeed(node, "node", f"names {told.node!r}, another node than its topic")
-    return told
+    return decoded(_decoder, DeedTold, BadDeed, data, node)

@@ -4,7 +4,7 @@ Percentiles are of samples, so node, system and best-effort bring each of theirs
 newest value do. Agents know no Kubernetes objects: a pod is the uid in the name of its cgroup, and ingest says whose it is.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -92,8 +92,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class BadReport(BadMessage):
     """A report that cannot be taken; says which node's, where and why."""
 
-    def __init__(self, node: str, field: str, reason: str) -> None:
-        super().__init__("report", node, field, reason)
+    what: ClassVar[str] = "report"
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -114,22 +113,14 @@ def decode(data: bytes, node: str) -> Report:
     Raises:
         BadReport: names the node, the field and the reason.
     """
-    try:
-        report = decoded(_decoder, Report, "report", data, node)
-    except BadMessage as error:
-        raise BadReport(error.node, error.field, error.reason) from error
-    check(report, node)
+    report = decoded(_decoder, Report, BadReport, data, node)
+    _check(report)
     return report
 
 
-def check(report: Report, node: str) -> None:
-    """What types cannot say.
-
-    Raises:
-        BadReport: names the node, the field and the reason.
-    """
-    if report.node != node:
-        raise BadReport(node, "node", f"names {report.node!r}, another node than its topic")
+def _check(report: Report) -> None:
+    """What types cannot say."""
+    node = report.node
     if report.begins_ns < 0:
         raise BadReport(node, "interval_ns", "begins before 1970")
     length_ms = report.interval_ns // 1_000_000

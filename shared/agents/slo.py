@@ -1,12 +1,12 @@
 """The newest NodeSLO of a node, on its way to the agent: the last message of its subject, retained by the broker."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from shared.agents.report import Name
-from shared.agents.wire import BadMessage
+from shared.agents.wire import BadMessage, on_its_topic
 
 
 class NodeSlo(msgspec.Struct, frozen=True):
@@ -32,8 +32,7 @@ class NodeSlo(msgspec.Struct, frozen=True):
 class BadNodeSlo(BadMessage):
     """A NodeSLO message that cannot be taken; the last good one stays in force."""
 
-    def __init__(self, node: str, field: str, reason: str) -> None:
-        super().__init__("NodeSLO", node, field, reason)
+    what: ClassVar[str] = "NodeSLO"
 
 
 _decoder = msgspec.json.Decoder(NodeSlo)
@@ -55,6 +54,4 @@ def decode(data: bytes, node: str) -> NodeSlo:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         reason, _, path = str(error).partition(" - at `$")
         raise BadNodeSlo(node, path.rstrip("`").removeprefix("."), reason) from error
-    if slo.node != node:
-        raise BadNodeSlo(node, "node", f"names {slo.node!r}, another node than its topic")
-    return slo
+    return on_its_topic(slo, BadNodeSlo, node)

@@ -2,13 +2,11 @@
 
 import re
 import types
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
 
 from shared.errors import KoordError
-
-_T = TypeVar("_T")
 
 MAX_BYTES = 1024 * 1024
 """Of one message: what the embedded NATS takes."""
@@ -18,38 +16,67 @@ class BadMessage(KoordError):
     """A message of a node that cannot be taken.
 
     Attributes:
+        what: the kind of message.
         node, field, reason: whose, where in it, and why.
     """
 
-    def __init__(self, what: str, node: str, field: str, reason: str) -> None:
-        super().__init__(f"{what} of node {node}: {f'{field}: ' if field else ''}{reason}")
+    what: ClassVar[str] = "message"
+
+    def __init__(self, node: str, field: str, reason: str) -> None:
+        super().__init__(f"{self.what} of node {node}: {f'{field}: ' if field else ''}{reason}")
         self.node = node
         self.field = field
         self.reason = reason
 
 
-def decoded(decoder: "msgspec.msgpack.Decoder[_T]", kind: type, what: str, data: bytes, node: str) -> _T:
+class OfNode(Protocol):
+    """A message that names its node."""
+
+    @property
+    def node(self) -> str:
+        """The Kubernetes node's name."""
+        ...
+
+
+_T = TypeVar("_T", bound=OfNode)
+
+
+def decoded(
+    decoder: "msgspec.msgpack.Decoder[_T]", kind: type[_T], bad: type[BadMessage], data: bytes, node: str
+) -> _T:
     """Decode a message.
 
     Args:
         kind: the struct that `decoder` decodes, to name its fields.
+        bad: the error of this kind of message.
         node: whose topic it came on.
 
     Raises:
-        BadMessage: it does not fit.
+        BadMessage: as `bad`; it does not fit, or names another node.
     """
     if len(data) > MAX_BYTES:
-        raise BadMessage(what, node, "", f"has {len(data)} bytes; at most {MAX_BYTES} are taken")
+        raise bad(node, "", f"has {len(data)} bytes; at most {MAX_BYTES} are taken")
     try:
-        return decoder.decode(data)
+        return on_its_topic(decoder.decode(data), bad, node)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         field = named(kind, path.rstrip("`"))
         if field == "schema":
             reason = f"{reason}; bring metrics ingest to the agents' release first"
-        raise BadMessage(what, node, field, reason) from error
+        raise bad(node, field, reason) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadMessage(what, node, "", f"is no MessagePack: {error}") from error
+        raise bad(node, "", f"is no MessagePack: {error}") from error
+
+
+def on_its_topic(message: _T, bad: type[BadMessage], node: str) -> _T:
+    """The message, if it came on its own node's topic.
+
+    Raises:
+        BadMessage: as `bad`; it names another node.
+    """
+    if message.node != node:
+        raise bad(node, "node", f"names {message.node!r}, another node than its topic")
+    return message
 
 
 def named(kind: Any, path: str) -> str:
