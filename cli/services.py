@@ -32,11 +32,26 @@ CONTEXTS: Mapping[str, int] = {
 """Context, or family of contexts, -> events that one partition of its log holds."""
 
 
+def metrics_shards() -> int:
+    """The shards that KOORD_METRICS_SHARDS names, or one.
+
+    Raises:
+        BadSetting: it is no such number.
+    """
+    from shared.families import Installation
+
+    return Installation.load("", os.environ).metrics_shards
+
+
 def contexts(shards: int = 0) -> dict[str, int]:
-    """The contexts of an installation; by default with the shards that KOORD_METRICS_SHARDS names, or one."""
+    """The contexts of an installation; by default with as many shards as `metrics_shards`.
+
+    Raises:
+        BadSetting: KOORD_METRICS_SHARDS is no number of shards.
+    """
     from shared.families import expanded
 
-    return expanded(CONTEXTS, shards or int(os.environ.get("KOORD_METRICS_SHARDS", "1")))
+    return expanded(CONTEXTS, shards or metrics_shards())
 
 
 class NoSuchService(KoordError):

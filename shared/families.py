@@ -6,13 +6,25 @@ the family; how many members it has is the installation's business (`KOORD_METRI
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
 
 from shared.errors import KoordError
+from shared.settings import Settings
 
 _T = TypeVar("_T")
 
 SUFFIX = "-*"
+
+
+Shards = Annotated[int, Meta(ge=1, le=256, description="shards of metrics-* and nodes-*; the same everywhere")]
+
+
+class Installation(Settings, frozen=True, kw_only=True):
+    """What holds for all services of an installation: `KOORD_<FIELD>`."""
+
+    metrics_shards: Shards = 1
 
 
 class NoSuchShard(KoordError):

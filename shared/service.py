@@ -129,9 +129,7 @@ class Environment(Settings, frozen=True, kw_only=True):
     http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
     replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
-    metrics_shards: Annotated[
-        int, Meta(ge=1, le=256, description="shards of metrics-* and nodes-*; the same everywhere")
-    ] = 1
+    metrics_shards: families.Shards = 1
     shard: Annotated[int, Meta(ge=0, description="which of them this process writes, if it writes one")] = 0
     otlp: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
     snapshot_every_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0

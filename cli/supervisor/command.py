@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cli.services import AGENTS, SERVICES, SHARDED
+from cli.services import AGENTS, SERVICES, SHARDED, metrics_shards
 from cli.supervisor.audit import with_audit
 from cli.supervisor.folder import DEFAULT, announced, taken
 from cli.supervisor.logins import node_of
@@ -86,8 +86,8 @@ def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spe
 
 
 def _replicas(name: str, env: Mapping[str, str]) -> list[Spec]:
-    """One process of a service, or one for each shard that KOORD_METRICS_SHARDS names."""
-    shards = int(os.environ.get("KOORD_METRICS_SHARDS", "1"))
+    """One process of a service, or one for each shard."""
+    shards = metrics_shards()
     if name not in SHARDED or shards == 1:
         return [Spec(name, name, env)]
     return [Spec(f"{name}-{shard}", name, {**env, "KOORD_SHARD": str(shard)}) for shard in range(shards)]
