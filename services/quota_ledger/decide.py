@@ -11,7 +11,8 @@ from services.quota_ledger.books import Held, Over
 from services.quota_ledger.revoke import Holder, Overuse, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
-from shared.admission.quota_topology import Refused, Topology, checked_place
+from shared.admission.quota_topology import Topology, checked_place
+from shared.admission.refused import Refused
 from shared.domain.amounts import exceeding
 from shared.events import Draft, Event, Recorded
 from shared.events.intents import EvictionAsked

@@ -7,21 +7,9 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from shared.admission.refused import Refused
 from shared.domain.amounts import Amounts, add, largest, total, within_all
-from shared.errors import KoordError
 from shared.kube.elastic_quota import ROOT, BadResourceList, DeclaredQuota, resource_list
-
-
-class Refused(KoordError):
-    """An object breaks a rule.
-
-    Attributes:
-        code: which rule, stable: `exists`, `minSum`, ...
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Topology:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from services.quota_ledger.parity.webhook import answer
 from shared.admission.elastic_quota import PodsOf, Rules, check_create, check_delete, check_update, completed
-from shared.admission.quota_topology import Refused, Topology, checked_place
+from shared.admission.quota_topology import Topology, checked_place
+from shared.admission.refused import Refused
 from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
 
 ROOT_FOLDER = Path(__file__).resolve().parents[3]

@@ -1,0 +1,55 @@
+"""Feature gates of the admission rules, by upstream's names.
+
+Source: spec/api.md 5.8.
+"""
+
+from collections.abc import Mapping
+
+from shared.errors import KoordError
+
+DEFAULTS: Mapping[str, bool] = {
+    "PodMutatingWebhook": True,
+    "PodValidatingWebhook": True,
+    "ElasticMutatingWebhook": True,
+    "ElasticValidatingWebhook": True,
+    "NodeMutatingWebhook": False,
+    "NodeValidatingWebhook": False,
+    "ConfigMapValidatingWebhook": False,
+    "ReservationMutatingWebhook": False,
+    "ColocationProfileSkipMutatingResources": False,
+    "ColocationProfileSkipValidatingPriority": False,
+    "MultiQuotaTree": False,
+    "ElasticQuotaIgnorePodOverhead": False,
+    "ElasticQuotaGuaranteeUsage": False,
+    "ElasticQuotaEnableUpdateResourceKey": False,
+    "ElasticQuotaEvaluationTransformPod": False,
+    "DisableDefaultQuota": False,
+    "SupportParentQuotaSubmitPod": False,
+    "EnableQuotaAdmission": False,
+    "EnableQuotaAdmissionOnUpdate": False,
+    "ValidatePodDeviceResource": False,
+    "EnablePodEnhancedValidator": False,
+    "DisableExtendedResourceSpec": False,
+    "DisableDeviceResourceSpec": False,
+}
+"""Gate -> whether it is on where nothing is said."""
+
+Gates = frozenset[str]
+"""The gates that are on."""
+
+
+def gates_of(text: str) -> Gates:
+    """Read `Name=true,Other=false`; what is not named keeps its default.
+
+    Raises:
+        KoordError: a part is no such setting, or names no gate.
+    """
+    on = dict(DEFAULTS)
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in on:
+            raise KoordError(f"there is no gate {name!r}; known are {', '.join(sorted(on))}")
+        if value.lower() not in ("true", "false"):
+            raise KoordError(f"gate {name} is {value!r}; give {name}=true or {name}=false")
+        on[name] = value.lower() == "true"
+    return frozenset(name for name, switched in on.items() if switched)
