@@ -1,0 +1,99 @@
+"""What cgroup files held before the agent wrote to them, kept in a file, so that a crash does not lose it."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+log = logging.getLogger(__name__)
+
+FILE = "found.jsonl"
+
+Key = tuple[str, str]
+"""(knob, folder)."""
+
+_line = msgspec.json.Decoder(tuple[str, str, str])
+
+
+class Found:
+    """The first value found of each file, and the last one of ours.
+
+    The file has a line (knob, folder, value found) for each; our values begin anew with each run: until a file is written again, ours is
+    taken to be whatever stands there.
+    """
+
+    def __init__(self, state_dir: Path | None = None) -> None:
+        self._file = state_dir / FILE if state_dir else None
+        self._before: dict[Key, str] = {}
+        self._ours: dict[Key, str] = {}
+        self._unwritable = False
+
+    def load(self) -> None:
+        """Take over what a run that did not end in order has left."""
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            for line in self._file.read_bytes().splitlines():
+                knob, folder, before = _line.decode(line)
+                self._before.setdefault((knob, folder), before)
+        except (OSError, msgspec.MsgspecError) as error:
+            log.warning(
+                "what cgroups held before is not known in full", extra={"file": str(self._file), "why": str(error)}
+            )
+
+    def remember(self, key: Key, before: str, ours: str) -> None:
+        """A file was written."""
+        self._ours[key] = ours
+        if key not in self._before:
+            self._before[key] = before
+            self._append(key, before)
+
+    def forget(self, folders: frozenset[str]) -> None:
+        """Cgroups are gone."""
+        gone = [key for key in self._before if key[1] in folders]
+        for key in gone:
+            del self._before[key]
+            self._ours.pop(key, None)
+        if gone:
+            self._rewrite()
+
+    def entries(self) -> Iterator[tuple[Key, tuple[str, str]]]:
+        """(knob, folder) -> (what was found, what was written last). Files of an earlier run count as holding ours."""
+        for key, before in list(self._before.items()):
+            if (ours := self._ours.get(key)) is not None:
+                yield key, (before, ours)
+
+    def adopt(self, key: Key, ours: str) -> None:
+        """A file that an earlier run wrote holds `ours`."""
+        if key in self._before:
+            self._ours.setdefault(key, ours)
+
+    def clear(self) -> None:
+        """Everything was put back."""
+        self._before.clear()
+        self._ours.clear()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+    def _append(self, key: Key, before: str) -> None:
+        if self._file is None or self._unwritable:
+            return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("ab") as file:
+                file.write(msgspec.json.encode((*key, before)) + b"\n")
+        except OSError as error:
+            self._unwritable = True
+            log.warning("what cgroups held before cannot be kept over a crash", extra={"why": str(error)})
+
+    def _rewrite(self) -> None:
+        if self._file is None or self._unwritable:
+            return
+        beside = self._file.with_suffix(".new")
+        try:
+            beside.write_bytes(b"".join(msgspec.json.encode((*key, b)) + b"\n" for key, b in self._before.items()))
+            beside.replace(self._file)
+        except OSError as error:
+            self._unwritable = True
+            log.warning("what cgroups held before cannot be kept over a crash", extra={"why": str(error)})

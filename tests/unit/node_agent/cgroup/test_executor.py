@@ -1,0 +1,252 @@
+"""Writes to cgroups: on plain files in the layout of both versions, and on the kernel's own v1 files where they can be had."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.node_agent.cgroup.executor import FORCE_AFTER_S, Done, Executor, Tree, Wanted
+from services.node_agent.cgroup.found import Found
+from services.node_agent.cgroup.knobs import KNOBS
+from tests.unit.node_agent.cgroup.tree import Clock, Files, kernel_tree, kernel_v1
+
+POD = "kubepods/besteffort/pod1"
+CONTAINER = f"{POD}/c1"
+
+
+@pytest.fixture(params=[1, 2])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    files = Files(tmp_path / "cgroup", request.param)
+    for folder in ("kubepods/besteffort", POD, CONTAINER):
+        files.make(folder)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "v1", "v2"),
+    [
+        ("cpu.shares", "512", "512", "20"),
+        ("cpu.cfs_quota_us", "150000", "150000", "150000"),
+        ("cpu.cfs_burst_us", "250000", "250000", "250000"),
+        ("cpu.bvt_warp_ns", "-1", "-1", "-1"),
+        ("cpu.idle", "1", "1", "1"),
+        ("cpuset.cpus", "0-3,6", "0-3,6", "0-3,6"),
+        ("memory.limit_in_bytes", "1073741824", "1073741824", "1073741824"),
+        ("memory.min", "4096", "4096", "4096"),
+        ("memory.wmark_ratio", "95", "95", "95"),
+        ("memory.oom.group", "1", "1", "1"),
+    ],
+)
+def test_each_knob_is_written_in_the_words_of_its_version(
+    files: Files, knob: str, value: str, v1: str, v2: str
+) -> None:
+    assert files.executor().update(Wanted(knob, POD, value)) is Done.WRITTEN
+    assert files.text(knob, POD) == (v1 if files.tree.version == 1 else v2)
+
+
+def test_no_limit_is_max_in_v2(files: Files) -> None:
+    files.put("cpu.cfs_quota_us", POD, "100000" if files.tree.version == 1 else "100000 100000")
+    assert files.executor().update(Wanted("cpu.cfs_quota_us", POD, "-1")) is Done.WRITTEN
+    assert files.text("cpu.cfs_quota_us", POD) == ("-1" if files.tree.version == 1 else "max")
+
+
+def test_what_is_there_already_is_not_written(files: Files) -> None:
+    executor = files.executor()
+    same = (("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1"), ("memory.high", str(2**63 - 1)))
+    for knob, value in (*same, ("memory.min", "0"), ("cpuset.cpus", "0,1-7")):
+        assert executor.update(Wanted(knob, POD, value)) is Done.SAME, knob
+    assert executor.written == 0
+
+
+def test_a_quota_with_its_period_equals_the_bare_number(tmp_path: Path) -> None:
+    files = Files(tmp_path, 2)
+    files.put("cpu.cfs_quota_us", "kubepods", "150000 100000")
+    assert files.executor().update(Wanted("cpu.cfs_quota_us", "kubepods", "150000")) is Done.SAME
+
+
+def test_a_value_is_looked_at_again_after_a_while_only(files: Files) -> None:
+    clock = Clock()
+    executor = files.executor(clock=clock)
+    executor.update(Wanted("cpu.shares", POD, "512"))
+    files.put("cpu.shares", POD, "2")
+    assert executor.update(Wanted("cpu.shares", POD, "512")) is Done.SAME
+    assert files.text("cpu.shares", POD) == "2"
+    clock.now_ns = int((FORCE_AFTER_S + 1) * 1e9)
+    assert executor.update(Wanted("cpu.shares", POD, "512")) is Done.WRITTEN
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(files: Files) -> None:
+    executor = files.executor()
+    wrong = (
+        ("cpu.shares", "1"), ("cpu.bvt_warp_ns", "3"), ("cpuset.cpus", ""), ("cpuset.cpus", "a-b"), ("memory.min", "-1"),
+        ("memory.wmark_ratio", "101"),
+    )  # fmt: skip
+    for knob, value in wrong:
+        before = files.text(knob, POD)
+        assert executor.update(Wanted(knob, POD, value)) is Done.REFUSED, (knob, value)
+        assert files.text(knob, POD) == before
+    assert executor.refused == len(wrong)
+
+
+def test_a_kernel_without_a_file_is_no_error(files: Files) -> None:
+    for folder in ("kubepods", POD):
+        files.tree.path(KNOBS["cpu.idle"], folder).unlink()
+    assert files.executor().update(Wanted("cpu.idle", POD, "1")) is Done.UNSUPPORTED
+    assert not files.tree.path(KNOBS["cpu.idle"], POD).exists()
+
+
+def test_a_cgroup_that_is_gone_is_no_error(files: Files) -> None:
+    gone = files.executor().update(Wanted("cpu.shares", "kubepods/besteffort/pod9", "512"))
+    assert gone is Done.GONE
+    assert not files.tree.path(KNOBS["cpu.shares"], "kubepods/besteffort/pod9").exists()
+
+
+def test_v2_has_no_blkio_files(tmp_path: Path) -> None:
+    executor = Files(tmp_path, 2).executor()
+    assert executor.update(Wanted("blkio.throttle.read_bps_device", "kubepods", "8:0 1")) is Done.UNSUPPORTED
+
+
+def test_a_device_is_written_once_and_taken_away_only_if_there(tmp_path: Path) -> None:
+    files = Files(tmp_path, 1)
+    executor, knob = files.executor(), "blkio.throttle.read_bps_device"
+    assert executor.update(Wanted(knob, "kubepods", "8:0 0"), cached=False) is Done.SAME
+    assert executor.update(Wanted(knob, "kubepods", "8:0 1024"), cached=False) is Done.WRITTEN
+    files.put(knob, "kubepods", "8:0 1024\n8:16 5\n")
+    assert executor.update(Wanted(knob, "kubepods", "8:0 1024"), cached=False) is Done.SAME
+    assert executor.update(Wanted(knob, "kubepods", "8:16 0"), cached=False) is Done.WRITTEN
+
+
+class Recorded(Executor):
+    """An executor that keeps the order of its writes."""
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree, Clock(), Found())
+        self.order: list[tuple[str, str]] = []
+
+    def _write(self, wanted: Wanted) -> Done:
+        done = super()._write(wanted)
+        if done is Done.WRITTEN:
+            self.order.append((wanted.folder.rpartition("/")[2], wanted.value))
+        return done
+
+
+def levels(knob: str, *values: str) -> list[list[Wanted]]:
+    folders = ("kubepods/besteffort", POD, CONTAINER)
+    return [[Wanted(knob, folder, value)] for folder, value in zip(folders, values, strict=True)]
+
+
+def test_e28_what_shrinks_is_written_child_first_and_what_grows_parent_first(files: Files) -> None:
+    executor = Recorded(files.tree)
+    executor.update_levels(levels("memory.min", "100", "100", "100"))
+    executor.order.clear()
+    executor.update_levels(levels("memory.min", "50", "40", "40"))
+    assert executor.order == [("c1", "40"), ("pod1", "40"), ("besteffort", "50")]
+    executor.order.clear()
+    executor.update_levels(levels("memory.min", "300", "200", "200"))
+    assert executor.order == [("besteffort", "300"), ("pod1", "200"), ("c1", "200")]
+
+
+def test_cpus_are_widened_from_above_and_then_narrowed_from_below(files: Files) -> None:
+    for folder in ("kubepods/besteffort", POD, CONTAINER):
+        files.put("cpuset.cpus", folder, "0-1")
+    executor = Recorded(files.tree)
+    executor.update_levels(levels("cpuset.cpus", "1-2", "1-2", "1-2"))
+    assert executor.order[:3] == [("besteffort", "0-2"), ("pod1", "0-2"), ("c1", "0-2")]
+    assert executor.order[3:] == [("c1", "1-2"), ("pod1", "1-2"), ("besteffort", "1-2")]
+    assert files.text("cpuset.cpus", CONTAINER) == "1-2"
+
+
+def test_one_bad_value_hinders_no_other(files: Files) -> None:
+    wanted = [[Wanted("memory.min", POD, "-5"), Wanted("memory.low", POD, "4096")]]
+    counts = files.executor().update_levels(wanted)
+    assert counts == {Done.REFUSED: 1, Done.WRITTEN: 1}
+
+
+def test_what_was_found_is_put_back(files: Files) -> None:
+    executor = files.executor()
+    before = {
+        (knob, folder): files.text(knob, folder)
+        for knob in ("cpu.shares", "cpu.cfs_quota_us", "memory.high", "memory.limit_in_bytes", "cpu.bvt_warp_ns")
+        for folder in (POD, CONTAINER)
+    }
+    values = {"cpu.shares": "77", "cpu.cfs_quota_us": "50000", "memory.high": "4096", "memory.limit_in_bytes": "8192"}
+    for knob, folder in before:
+        executor.update(Wanted(knob, folder, values.get(knob, "2")))
+        executor.update(Wanted(knob, folder, "2" if knob != "cpu.cfs_quota_us" else "2000"))
+    executor.restore()
+    for (knob, folder), text in before.items():
+        now = files.text(knob, folder)
+        same = {"-1", "max", "max 100000", "9223372036854771712"}
+        assert now == text or {now, text} <= same, (knob, folder)
+
+
+def test_a_set_of_cpus_of_its_own_is_taken_away_again_in_v2(tmp_path: Path) -> None:
+    files = Files(tmp_path, 2)
+    executor = files.executor()
+    executor.update(Wanted("cpuset.cpus", "kubepods", "0-3"))
+    (tmp_path / "kubepods/cpuset.cpus.effective").write_text("0-3\n")  # as the kernel does
+    executor.restore()
+    assert files.text("cpuset.cpus", "kubepods") == ""
+
+
+def test_what_another_hand_has_changed_since_is_left_alone(files: Files) -> None:
+    executor = files.executor()
+    executor.update(Wanted("memory.min", POD, "4096"))
+    executor.update(Wanted("memory.low", POD, "4096"))
+    files.put("memory.min", POD, "12288")
+    assert executor.restore() == 1
+    assert (files.text("memory.min", POD), files.text("memory.low", POD)) == ("12288", "0")
+
+
+def test_what_was_found_outlasts_a_crash(files: Files, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    files.executor(state).update(Wanted("memory.min", POD, "4096"))
+    again = files.executor(state)
+    assert again.update(Wanted("memory.min", POD, "4096")) is Done.SAME
+    again.restore()
+    assert files.text("memory.min", POD) == "0"
+    assert not (state / "found.jsonl").exists()
+
+
+def test_cgroups_that_are_gone_are_forgotten(files: Files, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    executor = files.executor(state)
+    executor.update(Wanted("memory.min", POD, "4096"))
+    executor.update(Wanted("memory.min", CONTAINER, "4096"))
+    executor.forget([CONTAINER])
+    assert (state / "found.jsonl").read_text().count("\n") == 1
+
+
+@pytest.fixture
+def kernel() -> Iterator[tuple[Tree, str]]:
+    if why := kernel_v1():
+        pytest.skip(why)
+    with kernel_tree(("besteffort", "besteffort/pod1", "besteffort/pod1/c1")) as made:
+        yield made
+
+
+def test_the_kernel_takes_what_is_written_and_gets_back_what_was_found(kernel: tuple[Tree, str]) -> None:
+    tree, kube = kernel
+    executor = Executor(tree, Clock(), Found())
+    folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]
+    wanted = (("cpu.shares", "512"), ("cpu.cfs_quota_us", "50000"), ("memory.limit_in_bytes", str(64 << 20)))
+    before = {(knob, folder): executor.read(knob, folder) for knob, _ in wanted for folder in folders}
+    for knob, value in wanted:
+        counts = executor.update_levels([[Wanted(knob, folder, value)] for folder in folders])
+        assert counts == {Done.WRITTEN: 3}, (knob, counts)
+        assert {executor.read(knob, folder) for folder in folders} == {value}
+    assert executor.restore() == 9
+    assert {key: executor.read(*key) for key in before} == before
+
+
+def test_the_kernel_refuses_no_levelled_update_of_cpus(kernel: tuple[Tree, str]) -> None:
+    tree, kube = kernel
+    executor = Executor(tree, Clock(), Found())
+    folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]
+    whole = executor.read("cpuset.cpus", folders[0])
+    if whole in {None, "0"}:
+        pytest.skip("this machine has one cpu")
+    for cpus in ("0", "1", "0-1"):
+        executor.update_levels([[Wanted("cpuset.cpus", folder, cpus)] for folder in folders])
+        assert {executor.read("cpuset.cpus", folder) for folder in folders} == {cpus}
+    assert executor.refused == 0
