@@ -89,12 +89,6 @@ class Ingest:
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
-    async with EmbeddedNats(tmp_path / "nats") as running:
-        yield running
-
-
-@pytest.fixture
 async def ingest(server: EmbeddedNats) -> AsyncIterator[Ingest]:
     bus = Bus(server.url, name="ingest")
     await bus.start()

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +19,10 @@ from shared.agents import answer, report, subjects
 from shared.agents.answer import Answer
 from shared.agents.report import Report
 from shared.bus import Bus
+from tests.integration.node_agent.test_carriers import until
 
 NODE = "this.node"
 DEADLINE_S = 60.0
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not true():
-            await asyncio.sleep(0.05)
 
 
 def an_agent(folder: Path, nats: EmbeddedNats | None, **settings: str) -> Process:
@@ -67,12 +62,6 @@ class Heard:
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
-    async with EmbeddedNats(tmp_path / "nats") as running:
-        yield running
-
-
-@pytest.fixture
 async def heard(server: EmbeddedNats) -> AsyncIterator[Heard]:
     bus = Bus(server.url, name="ingest")
     await bus.start()
@@ -85,7 +74,7 @@ async def test_a_machine_reports_itself_and_its_pods(
     transport: str, server: EmbeddedNats, heard: Heard, cgroups: PodCgroups, tmp_path: Path
 ) -> None:
     await (heard.answer() if transport == "nats" else heard.hear())
-    burning = cgroups.add(burn_ms=500, held_mib=32)
+    burning = cgroups.add(burn_ms=500, held_mib=40)
     http = f"127.0.0.1:{free_port()}"
     process = an_agent(
         tmp_path,
@@ -99,7 +88,7 @@ async def test_a_machine_reports_itself_and_its_pods(
         await until(lambda: any(pod.cpu_count > 1 and pod.cpu_sum > 0 for one in heard.reports for pod in one.pods))
         last = heard.reports[-1]
         assert [pod.uid for pod in last.pods] == [burning]
-        assert last.pods[0].memory_last > 30 * 2**20
+        assert last.pods[0].memory_last > 32 * 2**20
         assert len(last.node_usage.cpu) == len(last.system_usage.memory) > 1
         assert max(last.node_usage.cpu) > 0
         assert await asyncio.to_thread(_page, http, "readyz") == "leading\n"

@@ -32,9 +32,10 @@ def round_with(collector: Collector, true: Callable[[Round], bool]) -> Round:
 
 
 def test_a_burning_pod_uses_what_it_burns_and_the_rest_is_system(cgroups: PodCgroups, collector: Collector) -> None:
-    burning = cgroups.add(qos="besteffort", burn_ms=900, held_mib=64)
+    # The kernel counts a cgroup's pages in batches for each CPU, so each holds a few MiB more than is asked for below.
+    burning = cgroups.add(qos="besteffort", burn_ms=900, held_mib=72)
     idle = cgroups.add(qos="burstable", held_mib=1)
-    guaranteed = cgroups.add(qos="", held_mib=16)
+    guaranteed = cgroups.add(qos="", held_mib=24)
 
     def shown(found: Round) -> bool:
         # Other processes may take the cpu from it for a while, so half of what it burns will do.
@@ -50,8 +51,8 @@ def test_a_burning_pod_uses_what_it_burns_and_the_rest_is_system(cgroups: PodCgr
     assert found.node.memory is not None
     assert (pods[burning].cpu or 0) > (pods[idle].cpu or 0)
     assert found.system.cpu == max(0, found.node.cpu - sum(pod.cpu or 0 for pod in pods.values()))
-    assert (pods[burning].memory or 0) > 60 * MIB > (pods[guaranteed].memory or 0) > 15 * MIB
-    assert (found.best_effort.memory or 0) >= 60 * MIB
+    assert (pods[burning].memory or 0) > 64 * MIB > (pods[guaranteed].memory or 0) > 16 * MIB
+    assert (found.best_effort.memory or 0) >= 64 * MIB
     assert found.system.memory == found.node.memory - sum(pod.memory or 0 for pod in pods.values())
 
 
