@@ -36,7 +36,7 @@ class Domain(NamedTuple):
     remarks: frozenset[str] = frozenset()
 
 
-DOMAINS = ("loadaware", "cpuset", "numa", "fit-plus", "stock", "quota-runtime", "quota-admission")
+DOMAINS = ("loadaware", "cpuset", "numa", "fit-plus", "stock", "quota-runtime", "quota-admission", "cpusuppress")
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 
 

@@ -1,0 +1,1 @@
+"""Recorded cases of upstream's node agent as questions to ours."""

@@ -1,0 +1,127 @@
+"""The `cpusuppress` vectors: the formula, the selection of CPUs, and rounds against a simulated tree of cgroups."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.node_agent.qos import cpu_suppress
+from services.node_agent.qos.cpu_suppress import HostApp, Levels, Policy, Situation, Usage, share
+from services.node_agent.qos.processors import Processor, select
+from services.node_agent.qos.stated import HeldCpus
+from services.node_agent.slo_spec import ResourceThreshold
+from shared.domain.cpu_set import cpu_list, parse_cpus
+from shared.domain.qos import kubernetes_qos
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+
+
+def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What our code says to one case's input, in the shape of the case's output."""
+    match op:
+        case "selectCPUs":
+            return {"selected": [select(query["want"], _processors(query)) for query in given["queries"]]}
+        case "calculate":
+            found = share(
+                msgspec.convert(given["node"], Node),
+                [msgspec.convert(pod["pod"], Pod) for pod in given["pods"]],
+                _usage(given),
+                [HostApp.of(app) for app in given.get("hostApplications", ())],
+                threshold_percent=given["thresholdPercent"],
+                least_percent=given["minPercent"],
+            )
+            return {"suppressMilli": found.suppress_milli, "reservedMilli": found.reserved_milli}
+    return {"rounds": _Rounds(given).run()}
+
+
+class _Rounds:
+    """A tree of cgroups as the case lays it out, and the strategy's rounds on it."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+        self._pods = tuple(msgspec.convert(pod["pod"], Pod) for pod in given["pods"])
+        self._top: frozenset[int] = parse_cpus(given["initial"]["cpuset"])
+        self._quota: int = given["initial"]["quota"]
+        self._folders: dict[str, frozenset[int]] = {}
+        self._containers: dict[str, dict[str, frozenset[int]]] = {}
+        for raw, pod in zip(given["pods"], self._pods, strict=True):
+            if kubernetes_qos(pod) == "BestEffort":
+                self._folders[pod.metadata.uid] = self._top
+                self._containers[pod.metadata.uid] = dict.fromkeys(raw["cgroupContainers"], self._top)
+
+    def run(self) -> list[dict[str, Any]]:
+        said, status = [], dict[str, Policy]()
+        for now in self._given["rounds"]:
+            decision = cpu_suppress.Decision(None, (), None, status)
+            if self._given["gates"]["BECPUSuppress"]:
+                threshold = now.get("threshold")
+                decision = cpu_suppress.decide(
+                    None if threshold is None else _lenient(threshold), self._situation(now), status
+                )
+            status = dict(decision.status)
+            for levels in decision.cpus:
+                self._carry_out(levels)
+            if decision.quota_us is not None:
+                self._quota = decision.quota_us
+            said.append(
+                {
+                    "suppressMilli": decision.suppress_milli,
+                    "beCPUSet": cpu_list(self._top),
+                    "beQuota": self._quota,
+                    "pods": {
+                        uid: {
+                            "cpuset": cpu_list(cpus),
+                            "containers": {name: cpu_list(own) for name, own in self._containers[uid].items()},
+                        }
+                        for uid, cpus in self._folders.items()
+                    },
+                    "policyStatus": {name: policy.value for name, policy in status.items()},
+                }
+            )
+        return said
+
+    def _situation(self, now: Mapping[str, Any]) -> Situation:
+        given = self._given
+        return Situation(
+            node=msgspec.convert(given["node"], Node),
+            pods=self._pods,
+            usage=_usage(now),
+            host_apps=tuple(HostApp.of(app) for app in given.get("hostApplications", ())),
+            processors=_processors(given),
+            held=HeldCpus.of(given.get("topologyAnnotations")),
+            now_cpus=self._top,
+            now_quota_us=self._quota,
+            manager=given["gates"]["BECPUManager"],
+        )
+
+    def _carry_out(self, levels: Levels) -> None:
+        if levels.folders is not None:
+            self._top = levels.folders
+            self._folders = dict.fromkeys(self._folders, levels.folders)
+        if levels.containers is not None:
+            for uid, containers in self._containers.items():
+                if uid not in levels.spares:
+                    self._containers[uid] = dict.fromkeys(containers, levels.containers)
+
+
+def _lenient(threshold: Mapping[str, Any]) -> ResourceThreshold:
+    """Recorded thresholds hold words that no NodeSLO may; upstream's strategy takes them for `cpuset`."""
+    known = threshold.get("cpuSuppressPolicy") in {"cfsQuota", "cpuset", "", None}
+    return msgspec.convert(threshold if known else {**threshold, "cpuSuppressPolicy": "cpuset"}, ResourceThreshold)
+
+
+def _processors(given: Mapping[str, Any]) -> tuple[Processor, ...]:
+    return tuple(Processor(*one) for one in given["processors"])
+
+
+def _usage(given: Mapping[str, Any]) -> Usage:
+    node = given["nodeCPU"]
+    return Usage(
+        None if node is None else _nanos(node),
+        {uid: _nanos(used) for uid, used in given["podCPU"].items()},
+        {name: _nanos(used) for name, used in given["hostAppCPU"].items()},
+    )
+
+
+def _nanos(cores: float) -> int:
+    return round(cores * 10**9)

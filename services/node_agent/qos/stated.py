@@ -1,0 +1,80 @@
+"""What nodes, pods and the NodeResourceTopology state in annotations, as far as the agent reads it. One that cannot be read states nothing.
+
+Source: spec/api.md 3; spec/node-agent.md 3.1, 7.2.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shared.domain.cpu_set import BadCpuList, parse_cpus
+from shared.kube.pod import Pod
+from shared.kube.quantity import BadQuantity, nanos
+
+RESERVATION = "node.koordinator.sh/reservation"
+SYSTEM_QOS = "node.koordinator.sh/system-qos-resource"
+CPU_MANAGER = "kubelet.koordinator.sh/cpu-manager-policy"
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+def mapping(annotations: Mapping[str, str] | None, name: str) -> dict[str, Any]:
+    """An annotation that is a JSON object; an empty one when it is absent or no such."""
+    text = (annotations or {}).get(name)
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def cpus(text: object) -> frozenset[int]:
+    """A list of CPUs; empty when it is none."""
+    try:
+        return parse_cpus(text) if isinstance(text, str) else frozenset()
+    except BadCpuList:
+        return frozenset()
+
+
+def reserved_nanos(annotations: Mapping[str, str] | None) -> int:
+    """CPU that the node's annotation holds back, in nano-cores: the number of CPUs it names, else its quantity."""
+    stated = mapping(annotations, RESERVATION)
+    if named := cpus(stated.get("reservedCPUs")):
+        return len(named) * 10**9
+    resources = stated.get("resources")
+    text = resources.get("cpu") if isinstance(resources, dict) else None
+    try:
+        return nanos(text) if isinstance(text, str) else 0
+    except BadQuantity:
+        return 0
+
+
+class HeldCpus(NamedTuple):
+    """CPUs that no best-effort pod may use, as the NodeResourceTopology says it.
+
+    Attributes:
+        reserved: for the node itself.
+        system: of SYSTEM pods alone.
+        static: whether the kubelet gives out CPUs by its static policy.
+    """
+
+    reserved: frozenset[int] = frozenset()
+    system: frozenset[int] = frozenset()
+    static: bool = False
+
+    @classmethod
+    def of(cls, annotations: Mapping[str, str] | None) -> "HeldCpus":
+        """Read the topology's annotations."""
+        system = mapping(annotations, SYSTEM_QOS)
+        exclusive = system.get("cpusetExclusive") is not False
+        return cls(
+            cpus(mapping(annotations, RESERVATION).get("reservedCPUs")),
+            cpus(system.get("cpuset")) if exclusive else frozenset(),
+            mapping(annotations, CPU_MANAGER).get("policy") == "static",
+        )
+
+
+def pod_cpus(pod: Pod) -> frozenset[int]:
+    """The CPUs that the scheduler gave to a pod."""
+    return cpus(mapping(pod.metadata.annotations, RESOURCE_STATUS).get("cpuset"))
