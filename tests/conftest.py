@@ -19,9 +19,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Pytest closes the root that all sessions of a user share to other users whenever a session begins, and a Postgres that
     root starts is another user: a second session would shut its servers out.
     """
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # as in a job of a shell: the commands under test would ignore it too
+    # A shell's job ignores Ctrl-C, and the commands under test would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.geteuid() == 0 and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
         config.stash[_TEMP_ROOT] = root = Path(tempfile.mkdtemp(prefix="koord-tests-"))

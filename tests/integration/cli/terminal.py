@@ -78,9 +78,8 @@ class Terminal:
 
 
 def take_terminal() -> None:
-    """Make stdin the terminal of this session, and Ctrl-C what it is for a person: whoever runs the tests may ignore it."""
+    """Make stdin the terminal of this session."""
     import fcntl
     import termios
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
