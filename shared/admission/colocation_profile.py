@@ -1,0 +1,167 @@
+"""ClusterColocationProfile: what a profile makes of a pod that it selects.
+
+Source: spec/api.md 1.8, 5.3; upstream pkg/webhook/pod/mutating/cluster_colocation_profile.go.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from shared.admission.pod_view import Raw, all_containers, annotations_of, copy_of, labels_of, pod_of, stated, written
+from shared.admission.refused import Refused
+from shared.domain.priority import Priority, priority, resource_of
+from shared.domain.qos import LABEL as QOS
+from shared.kube.label_selector import BadSelector, selector_of
+from shared.kube.quantity import milli, nanos
+from shared.kube.strategic_merge import BadPatch, merged
+
+SKIP_RESOURCES = "config.koordinator.sh/skip-update-resources"
+SUB_PRIORITY = "koordinator.sh/priority"
+_PERCENT = re.compile(r"[+-]?\d+%")
+
+Draw = Callable[[str], int]
+"""A profile's name -> 0..99, the same for the same admission: whether a profile of some probability is applied to this pod."""
+
+PriorityClasses = Mapping[str, Raw]
+Namespaces = Mapping[str, Raw]
+
+
+def matching(pod: Raw, namespace: str, profiles: Iterable[Raw], namespaces: Namespaces) -> list[Raw]:
+    """The profiles that select a pod, by name.
+
+    A selector that cannot be evaluated, or a namespace that is not known, counts as matched by itself; the profile's other selector
+    still decides. (Quirk of spec/api.md 5.3 step 2.)
+    """
+    found = []
+    for profile in profiles:
+        spec = profile.get("spec") or {}
+        by_namespace, by_pod = spec.get("namespaceSelector"), spec.get("selector")
+        if by_namespace:
+            there = namespaces.get(namespace)
+            if there is not None and not _selects(by_namespace, labels_of(there)):
+                continue
+        if by_pod and not _selects(by_pod, labels_of(pod)):
+            continue
+        found.append(profile)
+    return sorted(found, key=lambda profile: str(profile["metadata"]["name"]))
+
+
+def applied(
+    pod: Raw, profiles: Iterable[Raw], classes: PriorityClasses, draw: Draw, *, translates: bool = True
+) -> dict[str, Any]:
+    """A pod after the profiles that select it, one after the other.
+
+    Args:
+        profiles: those that select it, by name.
+        translates: whether cpu and memory become the resources of the pod's priority class.
+
+    Raises:
+        Refused: `probability`, `priorityClass`, `patch`, `malformed`.
+    """
+    result = copy_of(pod)
+    for profile in profiles:
+        if SKIP_RESOURCES in annotations_of(profile):
+            translates = False
+        percent = _percent(profile)
+        if percent <= 0 or (percent < 100 and draw(str(profile["metadata"]["name"])) >= percent):
+            continue
+        result = _apply(result, profile, classes)
+    if translates:
+        translate(result)
+    return result
+
+
+def translate(pod: dict[str, Any]) -> None:
+    """Rename cpu and memory to the extended resources of the pod's priority class, in place; only mid and batch have such."""
+    class_ = priority(pod_of(pod))
+    if class_ not in (Priority.MID, Priority.BATCH):
+        return
+    names = {name: resource_of(class_, name) for name in ("cpu", "memory")}
+    for container in all_containers(pod):
+        for kind in ("requests", "limits"):
+            if stated(container, kind):
+                _rename(written(container, kind), names)
+        limits = stated(container, "limits")
+        for name in names.values():
+            if name in limits and name not in stated(container, "requests"):
+                written(container, "requests")[name] = limits[name]
+    if overhead := pod["spec"].get("overhead"):
+        _rename(overhead, names)
+
+
+def _rename(amounts: Any, names: Mapping[str, str]) -> None:
+    for name, extended in names.items():
+        if name in amounts:
+            text = amounts.pop(name)
+            amounts[extended] = str(milli(nanos(str(text)))) if name == "cpu" else text
+
+
+def _apply(pod: dict[str, Any], profile: Raw, classes: PriorityClasses) -> dict[str, Any]:
+    spec, name = profile.get("spec") or {}, profile["metadata"]["name"]
+    metadata = pod.setdefault("metadata", {})
+    for kind in ("labels", "annotations"):
+        if spec.get(kind):
+            metadata.setdefault(kind, {}).update(spec[kind])
+    for kind in ("labels", "annotations"):
+        if mapping := spec.get(f"{kind[:-1]}KeysMapping"):
+            texts = metadata.setdefault(kind, {})
+            for source, target in sorted(mapping.items()):
+                texts[target] = texts.get(source, "")
+    labels = metadata.get("labels") or {}
+    for label, suffix in (spec.get("labelSuffixes") or {}).items():
+        if label in labels:
+            labels[label] += suffix
+    if spec.get("schedulerName"):
+        pod.setdefault("spec", {})["schedulerName"] = spec["schedulerName"]
+    if spec.get("qosClass"):
+        metadata.setdefault("labels", {})[QOS] = spec["qosClass"]
+    if spec.get("priorityClassName"):
+        _set_priority(pod, str(name), spec["priorityClassName"], classes)
+    if spec.get("koordinatorPriority") is not None:
+        metadata.setdefault("labels", {})[SUB_PRIORITY] = str(spec["koordinatorPriority"])
+    return _patched(pod, str(name), spec["patch"]) if spec.get("patch") else pod
+
+
+def _set_priority(pod: dict[str, Any], profile: str, name: str, classes: PriorityClasses) -> None:
+    if (class_ := classes.get(name)) is None:
+        message = f"profile {profile}: there is no PriorityClass {name}; create it or correct the profile"
+        raise Refused("priorityClass", message)
+    spec = pod.setdefault("spec", {})
+    spec["priorityClassName"], spec["priority"] = name, class_.get("value", 0)
+    if class_.get("preemptionPolicy"):
+        spec["preemptionPolicy"] = class_["preemptionPolicy"]
+    else:
+        spec.pop("preemptionPolicy", None)
+
+
+def _patched(pod: dict[str, Any], profile: str, patch: Any) -> dict[str, Any]:
+    if not isinstance(patch, Mapping):
+        raise Refused("patch", f"profile {profile}: its patch is no object")
+    try:
+        result = merged(pod, patch)
+    except BadPatch as error:
+        raise Refused("patch", f"profile {profile}: its patch cannot be applied: {error}") from error
+    try:
+        pod_of(result)
+    except Refused as error:
+        raise Refused("patch", f"profile {profile}: its patch does not make a pod: {error}") from error
+    return copy_of(result)
+
+
+def _percent(profile: Raw) -> int:
+    stated_ = (profile.get("spec") or {}).get("probability")
+    if stated_ is None:
+        return 100
+    if isinstance(stated_, int) and not isinstance(stated_, bool):
+        return stated_
+    if isinstance(stated_, str) and _PERCENT.fullmatch(stated_):
+        return int(stated_[:-1])
+    message = f"profile {profile['metadata']['name']}: its probability is {stated_!r}; give a number 0..100 or a text like 30%"
+    raise Refused("probability", message)
+
+
+def _selects(selector: Raw, labels: Mapping[str, str]) -> bool:
+    try:
+        return selector_of(selector).matches(labels)
+    except BadSelector:
+        return True

@@ -1,0 +1,72 @@
+"""What becomes of a pod on its way in: the steps in upstream's order, each under its gate.
+
+Source: spec/api.md 5.2, 5.4.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shared.admission import device_resources, extended_resources
+from shared.admission.colocation_profile import Draw, applied, matching
+from shared.admission.gates import Gates
+from shared.admission.pod_colocation import RequiredLabels, check_colocation, check_reservation
+from shared.admission.pod_quota import check_quota, keep_to_tree
+from shared.admission.pod_view import Raw, copy_of
+from shared.kube.elastic_quota import DeclaredQuota
+
+
+class PodWorld(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rules about pods look at besides the pod.
+
+    Attributes:
+        profiles: ClusterColocationProfile objects.
+        namespaces, classes: Namespace and PriorityClass objects by name.
+        quota_profiles: ElasticQuotaProfile objects.
+    """
+
+    gates: Gates
+    profiles: Sequence[Raw] = ()
+    namespaces: Mapping[str, Raw] = {}
+    classes: Mapping[str, Raw] = {}
+    quotas: Mapping[str, DeclaredQuota] = {}
+    quota_profiles: Sequence[Raw] = ()
+    required_labels: RequiredLabels = RequiredLabels()
+
+
+def mutated(world: PodWorld, pod: Raw, namespace: str, draw: Draw) -> dict[str, Any]:
+    """A pod as it is created.
+
+    Raises:
+        Refused: a profile that selects it cannot be applied.
+    """
+    gates, result = world.gates, copy_of(pod)
+    if chosen := matching(result, namespace, world.profiles, world.namespaces):
+        translates = "ColocationProfileSkipMutatingResources" not in gates
+        result = applied(result, chosen, world.classes, draw, translates=translates)
+    if "DisableExtendedResourceSpec" not in gates:
+        extended_resources.annotate(result)
+    if "MultiQuotaTree" in gates:
+        keep_to_tree(result, namespace, world.quotas, world.quota_profiles)
+    if "DisableDeviceResourceSpec" not in gates:
+        device_resources.expand(result)
+    return result
+
+
+def check(world: PodWorld, pod: Raw, old: Raw | None, namespace: str) -> None:
+    """Whether a pod may be created, or changed to this.
+
+    Args:
+        old: the pod before an update; None when it is created.
+
+    Raises:
+        Refused: the first group of rules that it breaks: `reservation`, `colocation`, `quotaMeta`, `device`, `enhanced`.
+    """
+    check_reservation(pod)
+    check_colocation(pod, old, world.gates)
+    check_quota(pod, old, namespace, world.quotas, world.gates)
+    if "ValidatePodDeviceResource" in world.gates:
+        device_resources.check(pod)
+    if "EnablePodEnhancedValidator" in world.gates:
+        world.required_labels.check(pod, namespace)
