@@ -1,0 +1,149 @@
+"""The strategy by which a node is over-committed: defaults, what is valid, and what is in force on one node.
+
+Source: spec/slo-controller.md 2; upstream pkg/util/sloconfig/colocation_config.go.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from shared.domain.node_selection import first_match
+from shared.domain.strategy_merge import merged
+from shared.kube.instants import BadTime, duration_ns, duration_text
+from shared.kube.meta import Metadata
+from shared.kube.slo_config import AggregatePolicy, ColocationConfig, ColocationStrategy
+
+ANNOTATION = "node.koordinator.sh/colocation-strategy"
+
+_RATIO_LABELS = {
+    "node.koordinator.sh/cpu-reclaim-ratio": "cpu_reclaim_threshold_percent",
+    "node.koordinator.sh/memory-reclaim-ratio": "memory_reclaim_threshold_percent",
+    "node.koordinator.sh/mid-static-cpu-reserved-ratio": "mid_static_cpu_reserved_percent",
+    "node.koordinator.sh/mid-static-memory-reserved-ratio": "mid_static_memory_reserved_percent",
+}
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").fullmatch
+
+DEFAULTS = ColocationStrategy(
+    enable=False,
+    metric_aggregate_duration_seconds=300,
+    metric_report_interval_seconds=60,
+    metric_aggregate_policy=AggregatePolicy(durations=("5m0s", "10m0s", "30m0s")),
+    metric_memory_collect_policy="usageWithoutPageCache",
+    cpu_reclaim_threshold_percent=60,
+    cpu_calculate_policy="usage",
+    memory_reclaim_threshold_percent=65,
+    memory_calculate_policy="usage",
+    degrade_time_minutes=15,
+    update_time_threshold_seconds=300,
+    resource_diff_threshold=0.1,
+    mid_cpu_threshold_percent=100,
+    mid_memory_threshold_percent=100,
+    mid_unallocated_percent=0,
+    mid_static_cpu_reserved_percent=0,
+    mid_static_memory_reserved_percent=0,
+)
+"""Source: spec/slo-controller.md 2.1."""
+
+DEFAULT_CONFIG = ColocationConfig(**msgspec.structs.asdict(DEFAULTS))
+
+_decoder = msgspec.json.Decoder(ColocationStrategy)
+
+
+def invalid(strategy: ColocationStrategy) -> tuple[str, str] | None:
+    """The first field of a whole strategy that cannot be in force, and why; None when all can. Source: spec/slo-controller.md 2.1."""
+    for name in (
+        "metric_aggregate_duration_seconds",
+        "metric_report_interval_seconds",
+        "degrade_time_minutes",
+        "update_time_threshold_seconds",
+        "resource_diff_threshold",
+    ):
+        if (value := getattr(strategy, name)) is not None and not value > 0:
+            return _named(name), f"is {value}; give more than 0"
+    for name in (
+        "cpu_reclaim_threshold_percent",
+        "memory_reclaim_threshold_percent",
+        "mid_static_cpu_reserved_percent",
+        "mid_static_memory_reserved_percent",
+        "batch_cpu_threshold_percent",
+        "batch_memory_threshold_percent",
+    ):
+        if (value := getattr(strategy, name)) is not None and value < 0:
+            return _named(name), f"is {value}; give at least 0"
+    for name in ("mid_cpu_threshold_percent", "mid_memory_threshold_percent", "mid_unallocated_percent"):
+        if (value := getattr(strategy, name)) is not None and not 0 <= value <= 100:
+            return _named(name), f"is {value}; give a percentage from 0 to 100"
+    if strategy.metric_memory_collect_policy == "":
+        return (
+            "metricMemoryCollectPolicy",
+            "is empty; give usageWithoutPageCache, usageWithHotPageCache or usageWithPageCache",
+        )
+    return None
+
+
+def decoded(text: str | bytes) -> ColocationStrategy | None:
+    """A strategy as an annotation states it; None when it cannot be read or states null."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def with_durations(strategy: ColocationStrategy) -> AggregatePolicy | None:
+    """The windows in the form that Go writes: `1m` as `1m0s`.
+
+    Raises:
+        BadTime: one is no duration.
+    """
+    policy = strategy.metric_aggregate_policy
+    return policy and AggregatePolicy(durations=tuple(duration_text(duration_ns(text)) for text in policy.durations))
+
+
+def effective(config: ColocationConfig, node: Metadata) -> ColocationStrategy:
+    """What is in force on a node: label over annotation over first matching node strategy over cluster strategy.
+
+    What an annotation or a label says is not checked again (quirk Q17). Source: spec/slo-controller.md 2.3.
+    """
+    labels, annotations = node.labels or {}, node.annotations or {}
+    strategy: ColocationStrategy = cluster_strategy(config)
+    if entry := first_match(config.node_configs, labels):
+        strategy = merged(strategy, entry)
+    if (text := annotations.get(ANNOTATION)) and (stated := decoded(text)):
+        with suppress(BadTime):  # an annotation that cannot be read states nothing
+            strategy = merged(strategy, replace(stated, metric_aggregate_policy=with_durations(stated)))
+    return _with_labels(strategy, labels) if labels else strategy
+
+
+def cluster_strategy(config: ColocationConfig) -> ColocationStrategy:
+    """The strategy of nodes that no node strategy selects."""
+    return ColocationStrategy(**{name: getattr(config, name) for name in ColocationStrategy.__struct_fields__})
+
+
+def sells(config: ColocationConfig, strategy: ColocationStrategy) -> bool:
+    """Whether a node is over-committed at all: both the cluster's switch and the node's must be on."""
+    return config.enable is True and strategy.enable is True
+
+
+def _with_labels(strategy: ColocationStrategy, labels: Mapping[str, str]) -> ColocationStrategy:
+    changes = {
+        field: percent
+        for label, field in _RATIO_LABELS.items()
+        if label in labels and (percent := _percent(labels[label])) is not None
+    }
+    return replace(strategy, **changes) if changes else strategy
+
+
+def _percent(text: str) -> int | None:
+    """A ratio as a percentage, cut off: `0.29` is 28, for 0.29 * 100 is a little less than 29."""
+    if not _NUMBER(text):
+        return None
+    ratio = float(text)
+    return math.trunc(ratio * 100) if ratio >= 0 and math.isfinite(ratio) else None
+
+
+def _named(field: str) -> str:
+    return ColocationStrategy.__struct_encode_fields__[ColocationStrategy.__struct_fields__.index(field)]

@@ -1,0 +1,144 @@
+"""The bounds of numbers in strategies. Source: spec/slo-controller.md 2.1 (webhook validity), 7.2; upstream struct tags."""
+
+from collections.abc import Mapping
+
+from shared.kube.slo_config import (
+    ColocationStrategy,
+    CpuBurst,
+    CpuQos,
+    MemoryQos,
+    Part,
+    ResctrlQos,
+    ResourceThreshold,
+    SystemStrategy,
+)
+
+Bound = tuple[float | None, float | None]
+
+_PERCENT: Bound = (0, 100)
+_POSITIVE: Bound = (1, None)
+_NOT_NEGATIVE: Bound = (0, None)
+_SWITCH: Bound = (0, 1)
+
+BOUNDS: Mapping[type[Part], Mapping[str, Bound]] = {
+    ColocationStrategy: {
+        "metricAggregateDurationSeconds": _POSITIVE,
+        "metricReportIntervalSeconds": _POSITIVE,
+        "cpuReclaimThresholdPercent": _NOT_NEGATIVE,
+        "memoryReclaimThresholdPercent": _NOT_NEGATIVE,
+        "degradeTimeMinutes": _POSITIVE,
+        "updateTimeThresholdSeconds": _POSITIVE,
+        "midCPUThresholdPercent": _PERCENT,
+        "midMemoryThresholdPercent": _PERCENT,
+        "midUnallocatedPercent": _PERCENT,
+        "midStaticCPUReservedPercent": _PERCENT,
+        "midStaticMemoryReservedPercent": _PERCENT,
+        "batchCPUThresholdPercent": _NOT_NEGATIVE,
+        "batchMemoryThresholdPercent": _NOT_NEGATIVE,
+    },
+    ResourceThreshold: {
+        "cpuSuppressThresholdPercent": _PERCENT,
+        "cpuSuppressMinPercent": _PERCENT,
+        "memoryEvictThresholdPercent": _PERCENT,
+        "memoryEvictLowerPercent": _PERCENT,
+        "memoryAllocatableEvictThresholdPercent": _NOT_NEGATIVE,
+        "memoryAllocatableEvictLowerPercent": _NOT_NEGATIVE,
+        "cpuEvictBESatisfactionUpperPercent": _PERCENT,
+        "cpuEvictBESatisfactionLowerPercent": _PERCENT,
+        "cpuEvictBEUsageThresholdPercent": _PERCENT,
+        "cpuEvictTimeWindowSeconds": _POSITIVE,
+        "cpuEvictThresholdPercent": _PERCENT,
+        "cpuEvictLowerPercent": _PERCENT,
+        "cpuAllocatableEvictThresholdPercent": _NOT_NEGATIVE,
+        "cpuAllocatableEvictLowerPercent": _NOT_NEGATIVE,
+        "allocatableEvictPriorityThreshold": (0, 7999),
+    },
+    CpuQos: {"groupIdentity": (-1, 2), "schedIdle": _SWITCH},
+    MemoryQos: {
+        "minLimitPercent": _PERCENT,
+        "lowLimitPercent": _PERCENT,
+        "throttlingPercent": _PERCENT,
+        "wmarkRatio": _PERCENT,
+        "wmarkScalePermill": (1, 1000),
+        "wmarkMinAdj": (-25, 50),
+        "priorityEnable": _SWITCH,
+        "priority": (0, 12),
+        "oomKillGroup": _SWITCH,
+        "pageCacheLimitPercent": _PERCENT,
+    },
+    ResctrlQos: {"catRangeStartPercent": _PERCENT, "catRangeEndPercent": _PERCENT, "mbaPercent": _PERCENT},
+    CpuBurst: {
+        "cpuBurstPercent": (1, 10_000),
+        "cfsQuotaBurstPercent": (100, None),
+        "cfsQuotaBurstPeriodSeconds": (-1, None),
+        "sharePoolThresholdPercent": _PERCENT,
+    },
+    SystemStrategy: {
+        "minFreeKbytesFactor": _POSITIVE,
+        "watermarkScaleFactor": (1, 400),
+        "memcgReapBackGround": _SWITCH,
+        "pageCacheLimitEnabled": _SWITCH,
+    },
+}
+"""Least and largest value, by the document's own name of a field."""
+
+PAIRS: Mapping[type[Part], tuple[tuple[str, str], ...]] = {
+    ResourceThreshold: (
+        ("memoryEvictThresholdPercent", "memoryEvictLowerPercent"),
+        ("memoryAllocatableEvictThresholdPercent", "memoryAllocatableEvictLowerPercent"),
+        ("cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent"),
+        ("cpuEvictThresholdPercent", "cpuEvictLowerPercent"),
+        ("cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent"),
+    ),
+    ResctrlQos: (("catRangeEndPercent", "catRangeStartPercent"),),
+}
+"""Of each pair the first must be larger."""
+
+
+def broken_bound(part: Part, *, pairs_whole: bool) -> tuple[str, str] | None:
+    """The first value out of its bounds: (path, what to do); None when all are within.
+
+    Args:
+        pairs_whole: one of a pair without the other breaks the rule (quirk Q9).
+    """
+    kind = next((base for base in type(part).__mro__ if base in BOUNDS), None)
+    stated = dict(
+        zip(type(part).__struct_encode_fields__, (getattr(part, name) for name in part.__struct_fields__), strict=True)
+    )
+    if kind is not None:
+        if found := _out_of_bounds(stated, BOUNDS[kind]) or _unordered(stated, PAIRS.get(kind, ()), whole=pairs_whole):
+            return found
+        ratio = stated.get("resourceDiffThreshold")
+        if ratio is not None and not 0 < ratio <= 1:
+            return "resourceDiffThreshold", f"is {ratio}; give more than 0, at most 1"
+    for name, value in stated.items():
+        if isinstance(value, Part) and (found := broken_bound(value, pairs_whole=pairs_whole)):
+            return f"{name}.{found[0]}", found[1]
+    return None
+
+
+def _out_of_bounds(stated: Mapping[str, object], bounds: Mapping[str, Bound]) -> tuple[str, str] | None:
+    for name, (low, high) in bounds.items():
+        value = stated[name]
+        if not isinstance(value, int | float):
+            continue
+        if (low is not None and value < low) or (high is not None and value > high):
+            wanted = f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
+            return name, f"is {value}; give {wanted}"
+    return None
+
+
+def _unordered(
+    stated: Mapping[str, object], pairs: tuple[tuple[str, str], ...], *, whole: bool
+) -> tuple[str, str] | None:
+    for upper, lower in pairs:
+        high, low = stated[upper], stated[lower]
+        if high is None and low is None:
+            continue
+        if not isinstance(high, int) or not isinstance(low, int):
+            if whole:
+                name, other = (lower, upper) if high is None else (upper, lower)
+                return name, f"is {stated[name]} without {other}; give both"
+        elif high <= low:
+            return upper, f"is {high}; give more than {lower}, which is {low}"
+    return None

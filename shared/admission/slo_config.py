@@ -1,0 +1,285 @@
+"""What the ConfigMap slo-controller-config may say: each key's document, then all node strategies against the nodes there are.
+
+Pure: texts in, the first problem out. The webhook refuses with it; the controller keeps the last good document.
+
+Source: spec/slo-controller.md 9; upstream pkg/webhook/cm/plugins/sloconfig.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shared.admission.slo_bounds import broken_bound
+from shared.admission.slo_network import network_problem
+from shared.domain.node_selection import problem_of, selects
+from shared.kube.instants import BadTime, duration_ns
+from shared.kube.quantity import BadQuantity, nanos
+from shared.kube.selectors import LabelSelector
+from shared.kube.slo_config import (
+    AmplificationConfig,
+    BurstConfig,
+    ColocationConfig,
+    HostApplicationConfig,
+    NormalizationConfig,
+    Part,
+    QosConfig,
+    SystemConfig,
+    ThresholdConfig,
+)
+
+COLOCATION = "colocation-config"
+THRESHOLD = "resource-threshold-config"
+QOS = "resource-qos-config"
+BURST = "cpu-burst-config"
+SYSTEM = "system-config"
+HOST_APPLICATIONS = "host-application-config"
+NORMALIZATION = "cpu-normalization-config"
+AMPLIFICATION = "resource-amplification-config"
+
+DOCUMENTS: Mapping[str, type[Part]] = {
+    COLOCATION: ColocationConfig,
+    THRESHOLD: ThresholdConfig,
+    QOS: QosConfig,
+    SYSTEM: SystemConfig,
+    BURST: BurstConfig,
+    HOST_APPLICATIONS: HostApplicationConfig,
+    NORMALIZATION: NormalizationConfig,
+    AMPLIFICATION: AmplificationConfig,
+}
+"""Key -> type of its document."""
+
+CHECKED = (COLOCATION, THRESHOLD, QOS, SYSTEM, BURST)
+"""The keys that the webhook looks into, in its order."""
+
+PARSE, PARAM, OVERLAP, CONFLICT = (
+    "ParseConfigFail",
+    "ConfigParamInvalid",
+    "NodeStrategiesOverlap",
+    "ExistNodeConfict",  # upstream's spelling, which tools read
+)
+NETWORK = "network"
+"""Kind of a refused network QoS, which has no reason code upstream."""
+
+
+class Problem(NamedTuple):
+    """Why a document is refused.
+
+    Attributes:
+        reason: ParseConfigFail, ConfigParamInvalid, NodeStrategiesOverlap, ExistNodeConfict, or network.
+        path: in the key's document, such as `nodeConfigs[0].degradeTimeMinutes`.
+        strategy: `cluster`, or the name (the place, when it has none) of the node strategy.
+        text: what was found and what to do.
+        nodes: examples, when nodes are in conflict.
+    """
+
+    reason: str
+    key: str
+    path: str
+    strategy: str
+    text: str
+    nodes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        where = f"{self.key}: {self.path}" if self.path else self.key
+        return f"{where} of strategy {self.strategy} {self.text}"
+
+
+class Entry(NamedTuple):
+    """One node strategy of a document."""
+
+    path: str
+    name: str
+    selector: LabelSelector | None
+    part: Part
+
+
+def decoded(key: str, text: str) -> Part | Problem:
+    """A key's document, or why it is none."""
+    try:
+        document: Part = msgspec.json.decode(text, type=DOCUMENTS[key])
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        path = path.rstrip("`").removeprefix(".")
+        return Problem(PARSE, key, path, _strategy_at(text, path), f"cannot be read: {reason}")
+    except msgspec.DecodeError as error:
+        return Problem(PARSE, key, "", "cluster", f"is no JSON: {error}")
+    if bad := _bad_text(document):
+        return Problem(PARSE, key, bad[0], _strategy_at(text, bad[0]), bad[1])
+    return document
+
+
+def entries(document: Part) -> tuple[Entry, ...]:
+    """The node strategies of a document."""
+    for list_name, json_name in (("node_configs", "nodeConfigs"), ("node_strategies", "nodeStrategies")):
+        if (found := getattr(document, list_name, None)) is not None:
+            return tuple(
+                Entry(f"{json_name}[{index}]", part.name or f"{json_name}[{index}]", part.node_selector, part)
+                for index, part in enumerate(found)
+            )
+    return ()
+
+
+def bounds_problem(key: str, document: Part, *, pairs_whole: bool = True) -> Problem | None:
+    """The first value out of its bounds.
+
+    Args:
+        pairs_whole: a bound that is tied to another field breaks when that one is absent (quirk Q9).
+    """
+    parts: list[tuple[str, str, Part]] = []
+    cluster = getattr(document, "cluster_strategy", None)
+    if cluster is not None:
+        parts.append(("clusterStrategy", "cluster", cluster))
+    elif not hasattr(document, "cluster_strategy"):
+        parts.append(("", "cluster", document))
+    parts += [(entry.path, entry.name, entry.part) for entry in entries(document)]
+    for path, strategy, part in parts:
+        if found := broken_bound(part, pairs_whole=pairs_whole):
+            return Problem(PARAM, key, ".".join(filter(None, (path, found[0]))), strategy, found[1])
+    return None
+
+
+def validate(
+    before: Mapping[str, str], after: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]], *, names: bool = False
+) -> Problem | None:
+    """What the webhook says to a new or changed ConfigMap; None: it may be stored.
+
+    Args:
+        before: data of the stored one; empty for a new one. A key whose text is the same is not looked into.
+        nodes: name -> labels.
+        names: whether each node strategy needs a name of its own.
+    """
+    several: list[tuple[str, tuple[Entry, ...]]] = []
+    for key in CHECKED:
+        text = after.get(key, "")
+        if not text or text == before.get(key, ""):
+            continue
+        document = decoded(key, text)
+        if isinstance(document, Problem):
+            return document
+        system = decoded(SYSTEM, after.get(SYSTEM, "")) if key == QOS else None
+        if isinstance(system, Problem):  # an absent one cannot be read: quirk Q10
+            return system._replace(key=QOS, text=f"needs {SYSTEM} beside it, which {system.text}")
+        found = entries(document)
+        problem = (
+            _selector_problem(key, found)
+            or bounds_problem(key, document)
+            or _network_problem(document, system)
+            or (_name_problem(key, found) if names else None)
+            or _overlap(key, found)
+        )
+        if problem:
+            return problem
+        if len(found) >= 2:
+            several.append((key, found))
+    return next((problem for key, found in several if (problem := _conflict(key, found, nodes))), None)
+
+
+def _network_problem(document: Part, system: Part | None) -> Problem | None:
+    if not isinstance(document, QosConfig) or not isinstance(system, SystemConfig):
+        return None
+    found = network_problem(document, system)
+    return found and Problem(NETWORK, QOS, *found)
+
+
+def _selector_problem(key: str, found: Iterable[Entry]) -> Problem | None:
+    for entry in found:
+        selector, path = entry.selector, f"{entry.path}.nodeSelector"
+        if selector is None or not (selector.match_labels or selector.match_expressions):
+            return Problem(PARAM, key, path, entry.name, "is empty; name the nodes that the strategy is for")
+        if reason := problem_of(selector):
+            return Problem(PARAM, key, path, entry.name, f"cannot be read: {reason}")
+    return None
+
+
+def _name_problem(key: str, found: Iterable[Entry]) -> Problem | None:
+    seen: set[str] = set()
+    for entry in found:
+        name = getattr(entry.part, "name", "")
+        if not name or name in seen:
+            text = "is there twice" if name else "is empty"
+            return Problem(
+                PARAM, key, f"{entry.path}.name", entry.name, f"{text}; give each strategy a name of its own"
+            )
+        seen.add(name)
+    return None
+
+
+def _overlap(key: str, found: tuple[Entry, ...]) -> Problem | None:
+    """Whether one made-up node, with the labels that a selector names, is selected twice.
+
+    An expression's values are gone through in step; operators are not looked at.
+    """
+    for entry in found:
+        for labels in _made_up(entry.selector):
+            if twice := _selected_twice(found, labels):
+                names = ", ".join(other.name for other in twice)
+                text = f"select the same nodes; make their selectors exclude each other ({names})"
+                return Problem(OVERLAP, key, f"{twice[0].path}.nodeSelector", names, text)
+    return None
+
+
+def _conflict(key: str, found: tuple[Entry, ...], nodes: Mapping[str, Mapping[str, str]]) -> Problem | None:
+    for one, other in combinations(found, 2):
+        both = [
+            name for name, labels in nodes.items() if selects(one.selector, labels) and selects(other.selector, labels)
+        ]
+        if both:
+            names = f"{one.name}, {other.name}"
+            text = f"both select node {both[0]}; make their selectors exclude each other ({names})"
+            return Problem(CONFLICT, key, f"{one.path}.nodeSelector", names, text, tuple(both[:10]))
+    return None
+
+
+def _made_up(selector: LabelSelector | None) -> list[dict[str, str]]:
+    if selector is None:
+        return []
+    with_values = [requirement for requirement in selector.match_expressions if requirement.values]
+    count = max((len(requirement.values) for requirement in with_values), default=1)
+    return [
+        dict(selector.match_labels or {})
+        | {requirement.key: requirement.values[index % len(requirement.values)] for requirement in with_values}
+        for index in range(count)
+    ]
+
+
+def _selected_twice(found: tuple[Entry, ...], labels: Mapping[str, str]) -> list[Entry]:
+    hit = [entry for entry in found if selects(entry.selector, labels)]
+    return hit if len(hit) >= 2 else []
+
+
+def _bad_text(document: Part, path: str = "") -> tuple[str, str] | None:
+    """A duration or quantity that is none: (path, reason)."""
+    for name, json_name in zip(type(document).__struct_fields__, type(document).__struct_encode_fields__, strict=True):
+        value, at = getattr(document, name), f"{path}.{json_name}" if path else json_name
+        if name == "durations":
+            for index, text in enumerate(value):
+                try:
+                    duration_ns(text)
+                except BadTime as error:
+                    return f"{at}[{index}]", str(error)
+        elif name == "total_network_bandwidth" and value is not None:
+            try:
+                nanos(str(value))
+            except BadQuantity as error:
+                return at, str(error)
+        elif isinstance(value, Part) and (found := _bad_text(value, at)):
+            return found
+        elif isinstance(value, tuple):
+            for index, part in enumerate(value):
+                if isinstance(part, Part) and (found := _bad_text(part, f"{at}[{index}]")):
+                    return found
+    return None
+
+
+def _strategy_at(text: str, path: str) -> str:
+    """The node strategy that a path leads into, by its name if it has one; else `cluster`."""
+    place, bracket, _ = path.partition("]")
+    if not bracket or not place.startswith(("nodeConfigs[", "nodeStrategies[")):
+        return "cluster"
+    list_name, _, index = place.partition("[")
+    whole: Any = msgspec.json.decode(text)
+    entry = whole[list_name][int(index)] if index.isdigit() else None
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) and name else f"{place}]"

@@ -1,0 +1,103 @@
+"""What is in force on one node, by the worked examples of spec/slo-controller.md 2.3."""
+
+import json
+
+import pytest
+
+from services.slo_controller.config import config_of, read
+from services.slo_controller.strategy import DEFAULTS, effective, sells
+from shared.admission.slo_config import COLOCATION
+from shared.kube.meta import Metadata
+from shared.kube.slo_config import ColocationConfig
+
+CPU_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
+STRATEGY = "node.koordinator.sh/colocation-strategy"
+
+
+def colocation(document: object) -> ColocationConfig:
+    return config_of(read({COLOCATION: json.dumps(document)}, {}).texts).colocation
+
+
+@pytest.mark.parametrize(
+    ("id_", "label", "percent"),
+    [
+        ("L1", "0.65", 65), ("L2", "0.29", 28), ("L3", "0.57", 56), ("L4", "1.15", 114),
+        ("L5", "1.5", 150), ("L6", "-0.1", 60), ("L7", "abc", 60), ("L8", "0.555", 55),
+    ],
+)  # fmt: skip
+def test_a_label_says_the_percentage_cut_off(id_: str, label: str, percent: int) -> None:
+    node = Metadata(name="n", labels={CPU_RATIO: label})
+    assert effective(colocation({}), node).cpu_reclaim_threshold_percent == percent, id_
+
+
+def test_e1_a_node_strategy_cannot_switch_on_what_the_cluster_has_off() -> None:
+    config = colocation({"enable": False, "nodeConfigs": [{"nodeSelector": {}, "enable": True}]})
+    strategy = effective(config, Metadata(name="n"))
+    assert strategy.enable is True
+    assert not sells(config, strategy)
+
+
+def test_e2_an_annotation_switches_one_node_off() -> None:
+    config = colocation({"enable": True})
+    assert not sells(config, effective(config, Metadata(name="n", annotations={STRATEGY: '{"enable": false}'})))
+    assert sells(config, effective(config, Metadata(name="m")))
+
+
+def test_e3_a_label_outranks_annotation_node_strategy_and_cluster() -> None:
+    config = colocation(
+        {
+            "cpuReclaimThresholdPercent": 60,
+            "nodeConfigs": [{"nodeSelector": {}, "cpuReclaimThresholdPercent": 70}],
+        }
+    )
+    annotations = {STRATEGY: '{"cpuReclaimThresholdPercent": 80}'}
+    found = [
+        effective(config, Metadata(name="n")).cpu_reclaim_threshold_percent,
+        effective(config, Metadata(name="n", annotations=annotations)).cpu_reclaim_threshold_percent,
+        effective(
+            config, Metadata(name="n", annotations=annotations, labels={CPU_RATIO: "0.9"})
+        ).cpu_reclaim_threshold_percent,
+    ]
+    assert found == [70, 80, 90]
+
+
+def test_e4_of_two_node_strategies_that_match_the_first_is_in_force() -> None:
+    entries = [
+        {"nodeSelector": {"matchLabels": {"pool": "a"}}, "cpuReclaimThresholdPercent": 70},
+        {"nodeSelector": {"matchLabels": {"pool": "a"}}, "cpuReclaimThresholdPercent": 80, "degradeTimeMinutes": 3},
+    ]
+    strategy = effective(colocation({"nodeConfigs": entries}), Metadata(name="n", labels={"pool": "a"}))
+    assert (strategy.cpu_reclaim_threshold_percent, strategy.degrade_time_minutes) == (70, 15)
+
+
+def test_e5_a_node_strategy_that_cannot_be_in_force_leaves_the_clusters() -> None:
+    document = {
+        "cpuReclaimThresholdPercent": 61,
+        "nodeConfigs": [
+            {"name": "a", "nodeSelector": {}, "degradeTimeMinutes": 0, "cpuReclaimThresholdPercent": 70},
+        ],
+    }
+    reading = read({COLOCATION: json.dumps(document)}, {})
+    strategy = effective(config_of(reading.texts).colocation, Metadata(name="n"))
+    assert (strategy.cpu_reclaim_threshold_percent, strategy.degrade_time_minutes) == (61, 15)
+    assert [str(problem) for problem in reading.problems] == [
+        "colocation-config: nodeConfigs[0].degradeTimeMinutes of strategy a is 0; give more than 0"
+    ]
+
+
+def test_an_absent_selector_selects_nothing_and_one_that_cannot_be_read_is_passed_over() -> None:
+    entries = [
+        {"cpuReclaimThresholdPercent": 70},
+        {
+            "nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Bogus"}]},
+            "cpuReclaimThresholdPercent": 71,
+        },
+        {"nodeSelector": {}, "cpuReclaimThresholdPercent": 72},
+    ]
+    strategy = effective(colocation({"nodeConfigs": entries}), Metadata(name="n"))
+    assert strategy.cpu_reclaim_threshold_percent == 72
+
+
+def test_an_annotation_that_cannot_be_read_states_nothing() -> None:
+    for text in ("xx", "", "null", '{"metricAggregatePolicy": {"durations": ["soon"]}}'):
+        assert effective(colocation({}), Metadata(name="n", annotations={STRATEGY: text})) == DEFAULTS
