@@ -1,0 +1,114 @@
+"""Pods on a real API server: bodies to create, and where they went or what they were told."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cli.dev.cluster import Cluster
+from services.scheduler.shipped import SHIPPED
+from tests.cluster.fixtures import MakeNodes
+from tests.e2e.test_published_yaml import until
+
+BASE = Path(__file__).parents[2] / "k8s" / "base"
+HOST = "kubernetes.io/hostname"
+STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+class Stage(NamedTuple):
+    """A namespace of a cluster that a system runs against.
+
+    Attributes:
+        nodes: creates nodes that are removed after the test.
+    """
+
+    cluster: Cluster
+    namespace: str
+    nodes: MakeNodes
+
+    async def create(self, *bodies: Mapping[str, Any], kind: str = "pods") -> None:
+        """Create objects of the namespace; pods unless said otherwise."""
+        for body in bodies:
+            await self.call("POST", self.path(kind), body)
+
+    async def call(self, method: str, path: str, body: Any = None, patch: str = "merge") -> dict[str, Any]:
+        """A call as the administrator."""
+        return await asyncio.to_thread(lambda: self.cluster.api.call(method, path, body, patch=patch))
+
+    def path(self, kind: str = "pods", name: str = "") -> str:
+        """Of a collection, or of an object in it."""
+        group = "api/v1" if kind in ("pods", "persistentvolumeclaims", "events") else "apis/policy/v1"
+        return f"/{group}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """The pod as it is."""
+        return self.cluster.api.call("GET", self.path("pods", name))
+
+    async def placed(self, name: str) -> str:
+        """The pod's node, once it has one."""
+        return str(await until(lambda: self.pod(name)["spec"].get("nodeName"), f"node for {name}"))
+
+    async def refused(self, name: str) -> str:
+        """What the pod's condition says, once it says that no node takes it."""
+
+        def told() -> str:
+            conditions = {one["type"]: one for one in self.pod(name)["status"].get("conditions", [])}
+            found = conditions.get("PodScheduled", {})
+            return str(found["message"]) if found.get("reason") == "Unschedulable" else ""
+
+        return str(await until(told, f"condition of {name}"))
+
+    async def allotted(self, name: str) -> dict[str, Any]:
+        """The CPUs and zones that the pod was given, once it is bound."""
+        await self.placed(name)
+        found: dict[str, Any] = json.loads(self.pod(name)["metadata"]["annotations"][STATUS])
+        return found
+
+    async def remove(self, name: str) -> None:
+        """Delete a pod at once."""
+        await self.call("DELETE", self.path("pods", name), {"gracePeriodSeconds": 0})
+
+
+def pod(
+    name: str,
+    cpu: str = "",
+    memory: str = "",
+    *,
+    on: str = "",
+    runs_on: str = "",
+    scheduler: str = "koord-scheduler",
+    limits: Mapping[str, str] | None = None,
+    requests: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A pod of one container.
+
+    Args:
+        on: the only node it may go to.
+        runs_on: the node it is on from the start, without a scheduler.
+        requests: beside cpu and memory.
+        limits: as they are.
+        annotations: values that are no text are written as JSON.
+        spec: fields of the spec.
+    """
+    asked = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value} | dict(requests or {})
+    resources = {"requests": asked, "limits": dict(limits or {})}
+    notes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (annotations or {}).items()}
+    body: dict[str, Any] = {
+        "schedulerName": scheduler,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources}],
+        **({"nodeSelector": {HOST: on}} if on else {}),
+        **({"nodeName": runs_on} if runs_on else {}),
+        **spec,
+    }
+    metadata = {"name": name, "labels": dict(labels or {}), "annotations": notes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def profiles(*texts: str) -> str:
+    """A configuration of several profiles: the shipped one, and others as YAML list items."""
+    return SHIPPED + "".join(texts)
