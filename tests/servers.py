@@ -1,10 +1,11 @@
 """Fixtures: one Postgres and one NATS for the whole session, and a fresh migrated database for each test that asks.
 
-A test that kills, hangs or restores a server starts one of its own (`cli.embedded`): these are shared.
+A test that kills, hangs or restores a server has one of its own (`server`, or `cli.embedded`): these are shared.
 """
 
 import itertools
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -29,6 +30,13 @@ async def nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedd
     """A NATS server for the session. Tests that share it must tell their databases' subjects apart."""
     async with EmbeddedNats(tmp_path_factory.mktemp("nats")) as server:
         yield server
+
+
+@pytest_asyncio.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
+    """A NATS of the test's own, to be stopped, wiped and filled."""
+    async with EmbeddedNats(tmp_path / "nats") as running:
+        yield running
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

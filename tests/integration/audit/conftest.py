@@ -1,7 +1,6 @@
-"""Fixtures: a NATS of the test's own, a writer of `cluster`, and a relay of it that a test starts."""
+"""Fixtures: a writer of `cluster`, and a relay of it that a test starts."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +10,6 @@ from shared.bus import Bus
 from shared.log.database import Database
 from tests.integration.audit.relaying import Relaying
 from tests.integration.log.system import Writer
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
-    """A NATS of this test's own."""
-    async with EmbeddedNats(tmp_path / "nats") as running:
-        yield running
 
 
 @pytest.fixture

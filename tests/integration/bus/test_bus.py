@@ -11,20 +11,7 @@ from cli.embedded import EmbeddedNats
 from cli.ports import free_port
 from shared.bus import Bus, NoAnswer
 from shared.bus.bus import PUBLISH_WAITS_S, UNSENT_BYTES
-
-DEADLINE_S = 30.0
-
-
-async def until(true: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
-    async with asyncio.timeout(deadline_s):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
-    async with EmbeddedNats(tmp_path) as running:
-        yield running
+from tests.integration.bus.waiting import DEADLINE_S, until
 
 
 @pytest.fixture

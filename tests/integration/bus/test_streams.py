@@ -1,30 +1,18 @@
 """Streams on a real NATS server that restarts, is wiped and has other publishers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
 from cli.embedded import EmbeddedNats
 from shared.bus import Bus
 from shared.bus.streams import BadSubject, Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
+from tests.integration.bus.waiting import until
 
 CONFIG = StreamConfig(
     name="EVENTS", subjects=("koord.event.cluster.>",), max_age=3_600_000_000_000, max_bytes=1_000_000
 )
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
-    async with EmbeddedNats(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Fixtures: a database with the contexts of these tests, and a NATS of the test's own, for subjects are shared."""
+"""Fixtures: a database with the contexts of these tests, and who writes and follows there; over `server`, for subjects are shared."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,13 +15,6 @@ async def url(database: str) -> str:
     """A fresh database with the contexts `source` and `copy`."""
     await declare(database)
     return database
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[EmbeddedNats]:
-    """A NATS of this test's own."""
-    async with EmbeddedNats(tmp_path / "nats") as running:
-        yield running
 
 
 @pytest.fixture
