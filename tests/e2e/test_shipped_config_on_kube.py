@@ -1,0 +1,146 @@
+"""Koordinator's own ConfigMap on a real API server, changed while the scheduler runs: taken over, refused, and with several profiles."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from services.scheduler.shipped import SHIPPED
+from tests.cluster.fixtures import MakeNodes
+from tests.e2e.stage import BASE, Stage, pod
+from tests.e2e.system import System, running
+from tests.e2e.test_published_yaml import koord, put_report, report
+from tests.unit.scheduler.test_published_configs import SHIPPED_WITH_ELECTION
+
+METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+CONFIG_MAP = "/api/v1/namespaces/koordinator-system/configmaps/koord-scheduler-config"
+GPU = "nvidia.com/gpu"
+
+COLOCATED = """\
+- schedulerName: packs-gpus
+  pluginConfig:
+  - name: NodeResourcesFitPlus
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: NodeResourcesFitPlusArgs
+      resources:
+        nvidia.com/gpu: {type: MostAllocated, weight: 2}
+        cpu: {type: LeastAllocated, weight: 1}
+  - name: ScarceResourceAvoidance
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: ScarceResourceAvoidanceArgs
+      resources: [nvidia.com/gpu]
+  plugins:
+    preScore: {enabled: [{name: NodeResourcesFitPlus}]}
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: NodeResourcesFitPlus, weight: 2}, {name: ScarceResourceAvoidance, weight: 3}]
+"""
+"""One profile more: pods without GPUs keep off GPU nodes, pods with GPUs fill them one by one."""
+
+
+def batch(milli: str) -> dict[str, str]:
+    return {"kubernetes.io/batch-cpu": milli, "kubernetes.io/batch-memory": "1Gi"}
+
+
+@pytest.mark.timeout(300)
+async def test_the_shipped_configmap_places_pods_and_the_next_one_is_taken_over_while_it_runs(
+    kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
+) -> None:
+    stage = Stage(kube_cluster, namespace, kube_nodes)
+    await asyncio.to_thread(kube_cluster.apply, BASE)
+    over_committed = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "64Gi"}
+    await asyncio.to_thread(kube_nodes, "calm", "busy", capacity=over_committed)
+    taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+    await asyncio.to_thread(kube_nodes, "dedicated", taints=(taint,), capacity=over_committed)
+    for name, cores in (("calm", "4"), ("busy", "31"), ("dedicated", "1")):
+        await asyncio.to_thread(put_report, kube_cluster, report(name, cores=cores, p99=cores))
+    await _configure(stage, SHIPPED_WITH_ELECTION)
+    try:
+        async with running(kube_cluster, tmp_path) as system:
+            await _shipped_rules(stage)
+            await _refused_and_taken(stage, system)
+            await koord(system, "audit", "verify")
+    finally:
+        await stage.call("DELETE", CONFIG_MAP)
+        for name in ("calm", "busy", "dedicated"):
+            await stage.call("DELETE", f"{METRICS}/{name}")
+
+
+async def _shipped_rules(stage: Stage) -> None:
+    """Load is scored and refuses nobody; batch resources count in fit and score; stock plugins are all there."""
+    await stage.create(pod("web", "1", "1Gi"), pod("web-busy", "1", "1Gi", on="busy"))
+    assert await stage.placed("web") == "calm"
+    assert await stage.placed("web-busy") == "busy", "at 97 % of its cores: usageThresholds of 0 check nothing"
+
+    # Two batch pods on an even cluster part: the second goes where batch-cpu is left, against the load's word.
+    await stage.create(pod("big", priorityClassName="koord-batch", requests=batch("18000"), limits=batch("18000")))
+    assert await stage.placed("big") == "calm"
+    await stage.create(pod("next", priorityClassName="koord-batch", requests=batch("3000"), limits=batch("3000")))
+    assert await stage.placed("next") == "busy"
+    await stage.create(pod("none", priorityClassName="koord-batch", requests=batch("19000"), limits=batch("19000")))
+    told = await stage.refused("none")
+    assert told.startswith("0/3 nodes are available: "), told
+    assert "2 Insufficient kubernetes.io/batch-cpu" in told, told
+    assert "1 node(s) had untolerated taint(s)" in told, told
+    await stage.create(pod("db", "1", tolerations=[{"key": "dedicated", "operator": "Exists"}], on="dedicated"))
+    assert await stage.placed("db") == "dedicated"
+
+
+async def _refused_and_taken(stage: Stage, system: System) -> None:
+    """A bad one is refused by path and reason and changes nothing; one with a profile more serves that scheduler's pods."""
+    bad = SHIPPED.replace("nodeMetricExpirationSeconds: 300", "nodeMetricExpirationSeconds: 0")
+    await _configure(stage, bad)
+    refused = await _status(system, "refused")
+    assert refused["stands"]
+    assert "nodeMetricExpirationSeconds" in refused["path"] + refused["reason"]
+    await stage.create(pod("still", "1"))
+    assert await stage.placed("still") in {"calm", "busy"}
+
+    before = (await _status(system, "in_force"))["seq"]
+    await asyncio.to_thread(stage.nodes, "gpu-a", "gpu-b", capacity={GPU: "4"})
+    await _configure(stage, SHIPPED + COLOCATED)
+
+    async def taken() -> bool:
+        return bool((await _status(system, "in_force"))["seq"] > before)
+
+    async with asyncio.timeout(30):
+        while not await taken():
+            await asyncio.sleep(0.2)
+    one = {GPU: "1"}
+    await stage.create(pod("train-1", "1", scheduler="packs-gpus", requests=one, limits=one))
+    first = await stage.placed("train-1")
+    assert first in {"gpu-a", "gpu-b"}
+    await stage.create(pod("train-2", "1", scheduler="packs-gpus", requests=one, limits=one))
+    assert await stage.placed("train-2") == first, "MostAllocated: a node's GPUs are filled before the next one's"
+    await stage.create(pod("plain", "1", scheduler="packs-gpus"), pod("stranger", "1", scheduler="nobodys"))
+    assert await stage.placed("plain") in {"calm", "busy"}, "GPU nodes are scarce"
+    await stage.create(pod("after", "1"))
+    assert await stage.placed("after")
+    assert "nodeName" not in stage.pod("stranger")["spec"]
+
+
+async def _configure(stage: Stage, text: str) -> None:
+    """Put the ConfigMap as `kubectl apply` would."""
+    body = {
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "koord-scheduler-config", "namespace": "koordinator-system"},
+        "data": {"koord-scheduler-config": text},
+    }  # fmt: skip
+    file = json.dumps(body)
+    await asyncio.to_thread(lambda: stage.cluster.kubectl("apply", "-f", "-", stdin=file))
+
+
+async def _status(system: System, which: str) -> dict[str, Any]:
+    """What `koord config status` says of the scheduler, once there is such a thing."""
+    async with asyncio.timeout(30):
+        while True:
+            found: dict[str, Any] = json.loads(await koord(system, "config", "status", "-o", "json"))[0]
+            if found[which] is not None:
+                assert found["context"] == "scheduling"
+                return dict(found[which])
+            await asyncio.sleep(0.2)
