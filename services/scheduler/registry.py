@@ -5,7 +5,7 @@ mistake. To add a plugin: write it under `plugins/`, give it a factory here, and
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from services.scheduler.framework import Plugin
 from services.scheduler.plugins.fit_args import read_fit_args
@@ -55,68 +55,52 @@ class Known(NamedTuple):
     pre_filters: bool = False
 
 
+_A = TypeVar("_A")
+
+
+def _plain(plugin: Callable[[], Plugin], *, filters: bool = False, scores: bool = False) -> Known:
+    """A plugin without arguments."""
+    return Known(lambda _, __: plugin(), filters=filters, scores=scores)
+
+
+def _reading(
+    read: Callable[[Args, str], _A],
+    plugin: Callable[[_A], Plugin],
+    *,
+    filters: bool = False,
+    scores: bool = False,
+    pre_filters: bool = False,
+) -> Known:
+    """A plugin with arguments, and what reads them."""
+    return Known(
+        lambda args, source: plugin(read(args, source)),
+        filters=filters,
+        scores=scores,
+        reads_args=True,
+        pre_filters=pre_filters,
+    )
+
+
 PLUGINS: Mapping[str, Known] = {
-    "NodeUnschedulable": Known(lambda _, __: NodeUnschedulable(), filters=True, scores=False),
-    "NodeName": Known(lambda _, __: NodeName(), filters=True, scores=False),
-    "TaintToleration": Known(lambda _, __: TaintToleration(), filters=True, scores=True),
-    "NodeAffinity": Known(
-        lambda args, source: NodeAffinity(read_affinity_args(args, source)), filters=True, scores=True, reads_args=True
-    ),
-    "NodePorts": Known(lambda _, __: NodePorts(), filters=True, scores=False),
-    "NodeResourcesFit": Known(
-        lambda args, source: NodeResourcesFit(read_fit_args(args, source)), filters=True, scores=True, reads_args=True
-    ),
-    "VolumeRestrictions": Known(lambda _, __: VolumeRestrictions(), filters=True, scores=False),
-    "NodeVolumeLimits": Known(lambda _, __: NodeVolumeLimits(), filters=True, scores=False),
-    "VolumeBinding": Known(lambda _, __: VolumeBinding(), filters=True, scores=False),
-    "VolumeZone": Known(lambda _, __: VolumeZone(), filters=True, scores=False),
-    "PodTopologySpread": Known(
-        lambda args, source: PodTopologySpread(read_spread_args(args, source)),
-        filters=True,
-        scores=True,
-        reads_args=True,
-    ),
-    "InterPodAffinity": Known(
-        lambda args, source: InterPodAffinity(read_inter_pod_args(args, source)),
-        filters=True,
-        scores=True,
-        reads_args=True,
-    ),
-    "NodeResourcesBalancedAllocation": Known(
-        lambda args, source: NodeResourcesBalancedAllocation(read_balance_args(args, source)),
-        filters=False,
-        scores=True,
-        reads_args=True,
-    ),
-    "ImageLocality": Known(lambda _, __: ImageLocality(), filters=False, scores=True),
-    "LoadAwareScheduling": Known(
-        lambda args, source: LoadAwareScheduling(read_load_aware_args(args, source)),
-        filters=True,
-        scores=True,
-        reads_args=True,
-    ),
-    "NodeNUMAResource": Known(
-        lambda args, source: NodeNUMAResource(read_numa_args(args, source)), filters=True, scores=True, reads_args=True
-    ),
-    "SchedulingHint": Known(
-        lambda args, source: SchedulingHint(read_hint_args(args, source)),
-        filters=False,
-        scores=False,
-        reads_args=True,
-        pre_filters=True,
-    ),
-    "NodeResourcesFitPlus": Known(
-        lambda args, source: NodeResourcesFitPlus(read_fit_plus_args(args, source)),
-        filters=False,
-        scores=True,
-        reads_args=True,
-    ),
-    "ScarceResourceAvoidance": Known(
-        lambda args, source: ScarceResourceAvoidance(read_scarce_args(args, source)),
-        filters=False,
-        scores=True,
-        reads_args=True,
-    ),
+    "NodeUnschedulable": _plain(NodeUnschedulable, filters=True),
+    "NodeName": _plain(NodeName, filters=True),
+    "TaintToleration": _plain(TaintToleration, filters=True, scores=True),
+    "NodeAffinity": _reading(read_affinity_args, NodeAffinity, filters=True, scores=True),
+    "NodePorts": _plain(NodePorts, filters=True),
+    "NodeResourcesFit": _reading(read_fit_args, NodeResourcesFit, filters=True, scores=True),
+    "VolumeRestrictions": _plain(VolumeRestrictions, filters=True),
+    "NodeVolumeLimits": _plain(NodeVolumeLimits, filters=True),
+    "VolumeBinding": _plain(VolumeBinding, filters=True),
+    "VolumeZone": _plain(VolumeZone, filters=True),
+    "PodTopologySpread": _reading(read_spread_args, PodTopologySpread, filters=True, scores=True),
+    "InterPodAffinity": _reading(read_inter_pod_args, InterPodAffinity, filters=True, scores=True),
+    "NodeResourcesBalancedAllocation": _reading(read_balance_args, NodeResourcesBalancedAllocation, scores=True),
+    "ImageLocality": _plain(ImageLocality, scores=True),
+    "LoadAwareScheduling": _reading(read_load_aware_args, LoadAwareScheduling, filters=True, scores=True),
+    "NodeNUMAResource": _reading(read_numa_args, NodeNUMAResource, filters=True, scores=True),
+    "SchedulingHint": _reading(read_hint_args, SchedulingHint, pre_filters=True),
+    "NodeResourcesFitPlus": _reading(read_fit_plus_args, NodeResourcesFitPlus, scores=True),
+    "ScarceResourceAvoidance": _reading(read_scarce_args, ScarceResourceAvoidance, scores=True),
 }
 """Name -> how it is made. In the order in which the stock ones filter."""
 
