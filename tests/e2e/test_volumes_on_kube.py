@@ -1,0 +1,151 @@
+"""Volumes on a real API server with Kubernetes' own volume controllers: pods go where their volumes are, and volumes where their pods go."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.cluster import Cluster
+from cli.dev.nodes import create_nodes, node_object
+from tests.cluster.fixtures import StartCluster
+from tests.e2e.stage import HOST, Stage, pod
+from tests.e2e.system import running
+from tests.e2e.test_published_yaml import koord, until
+
+ZONE = "topology.kubernetes.io/zone"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+def storage_class(name: str, provisioner: str, mode: str, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": provisioner, "volumeBindingMode": mode, **more,
+    }  # fmt: skip
+
+
+def volume(
+    name: str,
+    class_: str,
+    *,
+    node: str = "",
+    zone: str = "",
+    size: str = "10Gi",
+    mode: str = "ReadWriteOnce",
+    claim: tuple[str, str] | None = None,
+) -> dict[str, Any]:
+    """A volume that is reachable from one node, or from the nodes of a zone."""
+    key, value = (HOST, node) if node else (ZONE, zone)
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    spec: dict[str, Any] = {
+        "capacity": {"storage": size}, "accessModes": [mode], "storageClassName": class_,
+        "csi": {"driver": "made.example.com", "volumeHandle": name},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }  # fmt: skip
+    if claim is not None:
+        spec["claimRef"] = {"namespace": claim[0], "name": claim[1]}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+def claim(name: str, class_: str, mode: str = "ReadWriteOnce", size: str = "5Gi") -> dict[str, Any]:
+    spec = {"accessModes": [mode], "storageClassName": class_, "resources": {"requests": {"storage": size}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def uses(name: str, *claims: str, on: str = "") -> dict[str, Any]:
+    """A pod with these claims."""
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    return pod(name, "500m", "1Gi", on=on, volumes=volumes)
+
+
+@pytest.mark.timeout(300)
+async def test_pods_and_volumes_come_together_on_one_node(own_cluster: StartCluster, tmp_path: Path) -> None:
+    cluster: Cluster = await asyncio.to_thread(own_cluster, crds=True)
+    await asyncio.to_thread(cluster.create_namespace, "shop")
+    stage = Stage(cluster, "shop", lambda *_, **__: [])
+    nodes = [node_object(name, labels={ZONE: f"zone-{name[0]}"}) for name in ("a1", "a2", "b1", "b2")]
+    await asyncio.to_thread(create_nodes, cluster.api, nodes)
+    for each in (
+        storage_class("local", "kubernetes.io/no-provisioner", "WaitForFirstConsumer"),
+        storage_class("made", "made.example.com", "WaitForFirstConsumer"),
+        storage_class("at-once", "kubernetes.io/no-provisioner", "Immediate"),
+    ):
+        await stage.call("POST", CLASSES, each)
+    await asyncio.to_thread(cluster.start_controllers)
+    async with running(cluster, tmp_path) as system:
+        await _bound_before(stage)
+        await _chosen_of_those_there_are(stage)
+        await _made_for_the_node(stage)
+        await _one_pod_at_a_time(stage)
+        await koord(system, "audit", "verify")
+
+
+def _claim_is(stage: Stage, name: str, condition: Callable[[dict[str, Any]], Any]) -> Callable[[], Any]:
+    return lambda: condition(stage.cluster.api.call("GET", stage.path("persistentvolumeclaims", name)))
+
+
+async def _bound(stage: Stage, name: str) -> str:
+    """The claim's volume, once the volume controller has bound it."""
+    found = _claim_is(stage, name, lambda one: one["status"].get("phase") == "Bound" and one["spec"]["volumeName"])
+    return str(await until(found, f"volume for {name}"))
+
+
+async def _bound_before(stage: Stage) -> None:
+    """A claim that is bound already: its volume says from where it can be reached, and the pod goes there or nowhere."""
+    await stage.create(uses("early", "data"))
+    assert 'persistentvolumeclaim "data" not found' in await stage.refused("early")
+    await stage.call("POST", VOLUMES, volume("in-zone-b", "at-once", zone="zone-b"))
+    await stage.create(claim("data", "at-once"), kind="persistentvolumeclaims")
+    assert await _bound(stage, "data") == "in-zone-b"
+    assert await stage.placed("early") in {"b1", "b2"}, "woken by its claim"
+    await stage.create(uses("elsewhere", "data", on="a1"))
+    told = await stage.refused("elsewhere")
+    assert "didn't match PersistentVolume's node affinity" in told, told
+
+
+async def _chosen_of_those_there_are(stage: Stage) -> None:
+    """A claim that waits: one of the volumes there are is chosen, the smallest that fits, on the pod's node."""
+    for name, node, size in (("disk-a1", "a1", "8Gi"), ("disk-a1-large", "a1", "80Gi"), ("disk-b2", "b2", "20Gi")):
+        await stage.call("POST", VOLUMES, volume(name, "local", node=node, size=size))
+    await stage.create(claim("small", "local"), claim("large", "local", size="15Gi"), kind="persistentvolumeclaims")
+    await stage.create(uses("on-a1", "small", on="a1"))
+    assert await stage.placed("on-a1") == "a1"
+    assert await _bound(stage, "small") == "disk-a1"
+    await stage.create(uses("nowhere", "large", on="a2"))
+    assert "didn't find available persistent volumes to bind" in await stage.refused("nowhere")
+    await stage.remove("nowhere")
+    await stage.create(uses("on-b2", "large", on="b2"))
+    assert await stage.placed("on-b2") == "b2"
+    assert await _bound(stage, "large") == "disk-b2"
+
+
+async def _made_for_the_node(stage: Stage) -> None:
+    """A claim whose class makes volumes: the chosen node is written to it, and the pod follows once the volume is there."""
+    await stage.create(claim("fresh", "made"), kind="persistentvolumeclaims")
+    await stage.create(uses("waits", "fresh"))
+    node = await until(
+        _claim_is(stage, "fresh", lambda one: one["metadata"].get("annotations", {}).get(SELECTED)), "selected node"
+    )
+    assert node in {"a1", "a2", "b1", "b2"}
+    assert "nodeName" not in stage.pod("waits")["spec"]
+    # What the driver's provisioner does.
+    await stage.call("POST", VOLUMES, volume("made-1", "made", node=node, claim=(stage.namespace, "fresh")))
+    assert await _bound(stage, "fresh") == "made-1"
+    assert await stage.placed("waits") == node
+
+
+async def _one_pod_at_a_time(stage: Stage) -> None:
+    """ReadWriteOncePod: a second pod waits until the first is gone, on whichever node."""
+    await stage.call("POST", VOLUMES, volume("private", "at-once", zone="zone-a", mode="ReadWriteOncePod"))
+    await stage.create(claim("own", "at-once", "ReadWriteOncePod"), kind="persistentvolumeclaims")
+    assert await _bound(stage, "own") == "private"
+    await stage.create(uses("first", "own"))
+    assert await stage.placed("first") in {"a1", "a2"}
+    await stage.create(uses("second", "own"))
+    told = await stage.refused("second")
+    assert "ReadWriteOncePod" in told, told
+    await stage.remove("first")
+    assert await stage.placed("second") in {"a1", "a2"}
