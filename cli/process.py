@@ -44,7 +44,7 @@ class Process:
     Attributes:
         name: for messages.
         command: the program's path and its arguments.
-        log: the file that receives its output; grows over restarts.
+        log: the file that receives its output, open for appending; grows over restarts until it is rotated (rotation.py).
         env: its whole environment; None is this process' own.
         user: the user id to run under; 0 keeps this process' own.
         death_signal: what the program gets when this process dies.

@@ -51,6 +51,11 @@ class EmbeddedNats:
         return f"mqtt://127.0.0.1:{self.mqtt_port}"
 
     @property
+    def log(self) -> Path:
+        """The server's log."""
+        return self.process.log
+
+    @property
     def running(self) -> bool:
         """Whether the server's process exists."""
         return self.process.running

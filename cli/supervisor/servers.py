@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from cli.rotation import rotate
 from cli.services import contexts
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Servers:
     async def mend(self) -> list[str]:
         """Start those of our own that have ended again, on their ports and with their data; their names.
 
-        A login that was added meanwhile (`koord credentials node`) is let in.
+        A login that was added meanwhile (`koord credentials node`) is let in, and a log that has grown large is rotated.
 
         Raises:
             ProgramFailed: one does not start.
@@ -78,8 +79,10 @@ class Servers:
             self._write()
             if self._nats and "nats" not in ended:
                 self._nats.reload()
-        for name in ended:
-            await self.own[name].start()
+        for name, server in self.own.items():
+            await asyncio.to_thread(rotate, server.log)
+            if name in ended:
+                await server.start()
         return ended
 
     async def create_database(self, name: str) -> Endpoints:

@@ -15,6 +15,7 @@ import msgspec
 import cli
 from cli.ports import free_port
 from cli.process import Process
+from cli.rotation import MAX_BYTES, rotate
 from cli.supervisor.backoff import next_delay
 from cli.supervisor.logins import variables
 from cli.supervisor.servers import Endpoints
@@ -93,7 +94,16 @@ class Supervisor:
         *,
         log_level: str = "info",
         env: Mapping[str, str] | None = None,
+        log_bytes: int = MAX_BYTES,
     ) -> None:
+        """Prepare the processes.
+
+        Args:
+            directory: for the logs, below `logs`.
+            env: added to the environment of all.
+            log_bytes: a log that has grown to this is rotated.
+        """
+        self._log_bytes = log_bytes
         logs = directory / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         common = {
@@ -213,6 +223,8 @@ class Supervisor:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
             while True:
                 await asyncio.gather(*(self._ask(session, unit) for unit in self.units.values()))
+                for unit in self.units.values():
+                    await asyncio.to_thread(rotate, unit.process.log, self._log_bytes)
                 self._changed.set()
                 await asyncio.sleep(POLL_EVERY_S)
 
@@ -228,7 +240,7 @@ class Supervisor:
 def _written_since(log: Path, offset: int) -> str:
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(offset, size - 65_536))
+        file.seek(max(offset if offset <= size else 0, size - 65_536))  # rotated since, if it is smaller
         return file.read().decode(errors="replace")
 
 
