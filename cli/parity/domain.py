@@ -36,7 +36,17 @@ class Domain(NamedTuple):
     remarks: frozenset[str] = frozenset()
 
 
-DOMAINS = ("loadaware", "cpuset", "numa", "fit-plus", "stock", "quota-runtime", "quota-admission", "cpusuppress")
+DOMAINS = (
+    "loadaware",
+    "cpuset",
+    "numa",
+    "fit-plus",
+    "stock",
+    "quota-runtime",
+    "quota-admission",
+    "cpusuppress",
+    "overcommit",
+)
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 
 

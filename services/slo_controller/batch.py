@@ -1,0 +1,116 @@
+"""Batch resources: what high-priority pods leave of a node, to be sold to batch pods.
+
+    usage    : max( capacity - margin - max(system, reserved) - used by high-priority pods, 0 )
+    request  : max( capacity - margin -             reserved  - asked for by them,          0 )
+    maxUsage : max( capacity - margin - max(system, reserved) - max(asked, used) of them,   0 )
+
+Source: spec/slo-controller.md 4; upstream pkg/slo-controller/noderesource/plugins/batchresource.
+"""
+
+from typing import NamedTuple
+
+from services.slo_controller.arithmetic import Amount, mul_int, mul_milli, reserve_ratio
+from services.slo_controller.books import Books, Sums
+from services.slo_controller.measured import BATCH_BAND, Measured
+from services.slo_controller.reserved import amount_of
+from services.slo_controller.strategy import DEFAULTS
+from shared.kube.node_topology import Zone
+from shared.kube.quantity import milli
+from shared.kube.slo_config import ColocationStrategy
+
+CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+
+REQUEST, MAX_USAGE_REQUEST = "request", "maxUsageRequest"
+
+
+class Terms(NamedTuple):
+    """What a formula takes off a capacity, in the order in which `koord node explain` prints it.
+
+    Attributes:
+        margin: protected by the reclaim percentages; negative beyond 100 %.
+        system: used outside of pods, host applications above batch included.
+    """
+
+    capacity: Amount
+    margin: Amount
+    system: Amount
+    reserved: Amount
+    sums: Sums
+
+    def left(self) -> Sums:
+        """What remains by each policy: Sums of (request, usage, max)."""
+        free = self.capacity.minus(self.margin)
+        beside = free.minus(self.system.largest(self.reserved))
+        return Sums(
+            request=free.minus(self.reserved).minus(self.sums.request).not_negative(),
+            used=beside.minus(self.sums.used).not_negative(),
+            max=beside.minus(self.sums.max).not_negative(),
+        )
+
+
+class Batch(NamedTuple):
+    """Batch resources of a node or of a zone.
+
+    Attributes:
+        cpu: milli-cores: what the API counts as whole batch-cpu.
+        memory: nano-bytes; a zone's may have thousandths of bytes.
+        terms: what led here.
+        zones: by zone name.
+    """
+
+    cpu: int
+    memory: int
+    terms: Terms
+    zones: dict[str, "Batch"]
+
+
+def terms_of(capacity: Amount, reserved: Amount, measured: Measured, books: Books, of: ColocationStrategy) -> Terms:
+    """The terms of a whole node."""
+    system = measured.system.plus(measured.applications_above(BATCH_BAND))
+    return Terms(capacity, margin_of(capacity, of), system, reserved, books.node)
+
+
+def margin_of(capacity: Amount, strategy: ColocationStrategy) -> Amount:
+    """What the reclaim percentages protect of a capacity."""
+    cpu, memory = strategy.cpu_reclaim_threshold_percent, strategy.memory_reclaim_threshold_percent
+    if cpu is None:
+        cpu = DEFAULTS.cpu_reclaim_threshold_percent or 0
+    if memory is None:
+        memory = DEFAULTS.memory_reclaim_threshold_percent or 0
+    return Amount(mul_milli(capacity.cpu, reserve_ratio(cpu)), mul_int(capacity.memory, reserve_ratio(memory)))
+
+
+def batch_of(terms: Terms, strategy: ColocationStrategy, zones: tuple[Zone, ...], books: Books) -> Batch:
+    """The node's batch resources, and those of its zones.
+
+    A policy `request` for cpu means usage (quirk Q2). A limit in percent is one of the capacity.
+    """
+    cpu, memory = _chosen(terms, strategy)
+    return Batch(cpu, memory, terms, zones_of(terms, strategy, zones, books) if books.zones else {})
+
+
+def zones_of(terms: Terms, strategy: ColocationStrategy, zones: tuple[Zone, ...], books: Books) -> dict[str, "Batch"]:
+    """By zone: the formulas on the zone's allocatable, with an equal part of system and reserved. Source: 4.7."""
+    system, reserved = terms.system.divided(len(zones)), terms.reserved.divided(len(zones))
+    found = {}
+    for zone, sums in zip(zones, books.zones, strict=True):
+        capacity = amount_of({each.name: each.allocatable for each in zone.resources})
+        own = Terms(capacity, margin_of(capacity, strategy), system, reserved, sums)
+        cpu, memory = _chosen(own, strategy)
+        found[zone.name] = Batch(cpu, memory, own, {})
+    return found
+
+
+def _chosen(terms: Terms, strategy: ColocationStrategy) -> tuple[int, int]:
+    left = terms.left()
+    cpu = left.max.cpu if strategy.cpu_calculate_policy == MAX_USAGE_REQUEST else left.used.cpu
+    memory = left.used.memory
+    if strategy.memory_calculate_policy == REQUEST:
+        memory = left.request.memory
+    elif strategy.memory_calculate_policy == MAX_USAGE_REQUEST:
+        memory = left.max.memory
+    if (percent := strategy.batch_cpu_threshold_percent) is not None:
+        cpu = min(cpu, mul_milli(terms.capacity.cpu, percent / 100))
+    if (percent := strategy.batch_memory_threshold_percent) is not None:
+        memory = min(memory, mul_int(terms.capacity.memory, percent / 100))
+    return milli(cpu), memory

@@ -1,0 +1,127 @@
+"""What was measured on a node, in one form, whether a NodeMetric object says it or a report in `metrics-*`.
+
+Source: spec/slo-controller.md 1.2.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from services.slo_controller.arithmetic import MILLI, Amount
+from shared.events.metrics import NodeReported, Usage
+from shared.kube.instants import BadTime, instant_ns
+from shared.kube.node import NodeMetricStatus, ResourceMap
+from shared.kube.quantity import NANO, BadQuantity, nanos
+
+BAND_VALUES: Mapping[str, int] = {"koord-prod": 9500, "koord-mid": 7500, "koord-batch": 5500, "koord-free": 3500}
+"""Class -> the value by which bands are compared; 0 for any other text. Source: spec/slo-controller.md 0.3."""
+
+BATCH_BAND, MID_BAND = BAND_VALUES["koord-batch"], BAND_VALUES["koord-mid"]
+
+
+class PodMeasured(NamedTuple):
+    """What one pod uses, and its class as the report has it."""
+
+    usage: Amount
+    priority: str
+
+
+class Application(NamedTuple):
+    """What a process outside of pods uses."""
+
+    usage: Amount
+    priority: str
+
+
+class Measured(NamedTuple):
+    """A report.
+
+    Attributes:
+        at_ns: the instant it is about; 0 when it has none.
+        node: usage of the node; None when it lacks cpu or memory.
+        has_node: whether there is a part about the node at all.
+        pods: `namespace/name` -> its usage.
+        reclaimable: predicted for prod pods; zero when it is not there.
+    """
+
+    at_ns: int = 0
+    has_node: bool = False
+    node: Amount | None = None
+    system: Amount = Amount()
+    pods: Mapping[str, PodMeasured] = {}
+    applications: tuple[Application, ...] = ()
+    reclaimable: Amount = Amount()
+
+    def applications_above(self, band: int) -> Amount:
+        """Usage of the applications whose band value is above one. An application without a class counts for nobody: quirk Q6."""
+        total = Amount()
+        for application in self.applications:
+            if BAND_VALUES.get(application.priority, 0) > band:
+                total = total.plus(application.usage)
+        return total
+
+
+NOTHING = Measured()
+"""Of a node that has not reported."""
+
+
+def of_status(status: NodeMetricStatus) -> Measured:
+    """What a NodeMetric's status says. A quantity that cannot be read counts as absent."""
+    part = status.node_metric
+    node = _quantities(part.node_usage) if part else {}
+    reclaimable = status.prod_reclaimable_metric
+    return Measured(
+        at_ns=_at_ns(status.update_time),
+        has_node=part is not None,
+        node=Amount(node["cpu"], node["memory"]) if len(node) == 2 else None,
+        system=_amount(part.system_usage) if part else Amount(),
+        pods={
+            f"{pod.namespace}/{pod.name}": PodMeasured(_amount(pod.pod_usage), pod.priority)
+            for pod in status.pods_metric
+        },
+        applications=tuple(Application(_amount(each.usage), each.priority) for each in status.host_application_metric),
+        reclaimable=_amount(reclaimable.resource) if reclaimable else Amount(),
+    )
+
+
+def of_report(report: NodeReported) -> Measured:
+    """What a recorded report says."""
+    usage = report.usage
+    whole = usage.cpu_milli is not None and usage.memory is not None
+    return Measured(
+        at_ns=report.at_ns,
+        has_node=True,
+        node=_used(usage) if whole else None,
+        system=_used(report.system),
+        pods={
+            pod.pod: PodMeasured(Amount((pod.cpu_milli or 0) * MILLI, (pod.memory or 0) * NANO), of.priority)
+            for of in report.pods
+            for pod in of.pods
+        },
+    )
+
+
+def _used(usage: Usage) -> Amount:
+    return Amount((usage.cpu_milli or 0) * MILLI, (usage.memory or 0) * NANO)
+
+
+def _amount(stated: ResourceMap | None) -> Amount:
+    found = _quantities(stated)
+    return Amount(found.get("cpu", 0), found.get("memory", 0))
+
+
+def _quantities(stated: ResourceMap | None) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in ("cpu", "memory"):
+        if stated and stated.resources and name in stated.resources:
+            try:
+                found[name] = nanos(stated.resources[name])
+            except BadQuantity:
+                continue
+    return found
+
+
+def _at_ns(text: str | None) -> int:
+    try:
+        return instant_ns(text) if text else 0
+    except BadTime:
+        return 0

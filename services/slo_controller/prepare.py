@@ -1,0 +1,121 @@
+"""What is written to a node of its batch and mid resources: amplified, less what third parties have sold already.
+
+Source: spec/slo-controller.md 4.8; upstream pkg/slo-controller/noderesource/plugins/batchresource/plugin.go, apis/slo/v1alpha1/node.go.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from services.slo_controller import batch, mid
+from services.slo_controller.arithmetic import mul_milli
+from services.slo_controller.batch import Batch
+from services.slo_controller.mid import Mid
+from shared.kube.node import Node
+from shared.kube.quantity import NANO, BadQuantity, bytes_text, milli_text, nanos, value
+
+ORIGIN = "node.koordinator.sh/originExtendedAllocatable"
+THIRD_PARTIES = "node.koordinator.sh/thirdPartyAllocations"
+NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+
+
+class _Allocation(msgspec.Struct, frozen=True):
+    name: str = ""
+    priority: str = ""
+    resources: dict[str, str | int | float] | None = None
+
+
+class _Allocations(msgspec.Struct, frozen=True):
+    allocations: tuple[_Allocation, ...] | None = None
+
+
+_allocations = msgspec.json.Decoder(_Allocations)
+
+
+class Prepared(NamedTuple):
+    """What a node must say.
+
+    Attributes:
+        amounts: resource -> quantity of capacity and allocatable; None: it must be gone.
+        origin: text of the annotation; None: it stays as it is.
+        third_parties: taken off batch resources, in nanos: cpu, memory.
+        problem: why third parties' allocations were not taken off; empty when there is no problem.
+    """
+
+    amounts: dict[str, str | None]
+    origin: str | None
+    third_parties: tuple[int, int] = (0, 0)
+    problem: str = ""
+
+
+def prepared(node: Node, batch_: Batch | None, mid_: Mid | None, ratio_text: str | None) -> Prepared:
+    """A node's amounts as they are written.
+
+    Args:
+        batch_, mid_: None: the resources are taken away.
+        ratio_text: the cpu normalization ratio of this very calculation; above 1 it raises batch-cpu, rounded up.
+    """
+    amounts: dict[str, str | None] = {
+        mid.CPU: None if mid_ is None else count_text(mid_.cpu),
+        mid.MEMORY: None if mid_ is None else bytes_text(mid_.memory),
+    }
+    annotations = node.metadata.annotations
+    if batch_ is None:
+        amounts |= {batch.CPU: None, batch.MEMORY: None}
+        return Prepared(amounts, _origin(annotations, 0, 0))
+    cpu, memory = amplified(batch_.cpu, ratio_of(ratio_text)), value(batch_.memory)
+    origin = _origin(annotations, cpu, memory)
+    sold, problem = _sold((annotations or {}).get(THIRD_PARTIES))
+    amounts |= {
+        batch.CPU: count_text(value(max(cpu * NANO - sold[0], 0))),
+        batch.MEMORY: bytes_text(value(max(memory * NANO - sold[1], 0))),
+    }
+    return Prepared(amounts, origin, sold, problem)
+
+
+def amplified(count: int, ratio: float) -> int:
+    """A whole amount by a ratio above 1, rounded up; any other ratio leaves it."""
+    return value(mul_milli(count * NANO, ratio)) if ratio > 1 else count
+
+
+def ratio_of(text: str | None) -> float:
+    """A ratio as an annotation has it; 0 for none, and for a text that is no number."""
+    try:
+        return float(text) if text else 0.0
+    except ValueError:
+        return 0.0
+
+
+def count_text(count: int) -> str:
+    """A whole amount as the API writes it: `25000` as `25k`."""
+    return milli_text(count * 1000)
+
+
+def _origin(annotations: Mapping[str, str] | None, cpu: int, memory: int) -> str | None:
+    """The annotation with the amounts before third parties' are taken off; other entries of it stay."""
+    if annotations is None:
+        return None  # quirk Q7
+    try:
+        before: Any = msgspec.json.decode(annotations.get(ORIGIN) or "{}")
+        resources = before.get("resources") or {}
+        kept = {name: size for name, size in resources.items() if nanos(str(size)) is not None}
+    except (msgspec.DecodeError, AttributeError, BadQuantity):
+        kept = {}
+    kept |= {batch.CPU: count_text(cpu), batch.MEMORY: bytes_text(memory)}
+    return json.dumps({"resources": dict(sorted(kept.items()))}, separators=(",", ":"))
+
+
+def _sold(text: str | None) -> tuple[tuple[int, int], str]:
+    """What third parties have sold of batch resources: (cpu, memory) in nanos, and why it cannot be read."""
+    if not text:
+        return (0, 0), ""
+    try:
+        stated = _allocations.decode(text).allocations or ()
+        parts = [each.resources or {} for each in stated if each.priority == "koord-batch"]
+        cpu = sum(nanos(str(part.get(batch.CPU, "0"))) for part in parts)
+        memory = sum(nanos(str(part.get(batch.MEMORY, "0"))) for part in parts)
+    except (msgspec.DecodeError, BadQuantity) as error:
+        return (0, 0), f"annotation {THIRD_PARTIES} cannot be read: {error}"
+    return (cpu, memory), ""

@@ -1,0 +1,62 @@
+"""What a node has, and what it keeps for itself: by the kubelet's settings, or by its annotation.
+
+Source: spec/slo-controller.md 4.1; upstream pkg/slo-controller/noderesource/plugins/util/util.go, pkg/util/node.go.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from services.slo_controller.arithmetic import ZERO, Amount
+from shared.domain.cpu_set import BadCpuList, parse_cpus
+from shared.kube.node import Node
+from shared.kube.quantity import NANO, BadQuantity, nanos
+
+RESERVATION = "node.koordinator.sh/reservation"
+
+
+class _Reservation(msgspec.Struct, frozen=True):
+    resources: dict[str, str | int | float] | None = None
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+
+
+_decoder = msgspec.json.Decoder(_Reservation)
+
+
+def capacity_of(node: Node) -> Amount:
+    """Cpu and memory of the node's capacity: formulas rest on it, not on allocatable (quirk Q4)."""
+    return amount_of(node.status.capacity)
+
+
+def reserved_of(node: Node) -> Amount:
+    """The larger of what the kubelet and the annotation keep back."""
+    kubelet = capacity_of(node).minus(amount_of(node.status.allocatable)).largest(ZERO)
+    return kubelet.largest(_annotated((node.metadata.annotations or {}).get(RESERVATION)))
+
+
+def amount_of(quantities: Mapping[str, str] | None) -> Amount:
+    """Cpu and memory of a resource list; 0 for what is absent or cannot be read."""
+    return Amount(_nanos(quantities, "cpu"), _nanos(quantities, "memory"))
+
+
+def _annotated(text: str | None) -> Amount:
+    """CPUs by number outrank an amount of cpu; an annotation that cannot be read keeps nothing back."""
+    if not text:
+        return ZERO
+    try:
+        stated = _decoder.decode(text)
+        resources = {name: nanos(str(size)) for name, size in (stated.resources or {}).items()}
+    except (msgspec.DecodeError, BadQuantity):
+        return ZERO
+    if stated.reserved_cpus:
+        with suppress(BadCpuList):  # the amount counts then
+            resources["cpu"] = len(parse_cpus(stated.reserved_cpus)) * NANO
+    return Amount(resources.get("cpu", 0), resources.get("memory", 0))
+
+
+def _nanos(quantities: Mapping[str, str] | None, name: str) -> int:
+    try:
+        return nanos((quantities or {}).get(name, "0"))
+    except BadQuantity:
+        return 0
