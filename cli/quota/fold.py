@@ -7,7 +7,7 @@ from typing import NamedTuple
 from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, LedgerState
-from shared.events import Recorded
+from shared.events import EVENT_TYPES, Recorded
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 from shared.log.session import reading
@@ -37,7 +37,8 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
     state, own = LedgerState(), []
     there = set(await log.contexts())
     for context in ("cluster", "scheduling", "quota"):
-        codec = Codec(list(FOLDED[context]))
+        # Of the ledger's own log everything: that none is missing is part of what `verify` checks.
+        codec = Codec(list(EVENT_TYPES.values() if context == "quota" else FOLDED[context]))
         if context not in there:
             continue
         async for row in log.rows(context=context):

@@ -186,6 +186,7 @@ SERVICE = Service(
     follows={
         "cluster": (*OBSERVATIONS, *OUTCOMES, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
+        "quota": ANY_INTENTS,
         "metrics-*": ANY_INTENTS,
         "nodes-*": ANY_INTENTS,
         "audit": ANY_INTENTS,

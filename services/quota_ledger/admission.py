@@ -9,7 +9,7 @@ import msgspec
 
 from services.quota_ledger.account import Account
 from services.quota_ledger.tree import Tree
-from shared.domain.amounts import exceeding_with
+from shared.domain.amounts import Amounts, add, exceeding_with
 from shared.kube.elastic_quota import RESERVED, ROOT
 from shared.kube.quantity import NANO, bytes_text, milli_text
 from shared.kube.quantity_text import Notation, quantity_text
@@ -68,8 +68,18 @@ def limit_of(account: Account, rules: AdmissionRules) -> Mapping[str, int]:
     return account.declared.max
 
 
+NOTHING: Mapping[str, Amounts] = {}
+
+
 def shortfall(
-    tree: Tree, name: str, request: Mapping[str, int], *, preemptible: bool, rules: AdmissionRules
+    tree: Tree,
+    name: str,
+    request: Mapping[str, int],
+    *,
+    preemptible: bool,
+    rules: AdmissionRules,
+    taken: Mapping[str, Amounts] = NOTHING,
+    np_taken: Mapping[str, Amounts] = NOTHING,
 ) -> Shortfall | None:
     """What a pod's quota, or one above it, is short of; None when there is room.
 
@@ -78,21 +88,24 @@ def shortfall(
 
     Args:
         request: the pod's, in the resources that its quota counts.
+        taken, np_taken: by quota, what is about to be used beside what the tree says; np: by pods that are not preemptible.
     """
     own, *above = tree.path(name)
     limit = limit_of(own, rules)
-    if short := exceeding_with(own.used, request, limit):
-        return _short("quota", own, limit, own.used, request, short)
-    if not preemptible and (short := exceeding_with(own.np_used, request, own.declared.min)):
-        return _short("nonPreemptible", own, own.declared.min, own.np_used, request, short)
+    used = _with(own.used, taken.get(name))
+    if short := exceeding_with(used, request, limit):
+        return _short("quota", own, limit, used, request, short)
+    np_used = _with(own.np_used, np_taken.get(name))
+    if not preemptible and (short := exceeding_with(np_used, request, own.declared.min)):
+        return _short("nonPreemptible", own, own.declared.min, np_used, request, short)
     path = [name]
     for account in above if rules.parents else ():
         if account.name == ROOT:
             break
         path.append(account.name)
-        limit = limit_of(account, rules)
-        if short := [key for key in exceeding_with(account.used, request, limit) if key in request]:
-            found = _short("ancestor", account, limit, account.used, request, short)
+        limit, used = limit_of(account, rules), _with(account.used, taken.get(account.name))
+        if short := [key for key in exceeding_with(used, request, limit) if key in request]:
+            found = _short("ancestor", account, limit, used, request, short)
             return msgspec.structs.replace(found, path=tuple(reversed(path)))
     return None
 
@@ -100,6 +113,10 @@ def shortfall(
 def listed(one: Mapping[str, int]) -> str:
     """A resource list in one line: `cpu:1500m,memory:2Gi`."""
     return ",".join(f"{name}:{_text(name, size)}" for name, size in sorted(one.items())) or "<empty>"
+
+
+def _with(used: Amounts, more: Amounts | None) -> Amounts:
+    return add(used, more) if more else used
 
 
 def _text(resource: str, size: int) -> str:

@@ -18,7 +18,6 @@ from shared.events import Draft, Event, Recorded
 from shared.events.intents import EvictionAsked
 from shared.events.quota import (
     CapacitySet,
-    Grant,
     OveruseEnded,
     OveruseStarted,
     PodAttached,
@@ -33,23 +32,36 @@ from shared.events.quota import (
     QuotaReparented,
     QuotaRetired,
     RevocationDecided,
-    RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
-MOST_PODS = 5_000
+MOST_PODS = 2_000
 """Pods that one append is about, at most."""
 
 
 def decide(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list[Draft]:
     """The next events; none when the books say what all logs say."""
-    events = (
-        [*_structure(state, settings)]
-        or [*_capacities(state), *_pods(state)]
-        or [*_runtimes(state)]
-        or [*_overuse(state, settings, now_ns)]
-    )
-    return [Draft(event) for event in events]
+    return structure(state, settings) or postings(state) or runtimes(state) or overuse(state, settings, now_ns)
+
+
+def structure(state: LedgerState, settings: LedgerSettings) -> list[Draft]:
+    """Quotas that come, change, move and go."""
+    return [Draft(event) for event in _structure(state, settings)]
+
+
+def postings(state: LedgerState) -> list[Draft]:
+    """What trees have to share, and what up to MOST_PODS pods hold."""
+    return [Draft(event) for event in (*_capacities(state), *_pods(state))]
+
+
+def runtimes(state: LedgerState) -> list[Draft]:
+    """What quotas may use now; folded, there is nothing more to say until the books change."""
+    return [Draft(event) for event in _runtimes(state)]
+
+
+def overuse(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list[Draft]:
+    """What follows from over-use as of `now_ns`; looks at every quota, so it is asked now and then."""
+    return [Draft(event) for event in _overuse(state, settings, now_ns)]
 
 
 def caught_up(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list[Recorded]:
@@ -150,13 +162,16 @@ def _pod(state: LedgerState, uid: str, held: Held | None, wanted: Held | None) -
         yield PodResized(pod_uid=uid, pod=wanted.pod, quota=wanted.quota, before=held.request, after=wanted.request)
     if charged == wanted.charged:
         return
-    if charged:
+    if held is not None and charged:
         yield PodUncharged(
-            pod_uid=uid, pod=wanted.pod, quota=wanted.quota, request=wanted.request, reason="bind-refused"
+            pod_uid=uid,
+            pod=wanted.pod,
+            quota=wanted.quota,
+            request=wanted.request,
+            reason=_why_uncharged(state, uid, held),
         )
         return
-    placed = state.placed.get(uid)
-    ours = placed is not None and placed.seq > placed.refused_seq
+    placed, ours = state.placed.get(uid), state.is_placed(uid)
     yield PodCharged(
         pod_uid=uid,
         pod=wanted.pod,
@@ -167,11 +182,17 @@ def _pod(state: LedgerState, uid: str, held: Held | None, wanted: Held | None) -
     )
 
 
+def _why_uncharged(state: LedgerState, uid: str, held: Held) -> str:
+    placed = state.placed.get(uid)
+    if held.epoch == 0 or (placed is not None and placed.round == held.round and placed.seq):
+        return "bind-refused"
+    return "epoch-began" if held.epoch < state.epoch else "round-ended"
+
+
 def _runtimes(state: LedgerState) -> Iterator[Event]:
     for name, tree in sorted(state.books.trees.items()):
-        if tree.levels and (grants := tree.proposed()):
-            quotas = {quota: Grant(dict(floor), runtime) for quota, (floor, runtime) in sorted(grants.items())}
-            yield RuntimeRecomputed(tree=name, quotas=quotas)
+        if tree.levels and (moved := tree.proposed()):
+            yield moved.event(name)
 
 
 def _overuse(state: LedgerState, settings: LedgerSettings, now_ns: int) -> Iterator[Event]:

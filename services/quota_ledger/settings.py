@@ -4,6 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from services.quota_ledger.admission import AdmissionRules
+from services.quota_ledger.state import LedgerState
 from shared.settings import Settings
 
 
@@ -20,3 +22,14 @@ class LedgerSettings(Settings, frozen=True, kw_only=True):
     keys_may_differ: Annotated[bool, Meta(description="a child may count fewer resources than its parent")] = False
     revoke: Annotated[bool, Meta(description="pods of over-used quotas are evicted")] = False
     revoke_after_s: Annotated[float, Meta(ge=0, description="over-use tolerated before that")] = 120
+    compare_runtime: Annotated[bool, Meta(description="pods are held to the runtime quota; else to max")] = True
+    check_parents: Annotated[bool, Meta(description="every ancestor must have room too")] = False
+    look_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at over-use")] = 1.0
+
+    def admission(self) -> AdmissionRules:
+        """What a pod's request is compared with."""
+        return AdmissionRules(runtime=self.compare_runtime, parents=self.check_parents)
+
+    def new_state(self) -> LedgerState:
+        """An empty ledger that shares by these settings."""
+        return LedgerState(scales_min=self.scale_min, guarantees=self.guarantees, default_group=self.default_group)

@@ -16,6 +16,7 @@ from shared.events.cluster import (
     BindFailed,
     BindRejected,
     BindWithheld,
+    MissingPermission,
     NodeDeleted,
     NodeObserved,
     ObjectDeleted,
@@ -23,6 +24,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
+from shared.events.log import WriterStarted
 from shared.events.quota import (
     CapacitySet,
     OveruseEnded,
@@ -55,8 +57,9 @@ OWN: tuple[type[Event], ...] = (
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, ObjectObserved, ObjectDeleted, BindRejected, BindFailed, BindWithheld,
+        MissingPermission,
     ),
-    "scheduling": (PodPlaced, RoundDecided),
+    "scheduling": (WriterStarted, PodPlaced, RoundDecided),
     "quota": OWN,
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
@@ -92,7 +95,7 @@ class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
     """Our scheduler's newest word on a pod, and whether it was refused.
 
     Attributes:
-        seq, round: of the newest PodPlaced.
+        seq, round: of the newest PodPlaced, or of the RoundDecided that announces it.
         refused_seq: of the newest PodPlaced that was answered with anything but a binding.
     """
 
@@ -108,11 +111,13 @@ class LedgerState:
         objects: key of an ElasticQuota -> what it declares; None where it cannot be read.
         seen, placed: pods by uid.
         books: what the own log says.
+        epoch, round: of the scheduler's newest WriterStarted and RoundDecided: an ask of an earlier one, or of a round that is
+            decided, is over.
         due: uids of pods of which the books say something else than what is wanted.
         quotas_due: names of quotas that may be declared otherwise than the books have them.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         self.positions: dict[str, int] = {}
@@ -122,8 +127,12 @@ class LedgerState:
         self.seen: dict[str, Seen] = {}
         self.placed: dict[str, Placed] = {}
         self.round_saw = 0
+        self.epoch = 0
+        self.round = 0
         self.due: dict[str, None] = {}
         self.quotas_due: dict[str, None] = {}
+        self._asked: dict[str, None] = {}  # pods whose charge rests on an ask of a round that is not over
+        self._of_nodes: Amounts | None = None
         self._of_label: dict[str, dict[str, None]] = {}
         self._in_namespace: dict[str, dict[str, None]] = {}
         self._keys_of: dict[str, dict[str, None]] = {}
@@ -147,7 +156,9 @@ class LedgerState:
         if tree:
             root = next((quota for quota in roots if quota.tree == tree), None)
             return self._total_of(root) if root else {}
-        sums = total(self.nodes.values())
+        if self._of_nodes is None:
+            self._of_nodes = total(node for _, node in sorted(self.nodes.items()))
+        sums = dict(self._of_nodes)
         for quota in roots:
             if not quota.ignores_default_tree:
                 sums = sub(sums, self._total_of(quota))
@@ -186,8 +197,6 @@ class LedgerState:
         tree = self.books.tree_of.get(quota)
         if tree is None:
             return None
-        placed = self.placed.get(uid)
-        ours = placed is not None and placed.seq > placed.refused_seq
         counted = self.books.trees[tree].accounts[quota].declared.max
         return Held(
             seen.pod,
@@ -195,9 +204,23 @@ class LedgerState:
             quota,
             mask(seen.request, counted),
             seen.preemptible,
-            charged=bool(seen.node) or ours,
+            charged=bool(seen.node) or self.is_placed(uid) or self.is_asked_for(uid),
             how=how,
         )
+
+    def is_placed(self, uid: str) -> bool:
+        """Whether our scheduler has placed the pod, and nobody refused that."""
+        placed = self.placed.get(uid)
+        return placed is not None and placed.seq > placed.refused_seq
+
+    def is_over(self, epoch: int, number: int) -> bool:
+        """Whether a round of the scheduler can place nothing any more that it has not placed."""
+        return epoch < self.epoch or number <= self.round
+
+    def is_asked_for(self, uid: str) -> bool:
+        """Whether the pod is charged for a round that may yet place it."""
+        held = self.books.pods.get(uid)
+        return held is not None and held.charged and held.epoch > 0 and not self.is_over(held.epoch, held.round)
 
     def encode(self) -> bytes:
         """Everything, names sorted."""
@@ -209,6 +232,8 @@ class LedgerState:
             seen=self.seen,
             placed=self.placed,
             round_saw=self.round_saw,
+            epoch=self.epoch,
+            round=self.round,
         )
         return _ENCODER.encode(image)
 
@@ -216,6 +241,7 @@ class LedgerState:
         """Take over what `encode` wrote."""
         image = msgspec.msgpack.decode(data, type=StateImage)
         self.positions, self.round_saw = image.positions, image.round_saw
+        self.epoch, self.round = image.epoch, image.round
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
         restored(self.books, image.books)
         for uid, seen in image.seen.items():
@@ -235,13 +261,20 @@ class LedgerState:
                 self._forget(uid)
             case NodeObserved(node=name, object=node):
                 self.nodes[name] = _readable(node.status.allocatable)
+                self._of_nodes = None
             case NodeDeleted(node=name):
                 self.nodes.pop(name, None)
+                self._of_nodes = None
             case ObjectObserved(resource=resource, name=key, object=raw) if resource in RESOURCES:
                 self._object(f"{resource}/{key}", raw)
             case ObjectDeleted(resource=resource, name=key) if resource in RESOURCES:
                 self._object_gone(f"{resource}/{key}")
-            case BindRejected(pod_uid=uid) | BindFailed(pod_uid=uid) | BindWithheld(pod_uid=uid):
+            case (
+                BindRejected(pod_uid=uid)
+                | BindFailed(pod_uid=uid)
+                | BindWithheld(pod_uid=uid)
+                | MissingPermission(pod_uid=uid)
+            ):
                 placed = self.placed.get(uid, Placed())
                 cause = record.cause
                 if cause is not None and cause.context == "scheduling" and uid in self.seen:
@@ -251,14 +284,25 @@ class LedgerState:
 
     def _scheduling(self, record: Recorded) -> None:
         match record.event:
-            case RoundDecided(seen=seen):
+            case WriterStarted(epoch=epoch):
+                self.epoch = epoch
+                self._look_at_asked()
+            case RoundDecided(seen=seen, round=number, pods=outcomes):
                 self.round_saw = (seen or {}).get("cluster", 0)
+                self.round = number
+                for outcome in outcomes:
+                    if outcome.node:  # its PodPlaced follows; until that is read the charge must not be given back
+                        self._place(outcome.pod_uid, number, record.seq)
+                self._look_at_asked()
             case PodPlaced(pod_uid=uid, round=number):
-                # The round saw this pod; absent although we have read as far means gone for good.
-                if uid in self.seen or self.positions.get("cluster", 0) < self.round_saw:
-                    placed = self.placed.get(uid, Placed())
-                    self.placed[uid] = msgspec.structs.replace(placed, seq=record.seq, round=number)
-                    self._look(uid)
+                self._place(uid, number, record.seq)
+
+    def _place(self, uid: str, number: int, seq: int) -> None:
+        # The round saw this pod; absent although we have read as far means gone for good.
+        if uid in self.seen or self.positions.get("cluster", 0) < self.round_saw:
+            placed = self.placed.get(uid, Placed())
+            self.placed[uid] = msgspec.structs.replace(placed, seq=seq, round=number)
+            self._look(uid)
 
     def _own(self, event: Event) -> None:
         before = None
@@ -319,7 +363,15 @@ class LedgerState:
             self._in_namespace[seen.namespace].pop(uid, None)
             self._of_label.get(seen.label, {}).pop(uid, None)
 
+    def _look_at_asked(self) -> None:
+        for uid in list(self._asked):
+            self._look(uid)
+
     def _look(self, uid: str) -> None:
+        if self.is_asked_for(uid):
+            self._asked[uid] = None
+        else:
+            self._asked.pop(uid, None)
         if same(self.books.pods.get(uid), self.wanted(uid)):
             self.due.pop(uid, None)
         else:
@@ -342,6 +394,8 @@ class StateImage(msgspec.Struct, frozen=True):
     seen: dict[str, Seen]
     placed: dict[str, Placed]
     round_saw: int
+    epoch: int
+    round: int
 
 
 def same(held: Held | None, wanted: Held | None) -> bool:

@@ -123,6 +123,7 @@ def simulator() -> Service:
         follows={
             "cluster": (*OBSERVATIONS, *OUTCOMES),
             "scheduling": INTENTS,
+            "quota": ANY_INTENTS,
             "metrics-*": ANY_INTENTS,
             "nodes-*": ANY_INTENTS,
             "audit": ANY_INTENTS,

@@ -20,7 +20,13 @@ from tests.integration.security.conftest import ACCOUNTS, NODES, SHARDS, Secured
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CONTEXTS = ("cluster", "scheduling", "audit", *(f"{kind}-{n}" for kind in ("metrics", "nodes") for n in range(SHARDS)))
+CONTEXTS = (
+    "cluster",
+    "scheduling",
+    "quota",
+    "audit",
+    *(f"{kind}-{n}" for kind in ("metrics", "nodes") for n in range(SHARDS)),
+)
 TOKENS = {"node-a": "node-a", "rack.1": "rack%2E1"}
 KINDS = ("report", "deed", "refused", "slo")
 EVENT_STREAMS = tuple(f"KOORD_EVENTS_{name.upper().replace('-', '_')}" for name in CONTEXTS)

@@ -1,0 +1,122 @@
+"""The quota ledger's shell: what was observed is booked, asks of the scheduler are answered, over-use is looked at now and then.
+
+Source: architecture.md, Charging quota.
+"""
+
+import os
+
+from prometheus_client import Counter
+
+from services.quota_ledger.charge import charge
+from services.quota_ledger.decide import MOST_PODS, overuse, postings, runtimes, structure
+from services.quota_ledger.desk import Asked, Desk
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state import FOLDED, OWN, LedgerState
+from shared import failpoints
+from shared.domain.quota_charge import SUBJECT
+from shared.events import Draft
+from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.log import WriterStarted
+from shared.kube.instants import SECOND
+from shared.retain import Retention
+from shared.service import Runtime, Service
+
+NAME = "quota-ledger"
+
+
+class Ledger:
+    """One leadership."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._settings: LedgerSettings = runtime.settings
+        self._desk = Desk(runtime)
+        self._overuse_due_ns = 0
+        registry = runtime.metrics.registry
+        self._charged = Counter("koord_quota_pods_charged", "Pods charged to their quota", registry=registry)
+        self._refused = Counter("koord_quota_pods_refused", "Pods whose quota has no room", registry=registry)
+        self._late = Counter("koord_quota_late_asks", "Asks of rounds that were over", registry=registry)
+
+    @property
+    def _state(self) -> LedgerState:
+        state: LedgerState = self._runtime.state
+        return state
+
+    async def run(self) -> None:
+        """Book, answer and look until the service drains."""
+        runtime = self._runtime
+        await runtime.bus.attend(SUBJECT, self._desk.asked)
+        while not runtime.draining.is_set():
+            read = dict(self._state.positions)
+            worked = await self._book()
+            if asked := self._desk.ready(read):
+                await self._answer(asked)
+                worked = True
+            worked = await self._look_at_overuse() or worked
+            self._runtime.counts.update(
+                quotas=len(self._state.books.names.quotas), pods=len(self._state.books.pods), asks=len(self._desk)
+            )
+            if not worked:
+                await runtime.changed(self._settings.look_every_s)
+
+    async def _book(self) -> bool:
+        """Append until the books say what the logs said when this began, whatever comes meanwhile; whether anything was appended."""
+        state, worked = self._state, False
+        while drafts := structure(state, self._settings):
+            worked = await self._append(drafts)
+        while True:
+            is_all = len(state.due) <= MOST_PODS
+            worked = await self._append(postings(state)) or worked
+            worked = await self._append(runtimes(state)) or worked
+            if is_all:
+                return worked
+
+    async def _append(self, drafts: list[Draft]) -> bool:
+        if drafts:
+            await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
+        return bool(drafts)
+
+    async def _answer(self, asked: list[Asked]) -> None:
+        """Charge what the asks name in one append, then answer each."""
+        drafts, answers = charge(self._state, [each.ask for each in asked], self._settings.admission())
+        failpoints.hit("quota.before-charge")
+        if not await self._append(drafts):
+            await self._runtime.check_held()
+        failpoints.hit("quota.charged-before-answer")
+        for each, answer in zip(asked, answers, strict=True):
+            self._charged.inc(len(answer.charged))
+            self._refused.inc(len(answer.refused))
+            self._late.inc(answer.late)
+            await self._desk.answer(each, answer, self._state.positions.get("quota", 0))
+        failpoints.hit("quota.answered")
+
+    async def _look_at_overuse(self) -> bool:
+        now_ns = self._runtime.now_ns()
+        if now_ns < self._overuse_due_ns:
+            return False
+        self._overuse_due_ns = now_ns + int(self._settings.look_every_s * SECOND)
+        return await self._append(overuse(self._state, self._settings, now_ns))
+
+
+async def lead(runtime: Runtime) -> None:
+    """Keep the books for as long as this replica writes `quota`."""
+    await Ledger(runtime).run()
+
+
+def new_state() -> LedgerState:
+    """An empty ledger, by the settings that every replica must have in common."""
+    return LedgerSettings.load(NAME, os.environ).new_state()
+
+
+SERVICE = Service(
+    name=NAME,
+    writes="quota",
+    follows=FOLDED,
+    emits=(*OWN, EvictionAsked, FieldsDecided, ObjectDecided, WriterStarted),
+    settings=LedgerSettings,
+    new_state=new_state,
+    lead=lead,
+    hears=(SUBJECT,),
+    retention=Retention(days=36_500, restates=False),
+)
+"""The quota ledger. Its books are sums over its whole log, which is small: it is kept."""

@@ -1,0 +1,97 @@
+"""What a scheduler asks the quota ledger, and what it is told: the pods of one round, charged before the round is recorded.
+
+Source: architecture.md, Charging quota.
+"""
+
+import msgspec
+
+from shared.errors import KoordError
+
+SUBJECT = "koord.quota.charge"
+
+
+class ChargeAsk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The pods that a round wants to place, in the order in which it placed them.
+
+    Attributes:
+        epoch, round: who asks. A charge belongs to the newest that asked.
+        seen: what the round rests on; the ledger answers once it has read that far.
+        groups: pods by uid; the pods of a group (a gang) are charged together or not at all.
+    """
+
+    epoch: int
+    round: int
+    seen: dict[str, int]
+    groups: tuple[tuple[str, ...], ...]
+
+
+class QuotaShort(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a pod was not charged.
+
+    Attributes:
+        quota: the account that is short.
+        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above.
+        short: resource -> what is missing.
+        message: as schedulers and people know it.
+    """
+
+    quota: str
+    stage: str
+    short: dict[str, int]
+    message: str = ""
+
+
+class ChargeAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of an ask.
+
+    Attributes:
+        charged_at: `quota` seq at which all of it was recorded.
+        late: the round was over; nothing was charged for it.
+        charged: uid -> the quota that was charged. A pod that is neither here nor in `refused` belongs to no quota, or is gone.
+        refused: uid -> why it was not; of a group, all of its pods.
+    """
+
+    epoch: int
+    round: int
+    charged_at: int = 0
+    late: bool = False
+    charged: dict[str, str] = {}
+    refused: dict[str, QuotaShort] = {}
+
+
+class BadAsk(KoordError):
+    """A message that is no ask, or no answer."""
+
+
+def encode(message: ChargeAsk | ChargeAnswer) -> bytes:
+    """For the bus."""
+    return _ENCODER.encode(message)
+
+
+def ask_of(data: bytes) -> ChargeAsk:
+    """Read an ask.
+
+    Raises:
+        BadAsk: it is none.
+    """
+    try:
+        return _ASK.decode(data)
+    except msgspec.MsgspecError as error:
+        raise BadAsk(f"{SUBJECT}: {error}; send a ChargeAsk as JSON") from error
+
+
+def answer_of(data: bytes) -> ChargeAnswer:
+    """Read an answer.
+
+    Raises:
+        BadAsk: it is none.
+    """
+    try:
+        return _ANSWER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise BadAsk(f"{SUBJECT}: the ledger answered what is no ChargeAnswer: {error}") from error
+
+
+_ENCODER = msgspec.json.Encoder()
+_ASK = msgspec.json.Decoder(ChargeAsk)
+_ANSWER = msgspec.json.Decoder(ChargeAnswer)

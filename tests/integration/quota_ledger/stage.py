@@ -1,0 +1,112 @@
+"""A log with a gateway that only says what it sees, and the quota ledger, with or without the scheduler, as processes."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from cli.embedded import EmbeddedNats
+from cli.quota.fold import fold_log
+from cli.supervisor import Endpoints, Spec, Supervisor
+from services.quota_ledger.books import Books
+from services.quota_ledger.verify import verify
+from shared.bus import Bus
+from shared.domain.quota_charge import SUBJECT, ChargeAnswer, ChargeAsk, answer_of, encode
+from shared.events import Cause, Draft, Event, Recorded
+from shared.log.database import Database
+from shared.log.reader import LogReader
+from shared.log.writer import LogWriter
+
+T = TypeVar("T")
+
+
+class Stage:
+    """What a test says and reads.
+
+    Attributes:
+        cluster, scheduling: writers of what gateway and scheduler would say; `scheduling` is None where a scheduler runs.
+    """
+
+    def __init__(self, supervisor: Supervisor, bus: Bus, log: LogReader, cluster: LogWriter) -> None:
+        self.supervisor = supervisor
+        self.bus = bus
+        self.log = log
+        self.cluster = cluster
+        self.scheduling: LogWriter | None = None
+
+    async def see(self, *events: Event, cause: Cause | None = None) -> list[Recorded]:
+        """The gateway observes something."""
+        drafts = [Draft(event, cause) for event in events]
+        return await self.cluster.append(drafts, now_ns=time.time_ns(), seen={})
+
+    async def decide(self, *events: Event) -> list[Recorded]:
+        """The scheduler records a round."""
+        assert self.scheduling is not None
+        seen = {"cluster": self.cluster.head.seq}
+        return await self.scheduling.append([Draft(event) for event in events], now_ns=time.time_ns(), seen=seen)
+
+    async def ask(self, round_: int, *groups: tuple[str, ...], deadline_s: float = 20) -> ChargeAnswer:
+        """Ask for a charge as the scheduler would, having read everything."""
+        assert self.scheduling is not None
+        seen = {"cluster": self.cluster.head.seq, "scheduling": self.scheduling.head.seq}
+        ask = ChargeAsk(epoch=self.scheduling.epoch, round=round_, seen=seen, groups=groups)
+        return answer_of(await self.bus.ask(SUBJECT, encode(ask), deadline_s=deadline_s))
+
+    async def books(self) -> Books:
+        """What the ledger's log adds up to; fails when it does not balance."""
+        folded = await fold_log(self.log)
+        trial = verify(folded.own)
+        assert not trial.findings, [str(finding) for finding in trial.findings]
+        return trial.books
+
+    async def until(self, ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool], timeout_s: float = 30) -> T:
+        """What `ask` returns once it holds."""
+        async with asyncio.timeout(timeout_s):
+            while not holds(found := await ask()):
+                await asyncio.sleep(0.1)
+        return found
+
+
+@asynccontextmanager
+async def stage(
+    database: str,
+    nats: EmbeddedNats,
+    folder: Path,
+    *services: str,
+    env: Mapping[str, Mapping[str, str]] | None = None,
+) -> AsyncIterator[Stage]:
+    """Start the services and wait until they lead; without the scheduler, the test is the scheduler.
+
+    Args:
+        env: service -> variables for it alone.
+    """
+    async with AsyncExitStack() as running:
+        bus = Bus(nats.url, name="test")
+        await bus.start()
+        running.push_async_callback(bus.close)
+        opened = Database(database)
+        running.push_async_callback(opened.close)
+        specs = [Spec(name, name, (env or {}).get(name, {})) for name in services]
+        supervisor = Supervisor(
+            specs,
+            Endpoints(database, nats.url),
+            folder,
+            env={"KOORD_SNAPSHOT_EVERY_S": "1", "KOORD_REBUILD_EVERY_S": "1"},
+        )
+        running.push_async_callback(supervisor.stop)
+        on = Stage(supervisor, bus, LogReader(opened), await _writer(running, opened, bus, "cluster"))
+        if "scheduler" not in services:
+            on.scheduling = await _writer(running, opened, bus, "scheduling")
+        await supervisor.start()
+        await supervisor.wait_leading(60)
+        yield on
+
+
+async def _writer(running: AsyncExitStack, database: Database, bus: Bus, context: str) -> LogWriter:
+    writer = LogWriter(database, bus, context, f"{context}@test")
+    await writer.acquire()
+    await writer.begin("0", (), now_ns=time.time_ns(), seen={})
+    running.push_async_callback(writer.close)
+    return writer

@@ -1,0 +1,101 @@
+"""The quota ledger as a process of its own, on real servers: it books what is observed and charges what it is asked to."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.embedded import EmbeddedNats
+from services.quota_ledger.books import Books
+from shared.bus.bus import NoAnswer
+from shared.events import Cause
+from shared.events.cluster import BindRejected
+from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
+from tests.integration.quota_ledger.stage import Stage, stage
+from tests.unit.quota_ledger.test_state import node, pod, quota
+
+LEDGER = "quota-ledger"
+
+
+def used(books: Books, name: str) -> dict[str, int]:
+    return {key: size for key, size in books.trees[""].accounts[name].used.items() if size}
+
+
+def placed(uid: str, round_: int) -> tuple[RoundDecided, PodPlaced]:
+    decided = RoundDecided(round=round_, pods=(PodOutcome(pod_uid=uid, judged=0, node="n1"),))
+    return decided, PodPlaced(pod_uid=uid, pod=f"ns/{uid}", node="n1", round=round_, request={"cpu": 2000})
+
+
+async def two_teams(on: Stage) -> None:
+    await on.see(node("n1", "10"), quota("a", "4", "10"), quota("b", "4", "10"))
+
+
+async def test_a_pod_is_charged_once_however_often_its_round_asks(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, LEDGER) as on:
+        await two_teams(on)
+        await on.see(pod("p1", "a", "2"))
+        first = await on.ask(1, ("p1",))
+        assert (first.charged, first.refused) == ({"p1": "a"}, {})
+        assert (await on.ask(1, ("p1",))).charged == {"p1": "a"}
+        assert used(await on.books(), "a") == {"cpu": 2000}
+        await on.decide(*placed("p1", 1))
+        late = await on.ask(1, ("p1",))
+        assert late.late
+        assert late.charged == {}
+        books = await on.books()
+        assert (used(books, "a"), books.pods["p1"].charged) == ({"cpu": 2000}, True)
+
+
+async def test_a_round_that_ends_without_the_pod_or_is_refused_gives_the_charge_back(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, LEDGER) as on:
+        await two_teams(on)
+        await on.see(pod("p1", "a", "2"), pod("p2", "a", "2"))
+        assert (await on.ask(1, ("p1",), ("p2",))).refused == {}
+        decided = await on.decide(*placed("p1", 1))
+        await on.until(on.books, lambda books: used(books, "a") == {"cpu": 2000})
+        await on.see(BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", decided[1].seq))
+        await on.until(on.books, lambda books: used(books, "a") == {})
+        assert (await on.ask(2, ("p1", "p2"))).charged == {"p1": "a", "p2": "a"}
+
+
+async def test_a_group_is_charged_whole_or_not_at_all_and_others_go_on(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, LEDGER) as on:
+        await on.see(node("n1", "10"), quota("a", "4", "4"), quota("b", "4", "10"))
+        await on.see(*(pod(f"a{n}", "a", "2") for n in range(3)), pod("b0", "b", "2"))
+        found = await on.ask(1, ("a0", "a1", "a2"), ("b0",))
+        assert found.charged == {"b0": "b"}
+        assert set(found.refused) == {"a0", "a1", "a2"}
+        assert found.refused["a0"].short == {"cpu": 2000}
+        assert (await on.ask(1, ("a0", "a1"), ("b0",))).refused == {}
+
+
+@pytest.mark.parametrize(
+    "failpoint", ["quota.before-charge:3", "log.before-commit:6", "quota.charged-before-answer:3", "quota.answered:3"]
+)
+async def test_an_ask_of_a_ledger_that_dies_is_asked_again_without_a_double_charge(
+    database: str, nats: EmbeddedNats, tmp_path: Path, failpoint: str
+) -> None:
+    async with stage(database, nats, tmp_path, LEDGER, env={LEDGER: {"KOORD_FAILPOINT": failpoint}}) as on:
+        await two_teams(on)
+        await on.see(*(pod(f"p{n}", "a", "1") for n in range(6)))
+        ends = time.monotonic() + 40
+        for round_ in range(1, 7):
+            while True:
+                assert time.monotonic() < ends
+                try:
+                    found = await on.ask(round_, (f"p{round_ - 1}",), deadline_s=1)
+                except NoAnswer:  # the ledger is being started again
+                    await asyncio.sleep(0.05)
+                    continue
+                break
+            assert found.charged == {f"p{round_ - 1}": "a"}
+            await on.decide(*placed(f"p{round_ - 1}", round_))
+        assert on.supervisor.units[LEDGER].restarts > 0, "the failpoint was never reached"
+        assert used(await on.books(), "a") == {"cpu": 6000}
