@@ -21,7 +21,7 @@ from services.quota_ledger.tree import Tree
 from services.quota_ledger.verify import holds
 from shared.domain.amounts import negated
 from shared.events import Event
-from shared.events.quota import CapacitySet, Grant, PodAttached, PodCharged, QuotaDeclared, RuntimeRecomputed
+from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 LEVELS = 4
@@ -154,10 +154,9 @@ def attach(books: Books, leaves: list[str], count: int) -> None:
 
 def recompute(books: Books) -> int:
     """Runtimes that moved, as the event that records them, folded."""
-    grants = books.trees[""].proposed()
-    quotas = {name: Grant(dict(floor), runtime) for name, (floor, runtime) in grants.items()}
-    books.apply(RuntimeRecomputed(tree="", quotas=quotas))
-    return len(grants)
+    event = books.trees[""].proposed().event("")
+    books.apply(event)
+    return len({name for sizes in event.runtimes.values() for name in sizes})
 
 
 def copy_into(alone: Tree, tree: Tree) -> None:

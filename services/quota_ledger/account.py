@@ -1,24 +1,13 @@
 """One quota's numbers."""
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
 
-
-class Shares(Protocol):
-    """Where the shares of many quotas lie together.
-
-    Attributes:
-        version: another one whenever a share is.
-    """
-
-    version: int
-
-    def shares(self, account: "Account") -> Iterable[tuple[str, int, int]]:
-        """Resource, floor and runtime of one of them."""
-        ...
+if TYPE_CHECKING:
+    from services.quota_ledger.siblings import Siblings
 
 
 class Account:
@@ -34,11 +23,11 @@ class Account:
         allocated, guaranteed: with guaranteed usage, what is used below and what it is floored to; empty without.
         asked: what the sharing at its parent's level counts as its request; None while upstream's does not know it.
         children: names of the quotas under it.
-        laid_out: where its shares lie together with its siblings'.
+        laid_out, row: where its shares lie together with its siblings'.
     """
 
     __slots__ = (
-        "_runtime", "_scaled_min", "_version", "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "laid_out", "lends", "np_request", "np_used", "request",
+        "_runtime", "_scaled_min", "_version", "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "laid_out", "lends", "np_request", "np_used", "request", "row",
         "self_np_request", "self_np_used", "self_request", "self_used", "used",
     )  # fmt: skip
 
@@ -48,7 +37,8 @@ class Account:
         self.children: dict[str, None] = {}
         self.depth = 0
         self.asked: Amounts | None = {}
-        self.laid_out: Shares | None = None
+        self.laid_out: Siblings | None = None
+        self.row = 0
         self._version = 0
         self._scaled_min: Mapping[str, int] = declared.min
         self._runtime: Amounts = {}
@@ -103,10 +93,11 @@ class Account:
                 floors[resource] = floor
         self._runtime, self._scaled_min = runtime, floors
 
-    def lie_with(self, shares: Shares | None) -> None:
+    def lie_with(self, shares: "Siblings | None", row: int) -> None:
         """From here on its shares lie there; None: nowhere else."""
-        self.catch_up()
-        self.laid_out = shares
+        if self.laid_out is not None:
+            self.catch_up()
+        self.laid_out, self.row = shares, row
         self._version = shares.version if shares is not None else 0
 
     @property

@@ -9,6 +9,7 @@ import msgspec
 
 from services.quota_ledger import ledger
 from services.quota_ledger.ledger import CONSUMPTION, SUPPLY, Ledger, Posting, contra, held, moved, pending
+from services.quota_ledger.moved import Moved
 from services.quota_ledger.resolve import Names
 from services.quota_ledger.switches import EXACT
 from services.quota_ledger.tree import Tree
@@ -116,8 +117,8 @@ class Books:
                 return self._resized(uid, after)
             case PodMoved():
                 return self._moved(event)
-            case RuntimeRecomputed(tree=name, quotas=quotas):
-                return self._granted(name, {quota: (grant.floor, grant.runtime) for quota, grant in quotas.items()})
+            case RuntimeRecomputed(tree=name):
+                return self._granted(name, Moved.recorded(event))
             case CapacitySet(tree=name, total=total):
                 delta = sub(total, self.tree(name).total)
                 self.tree(name).set_total(total)
@@ -165,14 +166,18 @@ class Books:
                 tree.declare(declared)
         return []
 
-    def _granted(self, name: str, grants: dict[str, tuple[Amounts, Amounts]]) -> list[Posting]:
+    def _granted(self, name: str, moved: Moved) -> list[Posting]:
+        """Each child takes from its parent's what its runtime moves by; one posting for what an account gains and gives."""
         tree = self.tree(name)
+        accounts = tree.accounts
         batch = []
-        for quota, (_, runtime) in grants.items():
-            account = tree.accounts.get(quota)
-            if account is not None and account.runtime != runtime:
-                batch += moved(name, SUPPLY, held(account.declared.parent), held(quota), sub(runtime, account.runtime))
-        tree.accept(grants)
+        for resource, differences in tree.accept(moved).items():
+            sums: dict[str, int] = {}
+            for quota, delta in differences.items():
+                sums[quota] = sums.get(quota, 0) + delta
+                parent = accounts[quota].declared.parent
+                sums[parent] = sums.get(parent, 0) - delta
+            batch += [Posting((name, SUPPLY, held(quota)), {resource: size}) for quota, size in sums.items() if size]
         return batch
 
     def _attached(self, uid: str, pod: Held) -> list[Posting]:

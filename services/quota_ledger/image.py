@@ -61,7 +61,7 @@ def restored(books: Books, image: BooksImage) -> None:
         books.ledger.post(moved(pod.tree, CONSUMPTION, contra(uid), where, pod.request))
     for name, stored in image.trees.items():
         tree = books.trees[name]
-        tree.accept({quota: (floor, runtime) for quota, (_, floor, runtime) in stored.quotas.items()})
+        tree.put({quota: (floor, runtime) for quota, (_, floor, runtime) in stored.quotas.items()})
         tree.levels.update(tree.accounts)  # what had moved since the last RuntimeRecomputed is found out anew
         books.ledger.post(_supply(name, tree))
     books.over.update(image.over)

@@ -7,9 +7,11 @@ Source: spec/quota.md 3.1; upstream pkg/scheduler/plugins/elasticquota/core/runt
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from services.quota_ledger.switches import EXACT, Switches
+
+Rank = TypeVar("Rank", str, int)
 
 
 class Child(NamedTuple):
@@ -36,52 +38,70 @@ def share(capacity: int, children: Sequence[Child], switches: Switches = EXACT) 
     """
     given = [0] * len(children)
     hungry: list[int] = []
-    left, weights = capacity, 0
-    for index, (_, floor, ask, weight, lends) in enumerate(children):
+    left = capacity
+    for index, (_, floor, ask, _, lends) in enumerate(children):
         if ask > floor:
             given[index] = floor
             hungry.append(index)
-            weights += weight
         else:
             given[index] = ask if lends else floor
         left -= given[index]
-    if switches.weights_wrap:
-        weights = wrapped(weights)
-    while left > 0 and weights > 0 and hungry:
-        portions = apportion(left, weights, [(children[index].weight, children[index].name) for index in hungry])
+    asks, sizes = [child.ask for child in children], [child.weight for child in children]
+    share_out(given, left, hungry, asks, sizes, [child.name for child in children], switches)
+    return given
+
+
+def share_out(
+    given: list[int],
+    left: int,
+    hungry: list[int],
+    asks: Sequence[int],
+    weights: Sequence[int],
+    ranks: Sequence[Rank],
+    switches: Switches = EXACT,
+) -> None:
+    """Add what is left to what is given, by weight, until nobody asks or nothing is left.
+
+    Args:
+        hungry: indices of those who ask for more than they were given.
+        ranks: who comes first of equal remainders.
+    """
+    while left > 0 and hungry:
+        together = sum([weights[index] for index in hungry])
+        if switches.weights_wrap:
+            together = wrapped(together)
+        if together <= 0:
+            return
+        portions = apportion(left, together, [(weights[index], ranks[index]) for index in hungry])
         still: list[int] = []
-        left = weights = 0
+        left = 0
         for index, portion in zip(hungry, portions, strict=True):
-            got, ask = given[index] + portion, children[index].ask
+            got, ask = given[index] + portion, asks[index]
             if got < ask:
                 still.append(index)
-                weights += children[index].weight
             else:
                 left += got - ask
                 got = ask
             given[index] = got
         hungry = still
-        if switches.weights_wrap:
-            weights = wrapped(weights)
-    return given
 
 
-def apportion(amount: int, weights: int, parts: Sequence[tuple[int, str]]) -> list[int]:
-    """Divide an amount by weight, whole units to the largest remainders, equal ones by name.
+def apportion(amount: int, weights: int, parts: Sequence[tuple[int, Rank]]) -> list[int]:
+    """Divide an amount by weight, whole units to the largest remainders, equal ones by rank.
 
     Args:
         amount: > 0.
         weights: sum of the weights, > 0.
-        parts: (weight, name) of each; a weight of 0 or less gets nothing.
+        parts: (weight, rank) of each; a weight of 0 or less gets nothing.
     """
     portions = [0] * len(parts)
-    remainders: list[tuple[int, str, int]] = []
+    remainders: list[tuple[int, Rank, int]] = []
     rest = amount
-    for index, (weight, name) in enumerate(parts):
+    for index, (weight, rank) in enumerate(parts):
         if weight > 0:
             portions[index], remainder = divmod(weight * amount, weights)
             rest -= portions[index]
-            remainders.append((-remainder, name, index))
+            remainders.append((-remainder, rank, index))
     if rest > 0:
         remainders.sort()
         for _, _, index in remainders[:rest]:

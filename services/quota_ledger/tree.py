@@ -8,14 +8,19 @@ Source: spec/quota.md 2.3, 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.quota_ledger.account import Account
+from services.quota_ledger.moved import Moved
 from services.quota_ledger.sharing import Child, scaled_minima, share
-from services.quota_ledger.siblings import Pool, Siblings
+from services.quota_ledger.siblings import LARGEST, Layout, Pool
 from services.quota_ledger.switches import EXACT, Switches
 from services.quota_ledger.turn import Turn
 from shared.domain.amounts import Amounts, add_clamped, capped, largest, mask, negated, raise_clamped, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
+Int64 = NDArray[np.int64]
 Grants = dict[str, tuple[Mapping[str, int], Amounts]]
 """Quota -> its floor at its level, and its runtime."""
 
@@ -41,17 +46,22 @@ class Tree:
         self._dimensions: dict[str, int] = {}
         self.levels: set[str] = set()
         self._is_exact = switches == EXACT and not guarantees
-        self._laid_out: dict[str, Siblings] = {}
-        self._pools: dict[int, Pool] = {}
+        self._layout = Layout()
+        self._bare: dict[str, None] = {}  # parents whose children are to be laid out
+        self._proposal: tuple[Moved, list[Turn]] | None = None
+        self._paths: dict[str, tuple[Account, ...]] = {}
         self._reshaped = False  # resources came or went, so shares may have to lose some
 
-    def path(self, name: str) -> list[Account]:
+    def path(self, name: str) -> tuple[Account, ...]:
         """From a quota to the root, both included; shorter when a parent is unknown."""
-        path = []
-        while (account := self.accounts.get(name)) is not None:
-            path.append(account)
-            name = account.declared.parent
-        return path
+        found = self._paths.get(name)
+        if found is None:
+            path, above = [], name
+            while (account := self.accounts.get(above)) is not None:
+                path.append(account)
+                above = account.declared.parent
+            found = self._paths[name] = tuple(path)
+        return found
 
     def set_total(self, total: Amounts) -> None:
         """The tree's total is another one."""
@@ -79,6 +89,8 @@ class Tree:
         lends = self._lends(quota)
         if (before.max.keys(), before.min.keys(), before.parent) != (quota.max.keys(), quota.min.keys(), quota.parent):
             self._reshaped = True
+            if self._switches == EXACT:
+                account.scaled_min = mask(account.scaled_min, quota.min)
         self._count_dimensions(before, -1)
         self._count_dimensions(quota, +1)
         self._mark(before.parent, quota.parent, quota.name)
@@ -145,74 +157,135 @@ class Tree:
         Returns:
             How many quotas have another runtime or scaled min.
         """
-        if not self._is_exact or self._reshaped:
-            grants = self.proposed()
-            self.accept(grants)
-            return len(grants)
-        moved = sum(turn.keep() for turn in self._sharing())
-        self.levels.clear()
-        return moved
+        if self._is_exact and not self._reshaped:
+            moved = sum(turn.keep() for turn in self._sharing())
+            self.levels.clear()
+            self._proposal = None
+            return moved
+        grants = self._proposed_by_level()
+        self.put(grants)
+        return len(grants)
 
-    def proposed(self) -> Grants:
+    def proposed(self) -> Moved:
         """What sharing anew would change. No share is another one before it is accepted."""
-        grants = self._proposed_by_resource() if self._is_exact and not self._reshaped else self._proposed_by_level()
-        if not grants:
+        if self._is_exact and not self._reshaped:
+            turns = list(self._sharing())
+            moved = Moved.of_turns(turns)
+            self._proposal = (moved, turns)
+        else:
+            moved = Moved.of_grants(self._proposed_by_level(), self.accounts)
+        if not moved:
             self.levels.clear()
             self._reshaped = False
-        return grants
+            self._proposal = None
+        return moved
 
-    def _proposed_by_resource(self) -> Grants:
-        grants: dict[str, tuple[Amounts, Amounts]] = {}
-        for turn in self._sharing():
-            for at, index, account in turn.found():
-                resource = turn.resources[at]
-                floor, runtime = grants.get(account.name) or (dict(account.scaled_min), dict(account.runtime))
-                grants[account.name] = floor, runtime
-                runtime[resource] = int(turn.runtimes[at, index])
-                if resource in account.declared.min:
-                    floor[resource] = int(turn.floors[at, index])
-        return dict(grants)
+    def accept(self, moved: Moved) -> Mapping[str, Mapping[str, int]]:
+        """These are the shares now; every level is as it should be.
+
+        Returns:
+            resource -> quota -> by how much its runtime is another one.
+        """
+        if self._proposal is not None and self._proposal[0] == moved:
+            for turn in self._proposal[1]:
+                turn.keep()
+            differences = self._proposal[0].differences
+        else:
+            differences = self._taken(moved)
+        if self._reshaped:
+            self._mark(*self._layout.levels)
+        self._reshaped = False
+        self._proposal = None
+        self.levels.clear()
+        return differences
+
+    def put(self, grants: Grants) -> None:
+        """These quotas have these floors and runtimes, in all resources; every level is as it should be."""
+        for name, (floor, runtime) in grants.items():
+            if (account := self.accounts.get(name)) is not None:
+                self._mark(account.declared.parent)
+                account.scaled_min, account.runtime = floor, runtime
+        if self._reshaped:
+            self._mark(*self._layout.levels)
+        self._reshaped = False
+        self.levels.clear()
+
+    def _taken(self, moved: Moved) -> dict[str, dict[str, int]]:
+        """As recorded, whatever we would have come to."""
+        differences: dict[str, dict[str, int]] = {}
+        for resource, shares in moved.runtimes.items():
+            found = differences.setdefault(resource, {})
+            for name, size in shares.items():
+                if (account := self.accounts.get(name)) is not None:
+                    found[name] = size - account.runtime.get(resource, 0)
+        for resource, names in moved.dropped.items():
+            found = differences.setdefault(resource, {})
+            for name in names:
+                if (account := self.accounts.get(name)) is not None:
+                    found[name] = -account.runtime.get(resource, 0)
+        for name, runtime, floor in moved.of_accounts():
+            if (account := self.accounts.get(name)) is not None:
+                if account.laid_out is not None:
+                    account.laid_out.put(account, runtime, floor)
+                account.runtime = {**account.runtime, **runtime}
+                account.scaled_min = {**account.scaled_min, **floor}
+        for resource, names in moved.dropped.items():
+            for name in names:
+                if (account := self.accounts.get(name)) is not None:
+                    account.runtime = {key: size for key, size in account.runtime.items() if key != resource}
+        return differences
 
     def _sharing(self) -> Iterator[Turn]:
         """Every level and resource whose shares are others now, parents before children, many at once.
 
         A level is shared anew where it was marked, or where its parent has another runtime in that resource.
         """
-        due: dict[int, dict[str, dict[str, int | None]]] = {}
+        self._lay_out()
+        marked: dict[int, dict[int, list[int]]] = {}
         for name in self.levels:
-            account = self.accounts.get(name)
-            if account is not None and account.children:
-                due.setdefault(account.depth, {})[name] = {}
-        while due:
-            depth = min(due)
-            below = due.setdefault(depth + 1, {})
-            turns: dict[int, Turn] = {}
-            for parent, moved in due.pop(depth).items():
-                siblings = self._laid_out.get(parent) or self._lay_out(parent)
-                turn = turns.get(siblings.pool.width)
-                if turn is None:
-                    turn = turns[siblings.pool.width] = Turn(siblings.pool)
-                marked = parent in self.levels
-                turn.add(
-                    siblings, self._capacities(parent, siblings, moved) if marked else moved, scales=self._scales_min
-                )
-            for turn in turns.values():
-                turn.share()
-                for at, index, account in turn.parents():
-                    name, capacity = account.declared.name, int(turn.runtimes[at, index])
-                    below.setdefault(name, {})[turn.resources[at]] = capacity
+            if (level := self._layout.levels.get(name)) is not None:
+                pools = marked.setdefault(self.accounts[name].depth, {})
+                pools.setdefault(level.pool.number, []).extend(level.columns.values())
+        reached: dict[int, list[tuple[Int64, Int64]]] = {}
+        depth = 0
+        while marked or reached:
+            below: dict[int, list[tuple[Int64, Int64]]] = {}
+            here = marked.pop(depth, {})
+            for number in sorted(here.keys() | reached.keys()):
+                turn = self._turn(self._layout.pools[number], here.get(number, []), reached.get(number, []))
+                for under, columns, capacity in turn.below():
+                    below.setdefault(under, []).append((columns, capacity))
                 yield turn
-            if not below:
-                del due[depth + 1]
+            reached, depth = below, depth + 1
 
-    def _capacities(self, parent: str, siblings: Siblings, moved: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        own = self.level_capacity(parent)
-        return {resource: moved[resource] if resource in moved else own.get(resource) for resource in siblings.rows}
+    def _turn(self, pool: Pool, marked: list[int], reached: list[tuple[Int64, Int64]]) -> Turn:
+        """Levels that were reached by another capacity, and those that were marked and keep theirs."""
+        columns = [each for each, _ in reached]
+        capacity = [each for _, each in reached]
+        scales = [np.full(len(each), self._scales_min) for each in columns]
+        rest = np.array(marked, np.int64)
+        if reached and marked:
+            rest = np.setdiff1d(rest, np.concatenate(columns))
+        if len(rest):
+            own = [self._capacity_of(pool, column) for column in rest.tolist()]
+            columns.append(rest)
+            capacity.append(np.array([max(-LARGEST, min(size or 0, LARGEST)) for size in own], np.int64))
+            scales.append(np.array([self._scales_min and size is not None for size in own], np.bool_))
+        return Turn(pool, np.concatenate(columns), np.concatenate(capacity), np.concatenate(scales))
 
-    def _lay_out(self, parent: str) -> Siblings:
-        found = Siblings(self.siblings(parent), self.dimensions(parent), self._pools)
-        self._laid_out[parent] = found
-        return found
+    def _capacity_of(self, pool: Pool, column: int) -> int | None:
+        level = pool.levels[column]
+        return self.level_capacity(level.parent.name).get(pool.resources[column]) if level else None
+
+    def _lay_out(self) -> None:
+        found = []
+        for name in self._bare:
+            account = self.accounts.get(name)
+            if account is not None and account.children and (children := self.siblings(name)):
+                found.append((account, children, self.dimensions(name)))
+        self._bare.clear()
+        if found:
+            self._layout.add(found)
 
     def _proposed_by_level(self) -> Grants:
         grants: Grants = {}
@@ -231,19 +304,6 @@ class Tree:
             if not below:
                 del by_depth[depth + 1]
         return grants
-
-    def accept(self, grants: Mapping[str, tuple[Mapping[str, int], Amounts]]) -> None:
-        """These are the shares now; every level is as it should be."""
-        for name, (floor, runtime) in grants.items():
-            if (account := self.accounts.get(name)) is not None:
-                account.catch_up()
-                account.scaled_min, account.runtime = floor, runtime
-                if not self._reshaped and (siblings := self._laid_out.get(account.declared.parent)) is not None:
-                    siblings.take(account)
-        if self._reshaped:
-            self._mark(*self._laid_out)
-        self._reshaped = False
-        self.levels.clear()
 
     def siblings(self, parent: str) -> list[Account]:
         """The quotas that share what a parent may use; the reserved groups are none of them."""
@@ -267,7 +327,7 @@ class Tree:
         accounts = self.siblings(parent.name)
         minima = [account.declared.min if account.name not in RESERVED else {} for account in accounts]
         floors = scaled_minima(capacity, minima, self._switches) if self._scales_min else minima
-        if self._is_exact:
+        if self._switches == EXACT:
             floors = [
                 {name: floor[name] for name in account.declared.min}
                 for account, floor in zip(accounts, floors, strict=True)
@@ -309,6 +369,7 @@ class Tree:
         self._raise_request(self.path(quota.parent), sub(after, lim), {})
 
     def _attach(self, account: Account) -> None:
+        self._paths.clear()
         if (parent := self.accounts.get(account.declared.parent)) is not None:
             parent.children[account.name] = None
             self._mark(parent.name, account.name, parent.declared.parent)
@@ -320,6 +381,7 @@ class Tree:
             self._set_depth(self.accounts[name], depth + 1)
 
     def _detach(self, account: Account) -> None:
+        self._paths.clear()
         above = self.path(account.declared.parent)
         if above:
             above[0].children.pop(account.name, None)
@@ -361,7 +423,7 @@ class Tree:
         self._raise_sums(above, account.used, account.np_used)
         self._raise_guaranteed(above, account.guaranteed)
 
-    def _raise_request(self, path: list[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def _raise_request(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         for account in path:
             account.np_request = add_clamped(account.np_request, np_delta)
             if account.name == ROOT:
@@ -376,7 +438,7 @@ class Tree:
                 self._asked(account)
             delta = sub(after, before)
 
-    def _raise_used(self, path: list[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def _raise_used(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         self._raise_sums(path, delta, np_delta)
         if path and self._guarantees:
             path[0].allocated = add_clamped(path[0].allocated, mask(delta, self._dimensions))
@@ -384,13 +446,13 @@ class Tree:
         if path and path[0].name in RESERVED:
             self._recount_capacity()
 
-    def _raise_sums(self, path: list[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def _raise_sums(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         for account in path:
             raise_clamped(account.used, delta)
             if np_delta:
                 raise_clamped(account.np_used, np_delta)
 
-    def _raise_guaranteed(self, path: list[Account], delta: Mapping[str, int]) -> None:
+    def _raise_guaranteed(self, path: Sequence[Account], delta: Mapping[str, int]) -> None:
         """The first of the path has `delta` more allocated below it; each is guaranteed that, and at least its min."""
         if not self._guarantees:
             return
@@ -430,15 +492,16 @@ class Tree:
 
     def _mark(self, *names: str) -> None:
         self.levels.update(names)
+        self._proposal = None
         for name in names:
-            if (siblings := self._laid_out.pop(name, None)) is not None:
-                siblings.release()
+            self._layout.drop(name)
+            self._bare[name] = None
 
     def _asked(self, account: Account) -> None:
-        parent = account.declared.parent
-        self.levels.add(parent)
-        if (siblings := self._laid_out.get(parent)) is not None:
-            siblings.ask(account)
+        self.levels.add(account.declared.parent)
+        self._proposal = None
+        if account.laid_out is not None:
+            account.laid_out.ask(account)
 
 
 def _known_to_upstream(

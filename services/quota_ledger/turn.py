@@ -1,79 +1,74 @@
 """Levels of one depth and one width that are shared at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.quota_ledger.account import Account
-from services.quota_ledger.siblings import Pool, Siblings
+from services.quota_ledger.siblings import NEVER, Pool, address
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Turn:
-    """Some rows of one pool, what each has to share, and what came out.
+    """Some columns of one pool, what each has to share, and what came out.
 
     Attributes:
-        resources: of each row.
-        floors, runtimes: int64[rows, width], once shared.
+        columns: the columns of one level follow each other.
+        floors, runtimes: int64[width, columns], and what they were before.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, columns: Int64, capacity: Int64, scales: Bools) -> None:
         self.pool = pool
-        self.resources: list[str] = []
-        self._siblings: list[Siblings] = []
-        self._levels: list[Siblings] = []
-        self._starts: list[int] = []
-        self._rows: list[int] = []
-        self._at: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._capacity: list[int] = []
-        self._scales: list[bool] = []
-        self.floors: NDArray[np.int64] = np.zeros((0, 0), np.int64)
-        self.runtimes: NDArray[np.int64] = self.floors
-        self._differ: NDArray[np.bool_] = np.zeros((0, 0), np.bool_)
+        first = pool.first[columns]
+        order = np.argsort(first, kind="stable")
+        first = first[order]
+        self.columns = columns[order]
+        self._starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
+        self.floors, self.runtimes = pool.shared(self.columns, capacity[order], scales[order])
+        self.floors_before = pool.floors.take(self.columns, 1)
+        self.runtimes_before = pool.runtimes.take(self.columns, 1)
+        self._moved = self.runtimes != self.runtimes_before
 
-    def add(self, siblings: Siblings, capacity: Mapping[str, int | None], *, scales: bool) -> None:
-        """One level takes part, in the resources that `capacity` names; None: the level lacks the resource, so that nothing is scaled."""
-        rows, count = siblings.rows, len(self._rows)
-        for resource, size in capacity.items():
-            if (row := rows.get(resource)) is not None:
-                self._rows.append(row)
-                self.resources.append(resource)
-                self._capacity.append(size or 0)
-                self._scales.append(scales and size is not None)
-        if added := len(self._rows) - count:
-            self._levels.append(siblings)
-            self._starts.append(count)
-            self._siblings += [siblings] * added
-
-    def share(self) -> None:
-        """Share all of them, and find out what changed."""
-        if not self._rows:
-            return
-        self._at = rows = np.array(self._rows)
-        self.floors, self.runtimes = self.pool.shared(rows, self._capacity, self._scales)
-        self._differ = (self.runtimes != self.pool.runtimes[rows]) | (self.floors != self.pool.floors[rows])
-
-    def found(self) -> Iterator[tuple[int, int, Account]]:
-        """What changed: index of the row here, column, account."""
-        return self._of(self._differ)
-
-    def parents(self) -> Iterator[tuple[int, int, Account]]:
-        """Of what changed, that which has children."""
-        return self._of(self._differ & self.pool.parents[self._at]) if self._rows else iter(())
+    def below(self) -> Iterator[tuple[int, Int64, Int64]]:
+        """The levels whose parents have another runtime: number of the pool, columns, what each has to share."""
+        below = self.pool.below.take(self.columns, 1)
+        reached = self._moved & (below != NEVER)
+        numbers, columns = address(below[reached])
+        capacity = self.runtimes[reached]
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            yield number, columns[chosen], capacity[chosen]
 
     def keep(self) -> int:
         """These are the shares now; the accounts read them when they are asked. How many accounts changed."""
-        if not self._rows:
-            return 0
-        rows = self._at
-        self.pool.floors[rows], self.pool.runtimes[rows] = self.floors, self.runtimes
-        # The rows of one level follow each other: an account that changed in several resources counts once.
-        changed = np.logical_or.reduceat(self._differ, self._starts)
-        for at in np.nonzero(changed.any(axis=1))[0].tolist():
-            self._levels[at].version += 1
-        return int(changed.sum())
+        differ = self._moved | (self.floors != self.floors_before)
+        pool = self.pool
+        pool.floors[:, self.columns], pool.runtimes[:, self.columns] = self.floors, self.runtimes
+        changed = np.logical_or.reduceat(differ, self._starts, axis=1)  # in several resources: counts once
+        for at in self.columns[self._starts[changed.any(axis=0)]].tolist():
+            if (level := pool.levels[at]) is not None:
+                level.version += 1
+        return int(np.count_nonzero(changed))
 
-    def _of(self, chosen: NDArray[np.bool_]) -> Iterator[tuple[int, int, Account]]:
-        at, column = np.nonzero(chosen)
-        for row, index in zip(at.tolist(), column.tolist(), strict=True):
-            yield row, index, self._siblings[row].accounts[index]
+    def runtimes_moved(self) -> Iterator[tuple[str, list[str], list[int], list[int]]]:
+        """Resource, quotas, their runtimes and what these were before; 0 where there was none."""
+        for resource, names, now, before in self._by_resource(self._moved, self.runtimes, self.runtimes_before):
+            yield resource, names, now.tolist(), np.maximum(before, 0).tolist()
+
+    def floors_moved(self) -> Iterator[tuple[str, list[str], list[int]]]:
+        """Resource, quotas, their minima in force."""
+        differ = self.floors != self.floors_before
+        for resource, names, now, _ in self._by_resource(differ, self.floors, self.floors_before):
+            yield resource, names, now.tolist()
+
+    def _by_resource(self, chosen: Bools, now: Int64, before: Int64) -> Iterator[tuple[str, list[str], Int64, Int64]]:
+        if not chosen.any():
+            return
+        resources = self.pool.resources[self.columns]
+        for resource in sorted(set(resources.tolist())):
+            down, across = np.nonzero(chosen & (resources == resource))
+            if len(down):
+                names = self.pool.names[down, self.columns[across]].tolist()
+                yield resource, names, now[down, across], before[down, across]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from services.quota_ledger.books import Books
 from services.quota_ledger.ledger import CONSUMPTION, SUPPLY, held, pending, unbalanced, used
+from services.quota_ledger.moved import Moved
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import Amounts, add, nonzero, sub, total
 from shared.events import Recorded
@@ -109,15 +110,24 @@ def holds(books: Books) -> Iterator[tuple[str, str]]:
 
 
 def _recomputed(books: Books, event: RuntimeRecomputed) -> Iterator[tuple[str, str]]:
-    ours = books.tree(event.tree).proposed()
-    for quota in sorted(ours.keys() | event.quotas.keys()):
-        said = event.quotas.get(quota)
-        if quota not in ours or said is None or (dict(ours[quota][0]), ours[quota][1]) != (said.floor, said.runtime):
-            computed = ours[quota][1] if quota in ours else "unchanged"
-            yield (
-                "I15",
-                f"the runtime of {quota} is recorded as {said.runtime if said else None}, computed as {computed}",
-            )
+    ours, said = books.tree(event.tree).proposed(), Moved.recorded(event)
+    if ours == said:
+        return
+    for what, found, recorded in (
+        ("runtime", ours.runtimes, said.runtimes),
+        ("min in force", ours.floors, said.floors),
+    ):
+        for resource in sorted(found.keys() | recorded.keys()):
+            one, other = found.get(resource, {}), recorded.get(resource, {})
+            for quota in sorted(one.keys() | other.keys()):
+                if one.get(quota) != other.get(quota):
+                    computed = one.get(quota, "unchanged")
+                    yield (
+                        "I15",
+                        f"the {what} of {quota} is recorded as {other.get(quota)} {resource}, computed as {computed}",
+                    )
+    if ours.dropped != said.dropped:
+        yield "I15", f"shares are recorded as dropped of {said.dropped}, computed as {ours.dropped}"
 
 
 def _supply(books: Books, name: str, tree: Tree) -> Iterator[tuple[str, str]]:

@@ -190,28 +190,23 @@ class PodReleased(Event, frozen=True, tag="koord.quota.PodReleased.v1"):
     reason: str
 
 
-class Grant(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
-    """One quota's share, in every resource of its level.
-
-    Attributes:
-        floor: its min in force.
-        runtime: what it may use.
-    """
-
-    floor: dict[str, int]
-    runtime: dict[str, int]
-
-
 class RuntimeRecomputed(Event, frozen=True, tag="koord.quota.RuntimeRecomputed.v1"):
     """What the quotas of a tree may use, where that changed. A derived event: a replay computes the same, or the log is damaged.
 
-    Posts the differences between the `hold` of parents and children.
+    Posts the differences between the `hold` of parents and children. What is not named stays as it was.
+
+    Attributes:
+        runtimes: resource -> quota -> what it may use.
+        floors: resource -> quota -> its min in force.
+        dropped: resource -> quotas that have no share of it any more.
     """
 
     KEY: ClassVar[str] = "tree"
 
     tree: str
-    quotas: dict[str, Grant]
+    runtimes: dict[str, dict[str, int]]
+    floors: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    dropped: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class OveruseStarted(Event, frozen=True, tag="koord.quota.OveruseStarted.v1"):

@@ -6,7 +6,6 @@ from services.quota_ledger.books import Books
 from shared.events import Event, Recorded
 from shared.events.quota import (
     CapacitySet,
-    Grant,
     PodAttached,
     PodCharged,
     PodMoved,
@@ -17,7 +16,6 @@ from shared.events.quota import (
     QuotaDeclared,
     QuotaReparented,
     QuotaRetired,
-    RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import DEFAULT, RESERVED, ROOT, SYSTEM, DeclaredQuota
 
@@ -89,9 +87,7 @@ class History:
             self.recompute()
 
     def recompute(self) -> None:
-        grants = self.books.trees[""].proposed()
-        quotas = {name: Grant(dict(floor), runtime) for name, (floor, runtime) in grants.items()}
-        self.add(RuntimeRecomputed(tree="", quotas=quotas))
+        self.add(self.books.trees[""].proposed().event(""))
 
     def _reparent(self, name: str, names: list[str]) -> None:
         tree = self.books.trees[""]

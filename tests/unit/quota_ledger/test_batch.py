@@ -27,17 +27,17 @@ def test_a_batch_is_its_levels_one_by_one(
     levels: list[tuple[int, list[tuple[int, int, int, bool]], bool]],
 ) -> None:
     width = max(len(children) for _, children, _ in levels)
-    columns = np.zeros((3, len(levels), width), np.int64)
-    lends = np.ones((len(levels), width), np.bool_)
-    for row, (_, children, _) in enumerate(levels):
-        for column, (ask, own, weight, lend) in enumerate(children):
-            columns[:, row, column] = ask, own, weight
+    cells = np.zeros((3, width, len(levels)), np.int64)
+    lends = np.ones((width, len(levels)), np.bool_)
+    for column, (_, children, _) in enumerate(levels):
+        for row, (ask, own, weight, lend) in enumerate(children):
+            cells[:, row, column] = ask, own, weight
             lends[row, column] = lend
     capacity = np.array([level[0] for level in levels], np.int64)
     scales = np.array([level[2] for level in levels], np.bool_)
-    found = shared(capacity, columns[0], columns[1], columns[2], lends, scales)
+    found = shared(capacity, cells[0], cells[1], cells[2], lends, scales)
     assert found is not None
-    for row, (amount, children, scaled) in enumerate(levels):
+    for column, (amount, children, scaled) in enumerate(levels):
         minima = [{"cpu": own} for _, own, _, _ in children]
         floors = [each["cpu"] for each in (scaled_minima({"cpu": amount}, minima) if scaled else minima)]
         alone = share(
@@ -47,8 +47,8 @@ def test_a_batch_is_its_levels_one_by_one(
                 for index, ((ask, _, weight, lend), floor) in enumerate(zip(children, floors, strict=True))
             ],
         )
-        assert found[0][row][: len(children)].tolist() == floors
-        assert found[1][row][: len(children)].tolist() == alone
+        assert found[0][: len(children), column].tolist() == floors
+        assert found[1][: len(children), column].tolist() == alone
 
 
 @pytest.mark.parametrize("large", [LARGEST + 1, 2**62])

@@ -11,7 +11,7 @@ from services.quota_ledger.explain import UnknownQuota, explain, level, lines, w
 from services.quota_ledger.verify import verify
 from shared.errors import KoordError
 from shared.events import Event, Recorded
-from shared.events.quota import CapacitySet, Grant, PodAttached, PodCharged, QuotaDeclared, RuntimeRecomputed
+from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 from tests.unit.quota_ledger.histories import History, histories
 
@@ -31,10 +31,7 @@ def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) ->
 
 def books_of(*events: Event) -> Books:
     trial = verify([Recorded("quota", seq, event, seq) for seq, event in enumerate(events, 1)])
-    grants = trial.books.trees[""].proposed()
-    trial.books.apply(
-        RuntimeRecomputed(tree="", quotas={name: Grant(dict(floor), got) for name, (floor, got) in grants.items()})
-    )
+    trial.books.apply(trial.books.trees[""].proposed().event(""))
     return trial.books
 
 

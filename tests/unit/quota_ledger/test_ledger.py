@@ -9,7 +9,6 @@ from services.quota_ledger.verify import checked, holds, verify
 from shared.events import Recorded
 from shared.events.quota import (
     CapacitySet,
-    Grant,
     PodAttached,
     PodCharged,
     PodReleased,
@@ -97,7 +96,7 @@ LOG = (
     CapacitySet(tree="", total={"cpu": 8}),
     QuotaDeclared(quota="team", declared=TEAM),
     PodAttached(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}),
-    RuntimeRecomputed(tree="", quotas={"team": Grant({"cpu": 5}, {"cpu": 3})}),
+    RuntimeRecomputed(tree="", runtimes={"cpu": {"team": 3}}),
     PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, round=1),
 )
 
@@ -123,10 +122,10 @@ def test_a_released_pod_leaves_nothing_behind() -> None:
 
 
 def test_a_runtime_that_does_not_follow_names_its_event() -> None:
-    forged = RuntimeRecomputed(tree="", quotas={"team": Grant({"cpu": 5}, {"cpu": 4})})
+    forged = RuntimeRecomputed(tree="", runtimes={"cpu": {"team": 4}})
     findings = verify(log(*LOG[:3], forged)).findings
     assert [(finding.seq, finding.rule) for finding in findings] == [(4, "I15")]
-    assert "recorded as {'cpu': 4}, computed as {'cpu': 3}" in findings[0].what
+    assert "recorded as 4 cpu, computed as 3" in findings[0].what
 
 
 def test_a_gap_in_the_log_is_found() -> None:
