@@ -1,0 +1,46 @@
+"""How nodes are to report, by the worked examples of spec/slo-controller.md 1.4."""
+
+import json
+from typing import Any
+
+from services.slo_controller.collect_policy import node_metric_spec
+from services.slo_controller.config import config_of, read
+from services.slo_controller.strategy import ANNOTATION
+from shared.admission.slo_config import COLOCATION
+from shared.kube.meta import Metadata
+
+DEFAULT = {
+    "aggregateDurationSeconds": 300,
+    "reportIntervalSeconds": 60,
+    "nodeAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+    "nodeMemoryCollectPolicy": "usageWithoutPageCache",
+}
+
+
+def policy(document: dict[str, Any] | None, node: Metadata = Metadata(name="n")) -> dict[str, Any]:  # noqa: B008  frozen
+    data = {} if document is None else {COLOCATION: json.dumps(document)}
+    spec = node_metric_spec(config_of(read(data, {}).texts).colocation, node)
+    found: dict[str, Any] = spec["metricCollectPolicy"]
+    return found
+
+
+def test_k1_without_a_config_the_defaults_are_asked_for() -> None:
+    assert policy(None) == DEFAULT
+
+
+def test_k2_k3_the_strategys_interval_is_asked_for_where_it_is_on() -> None:
+    assert policy({"enable": True, "metricReportIntervalSeconds": 20}) == DEFAULT | {"reportIntervalSeconds": 20}
+    assert policy({"enable": False, "metricReportIntervalSeconds": 20}) == DEFAULT
+
+
+def test_k4_a_node_strategy_asks_its_nodes_alone() -> None:
+    entry = {"nodeSelector": {"matchLabels": {"pool": "a"}}, "metricAggregatePolicy": {"durations": ["1m"]}}
+    document = {"enable": True, "nodeConfigs": [entry]}
+    found = policy(document, Metadata(name="n", labels={"pool": "a"}))
+    assert found["nodeAggregatePolicy"] == {"durations": ["1m0s"]}
+    assert policy(document) == DEFAULT
+
+
+def test_k6_an_annotation_that_cannot_be_in_force_leaves_the_defaults() -> None:
+    node = Metadata(name="n", annotations={ANNOTATION: '{"metricReportIntervalSeconds": 0}'})
+    assert policy({"enable": True, "metricReportIntervalSeconds": 20}, node) == DEFAULT
