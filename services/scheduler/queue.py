@@ -7,18 +7,22 @@ what, at which position) and from `now`:
              binding failed; or refused so long ago that it is tried whatever changed
     cooling  refused; waits for its backoff: 1 s, doubled with each attempt, at most 10 s
     pooled   backoff over; waits for a change that can cure one of its reasons. Pods of one class refused in one round share
-             a pool, so that a flood of them costs one look a round
+             a pool, pools of one reason and round share a bin, so that a flood costs one look a round
+
+Of equal priority, classes of which no pod has been refused come first, so that a flood of pods that fit nowhere delays nobody else; what
+a change has woken comes last.
 
 Removed entries stay in the heaps until they come up; a pod's ticket tells which entry is its newest.
 
 Source: spec/scheduler-core.md 1.3.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from services.scheduler.ask import PodAsk
+from services.scheduler.due import WOKEN, Due, Entry, first_of
 from services.scheduler.framework import Profile
 from services.scheduler.pods import PluginReason, PodFacts
 from shared.kube.instants import SECOND
@@ -28,16 +32,20 @@ LONGEST_BACKOFF_S = 10
 FLUSH_S = 300
 """A refused pod is tried again after this long, even if nothing changed."""
 
-Order = tuple[int, int, int, str]
-"""(-priority, 0 when never tried or overdue, `since`, uid): the order in which pods are tried."""
+
+class BinKey(NamedTuple):
+    """What the pods of a bin have in common: profile, reasons, position that refused them."""
+
+    scheduler: str
+    reasons: tuple[PluginReason, ...]
+    saw: int
 
 
 class PoolKey(NamedTuple):
-    """What the pods of a pool have in common: class, position that refused them, reasons."""
+    """One class of a bin."""
 
+    bin: BinKey
     ask: PodAsk
-    saw: int
-    reasons: tuple[PluginReason, ...]
 
 
 class Chosen(NamedTuple):
@@ -68,10 +76,11 @@ class Queue:
         self._tickets: dict[str, int] = {}
         self._stands: dict[str, _Stands] = {}
         self._ticket = 0
-        self._due: list[tuple[Order, int]] = []
+        self._due = Due(self._tickets)
         self._cooling: list[tuple[int, str, int, bool]] = []
         self._overdue: list[tuple[int, str, int]] = []
-        self._pools: dict[PoolKey, list[tuple[Order, int]]] = {}
+        self._bins: dict[BinKey, _Bin] = {}
+        self._pooled: dict[str, BinKey] = {}  # uid -> where it is
 
     def __len__(self) -> int:
         """How many pods wait, whether or not they may be tried now."""
@@ -92,23 +101,27 @@ class Queue:
             or not facts.waiting(gateway_since)
         ):
             if uid in self._pods:
+                self._leave(uid)
                 del self._pods[uid], self._tickets[uid], self._stands[uid]
             return
         is_new_question = _is_new_question(facts, config_seq) or stayed_at > facts.saw
         stands = _stands(facts, facts.ask, is_new_question=is_new_question)
         if self._stands.get(uid) == stands:
             return  # what changed has no part in its place; heaps do not grow with every update of a pod
+        if uid in self._pods:
+            self._leave(uid)
         self._stands[uid] = stands
         self._ticket += 1
         ticket = self._tickets[uid] = self._ticket
         self._pods[uid] = facts
-        if not facts.attempts and not facts.refusals:
-            heappush(self._due, (_order(facts, facts.ask, due=True), ticket))
-        elif not facts.attempts:
-            heappush(self._cooling, (facts.refused_ns + backoff_ns(facts.refusals), uid, ticket, True))
-        else:
+        if facts.attempts:
+            self._due.note_refused(facts.ask, 1)
             heappush(self._cooling, (facts.tried_ns + backoff_ns(facts.attempts), uid, ticket, is_new_question))
             heappush(self._overdue, (facts.tried_ns + FLUSH_S * SECOND, uid, ticket))
+        elif facts.refusals:
+            heappush(self._cooling, (facts.refused_ns + backoff_ns(facts.refusals), uid, ticket, True))
+        else:
+            self._due.push(facts.ask, facts.since, uid, ticket)
 
     def advance(self, now_ns: int) -> None:
         """Move what is over by `now_ns`: backoffs, and the wait of pods that nothing has woken for long."""
@@ -119,6 +132,7 @@ class Queue:
         while self._overdue and self._overdue[0][0] <= now_ns:
             _, uid, ticket = heappop(self._overdue)
             if self._tickets.get(uid) == ticket:
+                self._unpool(uid)
                 self._ticket += 1
                 self._tickets[uid] = self._ticket
                 self._warm(self._pods[uid], self._ticket, is_due=True)
@@ -128,52 +142,120 @@ class Queue:
         times = [heap[0][0] for heap in (self._cooling, self._overdue) if heap]
         return min(times, default=None)
 
-    def pools(self) -> list[PoolKey]:
-        """The pools that hold pods."""
-        for key in [key for key, heap in self._pools.items() if not self._head(heap)]:
-            del self._pools[key]
-        return list(self._pools)
+    def bins(self) -> list[BinKey]:
+        """The bins that hold pods."""
+        return list(self._bins)
 
-    def choose(self, limit: int, woken: Callable[[PoolKey], bool]) -> list[Chosen]:
+    def asks(self, key: BinKey) -> Iterable[PodAsk]:
+        """The classes of a bin."""
+        return self._bins[key].pools
+
+    def choose(self, limit: int, awake: Iterable[BinKey | PoolKey]) -> list[Chosen]:
         """The first `limit` pods that may be tried, in order. Takes nothing out: a pod leaves when the state says so.
 
         Args:
-            woken: whether a change may have cured what refused a pool's pods.
+            awake: bins and pools for whose pods a change may have cured what refused them.
         """
-        sources = [(self._due, True)] + [(self._pools[key], False) for key in self.pools() if woken(key)]
-        heads = [(heap[0], number) for number, (heap, _) in enumerate(sources) if self._head(heap)]
+        heaps = [
+            self._bins[key.bin].pools[key.ask].heap if isinstance(key, PoolKey) else self._bins[key].heap
+            for key in awake
+        ]
+        heads = [(head, number) for number, heap in enumerate(heaps) if (head := first_of(heap, self._tickets))]
         heapify(heads)
         chosen: list[Chosen] = []
-        taken: list[tuple[int, tuple[Order, int]]] = []
-        while heads and len(chosen) < limit:
-            entry, number = heappop(heads)
-            heap, due = sources[number]
-            taken.append((number, heappop(heap)))
-            chosen.append(Chosen(self._pods[entry[0][3]], due))
-            if self._head(heap):
-                heappush(heads, (heap[0], number))
-        for number, entry in taken:
-            heappush(sources[number][0], entry)
+        taken: list[tuple[list[Entry], Entry]] = []
+        while len(chosen) < limit:
+            due = self._due.head()
+            if due is not None and (not heads or due < heads[0][0]):
+                chosen.append(Chosen(self._pods[due[0][3]], due=True))
+                self._due.take()
+            elif heads:
+                entry, number = heappop(heads)
+                heap = heaps[number]
+                taken.append((heap, heappop(heap)))
+                chosen.append(Chosen(self._pods[entry[0][3]], due=False))
+                if (head := first_of(heap, self._tickets)) is not None:
+                    heappush(heads, (head, number))
+            else:
+                break
+        for heap, entry in taken:
+            heappush(heap, entry)
+        self._due.put_back()
         return chosen
 
-    def _head(self, heap: list[tuple[Order, int]]) -> bool:
-        """Drop entries that are no pod's newest from the top; whether one is left."""
-        while heap and self._tickets.get(heap[0][0][3]) != heap[0][1]:
-            heappop(heap)
-        return bool(heap)
+    def _leave(self, uid: str) -> None:
+        """A pod gives up its place."""
+        self._unpool(uid)
+        ask, attempts = self._stands[uid].ask, self._stands[uid].attempts
+        if attempts:
+            self._due.note_refused(ask, -1)
+
+    def _unpool(self, uid: str) -> None:
+        key = self._pooled.pop(uid, None)
+        if key is not None:
+            bin_ = self._bins[key]
+            bin_.leave(self._stands[uid].ask)
+            if not bin_.pools:
+                del self._bins[key]
 
     def _warm(self, facts: PodFacts, ticket: int, *, is_due: bool) -> None:
-        assert facts.ask is not None, "only pods that have been read wait"
-        entry = (_order(facts, facts.ask, due=is_due), ticket)
+        ask = facts.ask
+        assert ask is not None, "only pods that have been read wait"
         if is_due:
-            heappush(self._due, entry)
-        else:
-            heappush(self._pools.setdefault(PoolKey(facts.ask, facts.saw, facts.reasons), []), entry)
+            self._due.push(ask, facts.since, facts.uid, ticket)
+        elif not ask.fault:  # what cannot be read is not cured by what others do
+            key = self._pooled[facts.uid] = BinKey(ask.scheduler, facts.reasons, facts.saw)
+            self._bins.setdefault(key, _Bin()).enter(ask, ((-ask.priority, WOKEN, facts.since, facts.uid), ticket))
 
 
-def _stands(facts: PodFacts, ask: PodAsk, *, is_new_question: bool) -> "_Stands":
+class _Pool:
+    """The pods of one class in a bin: how many, and in which order."""
+
+    __slots__ = ("heap", "pods")
+
+    def __init__(self) -> None:
+        self.pods = 0
+        self.heap: list[Entry] = []
+
+
+class _Bin:
+    """Pods that the same changes wake: all in one order, and by class, for one class may be known to be cured by none."""
+
+    __slots__ = ("heap", "pools")
+
+    def __init__(self) -> None:
+        self.heap: list[Entry] = []
+        self.pools: dict[PodAsk, _Pool] = {}
+
+    def enter(self, ask: PodAsk, entry: Entry) -> None:
+        heappush(self.heap, entry)
+        pool = self.pools.setdefault(ask, _Pool())
+        heappush(pool.heap, entry)
+        pool.pods += 1
+
+    def leave(self, ask: PodAsk) -> None:
+        pool = self.pools[ask]
+        pool.pods -= 1
+        if not pool.pods:
+            del self.pools[ask]
+
+
+class _Stands(NamedTuple):
     """All that a pod's place follows from."""
-    return (
+
+    ask: PodAsk
+    since: int
+    attempts: int
+    tried_ns: int
+    saw: int
+    reasons: tuple[PluginReason, ...]
+    refusals: int
+    refused_ns: int
+    is_new_question: bool
+
+
+def _stands(facts: PodFacts, ask: PodAsk, *, is_new_question: bool) -> _Stands:
+    return _Stands(
         ask,
         facts.since,
         facts.attempts,
@@ -189,10 +271,3 @@ def _stands(facts: PodFacts, ask: PodAsk, *, is_new_question: bool) -> "_Stands"
 def _is_new_question(facts: PodFacts, config_seq: int) -> bool:
     """Whether a refused pod asks for something else than when it was refused, or the rules are others."""
     return facts.changed_seq > facts.saw or facts.tried_seq < config_seq
-
-
-_Stands = tuple[PodAsk, int, int, int, int, tuple[PluginReason, ...], int, int, bool]
-
-
-def _order(facts: PodFacts, ask: PodAsk, *, due: bool) -> Order:
-    return (-ask.priority, 0 if due else 1, facts.since, facts.uid)

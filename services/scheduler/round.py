@@ -20,9 +20,9 @@ from services.scheduler.index import Index
 from services.scheduler.judge import Judge, Placement
 from services.scheduler.panel import Panel
 from services.scheduler.plugins.volume_binding import BindingTrial
-from services.scheduler.pods import PodFacts
+from services.scheduler.pods import PluginReason, PodFacts
 from services.scheduler.preempting import Kept, Preemptor, WhatIf
-from services.scheduler.queue import Chosen, PoolKey
+from services.scheduler.queue import BinKey, Chosen, PoolKey
 from services.scheduler.reasons import NO_NODES, UNREADABLE_POD, summary, text
 from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
@@ -30,6 +30,9 @@ from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnsc
 
 MOST_JUDGED = 400_000
 """How many nodes a round judges at most, over all its classes, so that it never holds the service for long."""
+
+ALSO_A_CLASS = 1000
+"""A class costs as much as so many nodes, besides the nodes themselves."""
 
 EXACT_CLASSES = 64
 """Up to so many refused classes are judged on what changed before one of their pods is tried; beyond, a pod tries it."""
@@ -46,7 +49,7 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     if not index.queue:
         return ()
     round_ = _Round(index, now_ns)
-    chosen = index.queue.choose(batch_size, round_.woken)
+    chosen = index.queue.choose(batch_size, round_.awake())
     # Of equal priority, those for whom room was made come first.
     chosen.sort(key=lambda entry: (-entry.pod.ask.priority if entry.pod.ask else 0, not entry.pod.nominated))
     round_.expect(chosen)
@@ -54,6 +57,7 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
         if round_.is_full(pod):
             break
         round_.take(pod, due=due)
+        round_.forget_if_last(pod)
     return round_.drafts()
 
 
@@ -87,6 +91,7 @@ class _Round:
         self._placements: list[Placement] = []
         self._foreseeing = [trial for trial in self._trials.values() if isinstance(trial, Foreseeing)]
         self._coming: Counter[PodAsk | None] = Counter()
+        self._judges_made = 0
         self._judged: list[ClassJudged] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
@@ -94,43 +99,48 @@ class _Round:
         self._preemptor = Preemptor(index, lambda: WhatIf(*working_copies(index, now_ns), self._kept))
         self._fruitless: set[PodAsk] = set()  # classes for which no pod can give way
         self._nominated: list[PodFacts] = []  # pods for whom room is made, the least first
-        self._awake = self._awake_since()
 
     # which refused pods to try
 
-    def woken(self, pool: PoolKey) -> bool:
-        """Whether something changed since the pool's pods were refused that lets one of them pass."""
-        return self._awake.get((pool.ask, pool.reasons), -1) > pool.saw
-
-    def _awake_since(self) -> dict[tuple[PodAsk, tuple[tuple[str, str], ...]], int]:
-        """(class, reasons) -> seq of the newest change that may have cured them.
+    def awake(self) -> list[BinKey | PoolKey]:
+        """The refused pods since whose refusal something changed that lets one of them pass.
 
         Every change of the right kind counts when there are many classes. For a few, they are judged anew and only
         changes of nodes that would take them count: a change that cures nothing is not worth a line in the log.
         """
-        view, table = self._index.view, self._index.table
+        view, table, queue = self._index.view, self._index.table, self._index.queue
         changed, alive = table.changed[: table.size], table.alive[: table.size]
         newest_by_class = np.where(alive[:, None], changed, 0).max(axis=0, initial=0)
 
         def around(kinds: list[Change]) -> int:
             return max((view.changed[kind] for kind in kinds), default=0)
 
-        awake: dict[tuple[PodAsk, tuple[tuple[str, str], ...]], int] = {}
-        for pool in self._index.queue.pools():
-            kinds = sorted(self._profile(pool.ask).cures(pool.reasons))
-            newest = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq, around(kinds))
-            if newest > pool.saw and not pool.ask.fault:
-                awake[pool.ask, pool.reasons] = newest
-        if len({ask for ask, _ in awake}) > EXACT_CLASSES:
+        newest: dict[tuple[str, tuple[PluginReason, ...]], int] = {}
+        awake: list[BinKey | PoolKey] = []
+        classes: dict[PodAsk, None] = {}
+        for bin_ in queue.bins():
+            group = bin_.scheduler, bin_.reasons
+            if group not in newest:
+                kinds = sorted(self._index.profiles[bin_.scheduler].cures(bin_.reasons))
+                newest[group] = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq, around(kinds))
+            if newest[group] > bin_.saw:
+                awake.append(bin_)
+                if len(classes) <= EXACT_CLASSES:
+                    classes.update(dict.fromkeys(queue.asks(bin_)))
+        if len(classes) > EXACT_CLASSES:
             return awake
-        for ask, reasons in awake:
+        cured: dict[tuple[PodAsk, tuple[PluginReason, ...]], int] = {}
+        pools = [PoolKey(bin_, ask) for bin_ in awake if isinstance(bin_, BinKey) for ask in queue.asks(bin_)]
+        for (_, reasons, _), ask in pools:
+            if (ask, reasons) in cured:
+                continue
             kinds = sorted(self._profile(ask).cures(reasons))
             feasible = self._class(ask).judge.feasible()
             # What a wide plugin refuses, a change on a node that itself stays closed may have opened elsewhere.
             there = alive if self._profile(ask).reaches_far(reasons) else feasible
-            newest = int(changed[there][:, kinds].max(initial=0))
-            awake[ask, reasons] = max(newest, view.released_seq, around(kinds)) if len(feasible) else -1
-        return awake
+            last = int(changed[there][:, kinds].max(initial=0))
+            cured[ask, reasons] = max(last, view.released_seq, around(kinds)) if len(feasible) else -1
+        return [pool for pool in pools if cured[pool.ask, pool.bin.reasons] > pool.bin.saw]
 
     # placing
 
@@ -146,7 +156,7 @@ class _Round:
         return (
             pod.ask not in self._classes
             and bool(self._outcomes)
-            and (len(self._classes) + 1) * self._room.size > MOST_JUDGED
+            and (self._judges_made + 1) * (self._room.size + ALSO_A_CLASS) > MOST_JUDGED
         )
 
     def take(self, pod: PodFacts, *, due: bool) -> None:
@@ -179,6 +189,12 @@ class _Round:
             class_.judged_at = self._record(class_.judge.judged(pod_hash))
         if not self._prepare(pod, ask, row, class_.judge):
             self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
+
+    def forget_if_last(self, pod: PodFacts) -> None:
+        """Let go of what is known of the pod's class once none of it is to come: a judge holds ten numbers a node."""
+        self._coming[pod.ask] -= 1
+        if not self._coming[pod.ask] and pod.ask is not None:
+            self._classes.pop(pod.ask, None)
 
     def drafts(self) -> tuple[Draft, ...]:
         """The round's events; none when it took no pod."""
@@ -296,6 +312,7 @@ class _Round:
         if class_ is None:
             judge = Judge(self._panel(self._profile(ask)), self._index.table, ask, self._placements)
             class_ = self._classes[ask] = _Class(judge)
+            self._judges_made += 1
             if self._coming[ask] >= WORTH_IT:
                 judge.look_ahead(self._room)
         return class_

@@ -1,7 +1,5 @@
 """Who may be tried, when, and in which order."""
 
-import time
-
 import pytest
 
 from services.scheduler.queue import backoff_ns
@@ -205,25 +203,3 @@ def test_the_queue_knows_when_time_alone_lets_a_pod_be_tried() -> None:
     world.wait(1)
     assert tried(world) == []
     assert world.indexed().queue.next_at_ns() == START_NS + 300 * SECOND
-
-
-def test_a_flood_of_pods_that_fit_nowhere_does_not_delay_one_that_does() -> None:
-    world = World()
-    for number in range(20):
-        world.add_node(node(f"n{number}", cpu="4"))
-    for number in range(20_000):
-        world.add_pod(pod(f"big{number}", cpu="64"))
-    world.read()
-    world.rounds(batch=4096)
-    world.wait(20)
-    world.add_node(node("n0", cpu="5"))
-    world.add_pod(pod("small", cpu="1"))
-    world.read()
-    started = time.process_time()
-    records = world.round()
-    spent_s = time.process_time() - started
-    assert list(placements(records)) == ["small"]
-    assert len(rounds_of(records)[0].pods) == 1
-    started = time.process_time()
-    assert world.round() == []
-    assert spent_s + time.process_time() - started < 2, "the first look sorts the flood, later ones do not see it"
