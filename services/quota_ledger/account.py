@@ -27,12 +27,13 @@ class Account:
     """
 
     __slots__ = (
-        "_runtime", "_scaled_min", "_version", "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "laid_out", "lends", "np_request", "np_used", "request", "row",
+        "_runtime", "_scaled_min", "_version", "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "laid_out", "lends", "name", "np_request", "np_used", "request", "row",
         "self_np_request", "self_np_used", "self_request", "self_used", "used",
     )  # fmt: skip
 
     def __init__(self, declared: DeclaredQuota, *, lends: bool) -> None:
         self.declared = declared
+        self.name = declared.name
         self.lends = lends
         self.children: dict[str, None] = {}
         self.depth = 0
@@ -93,17 +94,13 @@ class Account:
                 floors[resource] = floor
         self._runtime, self._scaled_min = runtime, floors
 
-    def lie_with(self, shares: "Siblings | None", row: int) -> None:
-        """From here on its shares lie there; None: nowhere else."""
+    def lie_with(self, shares: "Siblings | None", row: int) -> tuple[Amounts, Mapping[str, int]]:
+        """From here on its shares lie there; None: nowhere else. Returns its runtime and its scaled min."""
         if self.laid_out is not None:
             self.catch_up()
         self.laid_out, self.row = shares, row
         self._version = shares.version if shares is not None else 0
-
-    @property
-    def name(self) -> str:
-        """Its identity."""
-        return self.declared.name
+        return self._runtime, self._scaled_min
 
     def limited(self) -> Amounts:
         """What it asks its parent for: its request, at most its max."""

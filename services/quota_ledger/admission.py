@@ -90,7 +90,8 @@ def shortfall(
         request: the pod's, in the resources that its quota counts.
         taken, np_taken: by quota, what is about to be used beside what the tree says; np: by pods that are not preemptible.
     """
-    own, *above = tree.path(name)
+    path = tree.path(name)
+    own = path[0]
     limit = limit_of(own, rules)
     used = _with(own.used, taken.get(name))
     if short := exceeding_with(used, request, limit):
@@ -98,15 +99,15 @@ def shortfall(
     np_used = _with(own.np_used, np_taken.get(name))
     if not preemptible and (short := exceeding_with(np_used, request, own.declared.min)):
         return _short("nonPreemptible", own, own.declared.min, np_used, request, short)
-    path = [name]
-    for account in above if rules.parents else ():
+    for at in range(1, len(path)) if rules.parents else ():
+        account = path[at]
         if account.name == ROOT:
             break
-        path.append(account.name)
         limit, used = limit_of(account, rules), _with(account.used, taken.get(account.name))
-        if short := [key for key in exceeding_with(used, request, limit) if key in request]:
-            found = _short("ancestor", account, limit, used, request, short)
-            return msgspec.structs.replace(found, path=tuple(reversed(path)))
+        short = [key for key, size in request.items() if key in limit and used.get(key, 0) + size > limit[key]]
+        if short:
+            found = _short("ancestor", account, limit, used, request, sorted(short))
+            return msgspec.structs.replace(found, path=tuple(each.name for each in reversed(path[: at + 1])))
     return None
 
 

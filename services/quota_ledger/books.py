@@ -193,7 +193,17 @@ class Books:
         pod = self.pods.get(uid)
         if pod is None:
             return []
-        self.pods[uid] = msgspec.structs.replace(pod, charged=True, epoch=event.epoch, round=event.round)
+        self.pods[uid] = Held(
+            pod=pod.pod,
+            tree=pod.tree,
+            quota=pod.quota,
+            request=pod.request,
+            preemptible=pod.preemptible,
+            charged=True,
+            how=pod.how,
+            epoch=event.epoch,
+            round=event.round,
+        )
         return [] if pod.charged else self._use(pod)
 
     def _uncharged(self, uid: str) -> list[Posting]:

@@ -103,17 +103,17 @@ class Siblings:
     Attributes:
         accounts: sorted by name; the row of each is its `row`.
         columns: resource -> column of `pool`.
+        shared: runtimes and scaled minima as they were when this was made, until they lie in the pool.
         version: another one whenever a share is.
     """
 
-    __slots__ = ("accounts", "columns", "parent", "pool", "version")
+    __slots__ = ("accounts", "columns", "parent", "pool", "shared", "version")
 
     def __init__(self, parent: Account, accounts: Sequence[Account], resources: Sequence[str], pool: Pool) -> None:
         self.parent, self.pool, self.version = parent, pool, 0
         self.accounts = sorted(accounts, key=_NAME)
         self.columns = {resource: pool.take(self, resource) for resource in resources}
-        for row, account in enumerate(self.accounts):
-            account.lie_with(self, row)
+        self.shared = [account.lie_with(self, row) for row, account in enumerate(self.accounts)]
 
     def ask(self, account: Account) -> None:
         """One child asks for something else."""
@@ -222,15 +222,19 @@ def _fill(pool: Pool, levels: Sequence[Siblings]) -> None:
     for level in levels:
         accounts = level.accounts
         declared = [account.declared for account in accounts]
+        asked = [account.asked or _NOTHING for account in accounts]
+        lending = [account.lends for account in accounts]
+        called = [quota.name for quota in declared]
         for resource, column in level.columns.items():
             columns.append(column)
-            asks += [(account.asked or _NOTHING).get(resource, 0) for account in accounts]
+            asks += [each.get(resource, 0) for each in asked]
             minima += [quota.min.get(resource, 0) for quota in declared]
             weights += [quota.weight.get(resource, 0) for quota in declared]
-            floors += [account.scaled_min.get(resource, 0) for account in accounts]
-            runtimes += [account.runtime.get(resource, NEVER) for account in accounts]
-            lends += [account.lends for account in accounts]
-            names += [quota.name for quota in declared]
+            runtimes += [runtime.get(resource, NEVER) for runtime, _ in level.shared]
+            floors += [floor.get(resource, 0) for _, floor in level.shared]
+            lends += lending
+            names += called
+        level.shared = []
         if level.columns:
             first += [columns[-len(level.columns)]] * len(level.columns)
             counts += [len(accounts)] * len(level.columns)

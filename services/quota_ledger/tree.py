@@ -128,7 +128,8 @@ class Tree:
         if (account := self.accounts.get(name)) is None:
             return
         raise_clamped(account.self_used, delta)
-        raise_clamped(account.self_np_used, np_delta)
+        if np_delta:
+            raise_clamped(account.self_np_used, np_delta)
         self._raise_used(self.path(name), delta, np_delta)
 
     def rebuild(self) -> None:
@@ -265,7 +266,9 @@ class Tree:
         scales = [np.full(len(each), self._scales_min) for each in columns]
         rest = np.array(marked, np.int64)
         if reached and marked:
-            rest = np.setdiff1d(rest, np.concatenate(columns))
+            has_another = np.zeros(len(pool.first), np.bool_)
+            has_another[np.concatenate(columns)] = True
+            rest = rest[~has_another[rest]]
         if len(rest):
             own = [self._capacity_of(pool, column) for column in rest.tolist()]
             columns.append(rest)

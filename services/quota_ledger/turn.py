@@ -37,7 +37,7 @@ class Turn:
         reached = self._moved & (below != NEVER)
         numbers, columns = address(below[reached])
         capacity = self.runtimes[reached]
-        for number in np.unique(numbers).tolist():
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():
             chosen = numbers == number
             yield number, columns[chosen], capacity[chosen]
 

@@ -42,7 +42,7 @@ def raise_clamped(total: Amounts, delta: List) -> None:
     """As `add_clamped`, in place."""
     for name, size in delta.items():
         after = total.get(name, 0) + size
-        total[name] = max(0, after)
+        total[name] = after if after > 0 else 0  # noqa: FURB136 (half the time of max, for every account above a pod)
 
 
 def negated(one: List) -> Amounts:
@@ -76,10 +76,10 @@ def exceeding(one: List, limit: List) -> list[str]:
 
 def exceeding_with(one: List, more: List, limit: List) -> list[str]:
     """As `exceeding` of the sum of both, without adding them up."""
-    short = []
-    for name, size in limit.items():
-        if one.get(name, 0) + more.get(name, 0) > size and (name in one or name in more):
-            short.append(name)
+    own, added = one.get, more.get
+    short = [
+        name for name, size in limit.items() if own(name, 0) + added(name, 0) > size and (name in one or name in more)
+    ]
     return sorted(short) if short else short
 
 
