@@ -46,6 +46,7 @@ DOMAINS = (
     "quota-admission",
     "cpusuppress",
     "overcommit",
+    "prediction",
 )
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 

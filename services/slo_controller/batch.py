@@ -9,11 +9,11 @@ Source: spec/slo-controller.md 4; upstream pkg/slo-controller/noderesource/plugi
 
 from typing import NamedTuple
 
-from services.slo_controller.arithmetic import Amount, mul_int, mul_milli, reserve_ratio
 from services.slo_controller.books import Books, Sums
 from services.slo_controller.measured import BATCH_BAND, Measured
 from services.slo_controller.reserved import amount_of
 from services.slo_controller.strategy import DEFAULTS
+from shared.domain.cpu_memory import Amount, mul_int, mul_milli, reserve_ratio
 from shared.kube.node_topology import Zone
 from shared.kube.quantity import milli
 from shared.kube.slo_config import ColocationStrategy

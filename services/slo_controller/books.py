@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.slo_controller.arithmetic import ZERO, Amount
 from services.slo_controller.measured import Measured
+from shared.domain.cpu_memory import ZERO, Amount
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, qos
 from shared.domain.requests import pod_requests

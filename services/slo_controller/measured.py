@@ -6,7 +6,7 @@ Source: spec/slo-controller.md 1.2.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from services.slo_controller.arithmetic import MILLI, Amount
+from shared.domain.cpu_memory import MILLI, Amount
 from shared.events.metrics import NodeReported, Usage
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import NodeMetricStatus, ResourceMap

@@ -6,10 +6,10 @@ Source: spec/slo-controller.md 5; upstream pkg/slo-controller/noderesource/plugi
 import math
 from typing import NamedTuple
 
-from services.slo_controller.arithmetic import ZERO, Amount
 from services.slo_controller.books import Books
 from services.slo_controller.measured import MID_BAND, Measured
 from services.slo_controller.strategy import DEFAULTS
+from shared.domain.cpu_memory import ZERO, Amount
 from shared.kube.quantity import milli, value
 from shared.kube.slo_config import ColocationStrategy
 

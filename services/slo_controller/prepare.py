@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.slo_controller import batch, mid
-from services.slo_controller.arithmetic import mul_milli
 from services.slo_controller.batch import Batch
 from services.slo_controller.mid import Mid
+from shared.domain.cpu_memory import mul_milli
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, bytes_text, milli_text, nanos, value
 

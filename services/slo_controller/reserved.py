@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from services.slo_controller.arithmetic import ZERO, Amount
+from shared.domain.cpu_memory import ZERO, Amount
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, nanos

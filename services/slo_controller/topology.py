@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from services.slo_controller import batch
-from services.slo_controller.arithmetic import mul_milli
 from services.slo_controller.batch import Batch
 from services.slo_controller.prepare import ratio_of
 from services.slo_controller.steady import differs
 from services.slo_controller.strategy import DEFAULTS
+from shared.domain.cpu_memory import mul_milli
 from shared.kube.instants import SECOND
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.kube.quantity_text import Notation, quantity_text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.slo_controller.arithmetic import MILLI, div, mul_int, mul_milli, reserve_ratio
+from shared.domain.cpu_memory import MILLI, div, mul_int, mul_milli, reserve_ratio
 from shared.kube.quantity import NANO
 
 GI = 1 << 30

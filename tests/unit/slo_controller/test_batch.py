@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller.arithmetic import MILLI, ZERO, Amount
 from services.slo_controller.batch import Batch, Terms, batch_of, margin_of
 from services.slo_controller.books import Books, PodFacts, Sums, add_up
 from services.slo_controller.measured import BATCH_BAND, Application, Measured, PodMeasured
 from services.slo_controller.reserved import RESERVATION, reserved_of
+from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.node_topology import Zone, ZoneResource

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller.arithmetic import MILLI, ZERO, Amount
 from services.slo_controller.books import Books, PodFacts, add_up
 from services.slo_controller.measured import Application, Measured
 from services.slo_controller.mid import mid_of
+from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.quantity import NANO
 from shared.kube.slo_config import ColocationStrategy
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from services.slo_controller import batch
-from services.slo_controller.arithmetic import ZERO
 from services.slo_controller.batch import Batch, Terms
 from services.slo_controller.books import Sums
 from services.slo_controller.measured import NOTHING, Measured
 from services.slo_controller.prepare import ORIGIN, THIRD_PARTIES, amplified, prepared
 from services.slo_controller.steady import differs, is_degraded, moved
+from shared.domain.cpu_memory import ZERO
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
