@@ -16,6 +16,11 @@ ENTRIES = {
     "scheduler": Entry(
         "cli.bench.scheduler", "scheduler", "Measure the scheduler's engine alone: no servers, every node considered."
     ),
+    "takeover": Entry(
+        "cli.bench.takeover",
+        "takeover",
+        "Measure a scheduler's start and a standby's take-over: until the first pod is placed.",
+    ),
 }
 
 
