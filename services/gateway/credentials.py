@@ -15,6 +15,7 @@ from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
 from services.gateway.channel import Channels
+from services.gateway.sockets import Sockets
 from shared.errors import KoordError
 
 READ_BUFFER_BYTES = 2**18
@@ -51,6 +52,7 @@ class Credentials:
         self._kubeconfig = kubeconfig
         self._linger_s = linger_s
         self._renewing = asyncio.Lock()
+        self._sockets = Sockets()
         self._old: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
 
     async def __aenter__(self) -> Self:
@@ -61,10 +63,11 @@ class Credentials:
         sessions = [self._session, *self._old.values()]
         for task in self._old:
             task.cancel()
-        for session in sessions:
-            await session.close()
         if self._channels:
             self._channels.close()
+        for session in sessions:
+            await session.close()
+        await self._sockets.close()
 
     async def headers(self) -> dict[str, str]:
         """What says who we are."""
@@ -122,7 +125,7 @@ class Credentials:
             self._channels.close()
         self._channels = None if proxy else Channels(self.host, tls, self.server_hostname)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls or True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls or True, socket_factory=self._sockets.make),
             proxy=proxy,
             auto_decompress=False,
             read_bufsize=READ_BUFFER_BYTES,

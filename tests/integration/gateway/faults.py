@@ -10,6 +10,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from services.gateway.sockets import Sockets
+
 STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {}}
 HOP = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}
 
@@ -128,8 +130,10 @@ class FaultProxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["FaultProxy"]:
+        sockets = Sockets()
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=sockets.make)
         async with aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(), connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
+            timeout=aiohttp.ClientTimeout(), connector=connector, auto_decompress=False
         ) as self._session:
             runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True), shutdown_timeout=0.1)
             await runner.setup()
@@ -141,3 +145,4 @@ class FaultProxy:
                 yield self
             finally:
                 await runner.cleanup()
+        await sockets.close()
