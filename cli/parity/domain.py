@@ -45,6 +45,7 @@ DOMAINS = (
     "quota-runtime",
     "quota-admission",
     "cpusuppress",
+    "node-qos",
     "overcommit",
     "prediction",
 )

@@ -74,7 +74,8 @@ def share(
     threshold_percent: int,
     least_percent: int | None,
 ) -> Share:
-    """What best effort may use:
+    """What best effort may use, from the newest samples.
+
 
         capacity * threshold - pods that are not best effort - host applications that are not - system
         system = max(node - all pods - all host applications, reserved)

@@ -1,0 +1,97 @@
+"""Which CPUs a container may run on, outside of suppress. Source: spec/node-agent.md 4.4."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from services.node_agent.qos.stated import CPU_MANAGER, RESOURCE_STATUS, SYSTEM_QOS, mapping
+from shared.domain.cpu_set import cpu_list, parse_cpus
+from shared.domain.qos import QoS, kubernetes_qos, raw_qos
+from shared.kube.pod import Pod
+
+LS_POOLS = "node.koordinator.sh/cpu-shared-pools"
+BE_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
+
+
+class _Pool(msgspec.Struct):
+    socket: int = 0
+    node: int = 0
+    cpuset: str = ""
+
+
+class CpuRule(NamedTuple):
+    """What the NodeResourceTopology says: share pools by NUMA node, CPUs of SYSTEM pods, whether the kubelet gives out CPUs.
+
+    Attributes:
+        best_effort_too: the agent gives CPUs to best effort pod by pod (gate BECPUManager).
+    """
+
+    ls: Mapping[int, str]
+    be: Mapping[int, str]
+    system: str
+    static: bool
+    best_effort_too: bool = False
+
+    @classmethod
+    def of(cls, annotations: Mapping[str, str] | None, *, best_effort_too: bool = False) -> Self:
+        """Read the topology's annotations."""
+        return cls(
+            _pools(annotations, LS_POOLS),
+            _pools(annotations, BE_POOLS),
+            str(mapping(annotations, SYSTEM_QOS).get("cpuset") or ""),
+            mapping(annotations, CPU_MANAGER).get("policy") == "static",
+            best_effort_too,
+        )
+
+
+def container_cpus(pod: Pod, rule: CpuRule | None) -> str | None:
+    """The CPUs of a pod's containers; "" takes a set away, None leaves it.
+
+    Args:
+        rule: None without a NodeResourceTopology: only what the scheduler gave counts.
+    """
+    status = mapping(pod.metadata.annotations, RESOURCE_STATUS)
+    if given := status.get("cpuset"):
+        return str(given)
+    if rule is None:
+        return None
+    qos = raw_qos(pod)
+    nodes = _numa_nodes(status)
+    if nodes and (qos is not QoS.BE or rule.best_effort_too):
+        pools = rule.be if qos is QoS.BE else rule.ls
+        return _joined(pools.get(node, "") for node in nodes)
+    if qos is QoS.SYSTEM and rule.system:
+        return rule.system
+    if qos is QoS.LS:
+        return _joined(rule.ls.values())
+    if kubernetes_qos(pod) == "BestEffort":
+        return ""
+    return None if rule.static else _joined(rule.ls.values())
+
+
+def unlimited(pod: Pod) -> bool:
+    """Whether the pod's quota is taken away, as it has CPUs for itself."""
+    return bool(mapping(pod.metadata.annotations, RESOURCE_STATUS).get("cpuset"))
+
+
+def _numa_nodes(status: Mapping[str, Any]) -> list[int]:
+    found = []
+    for entry in status.get("numaNodeResources") or ():
+        resources = entry.get("resources") if isinstance(entry, dict) else None
+        if resources and ("cpu" in resources or "kubernetes.io/batch-cpu" in resources):
+            found.append(int(entry.get("node", 0)))
+    return found
+
+
+def _pools(annotations: Mapping[str, str] | None, name: str) -> dict[int, str]:
+    text = (annotations or {}).get(name)
+    try:
+        pools = msgspec.json.decode(text, type=list[_Pool]) if text else []
+    except msgspec.MsgspecError:
+        return {}
+    return {pool.node: pool.cpuset for pool in sorted(pools, key=lambda pool: (pool.socket, pool.node))}
+
+
+def _joined(pools: Iterable[str]) -> str:
+    return cpu_list(frozenset[int]().union(*(parse_cpus(pool) for pool in pools)))

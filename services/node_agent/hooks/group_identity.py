@@ -1,0 +1,97 @@
+"""Group identity: whose threads go first on a shared core, by `cpu.bvt_warp_ns`. Source: spec/node-agent.md 4.3."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+import msgspec
+
+from services.node_agent.slo_spec import CpuQos, QosClass, ResourceQos
+from shared.domain.qos import QoS, kubernetes_qos, raw_qos
+from shared.errors import KoordError
+from shared.kube.pod import Pod
+
+ANNOTATION = "koordinator.sh/cpuQOS"
+DEFAULTS = {QoS.LSR: 2, QoS.LS: 2, QoS.BE: -1}
+
+
+class BadCpuQos(KoordError):
+    """A pod's annotation that cannot be read; the pod keeps what it has."""
+
+    def __init__(self, pod: str, reason: str) -> None:
+        super().__init__(f"pod {pod}: annotation {ANNOTATION}: {reason}")
+
+
+class Identities(NamedTuple):
+    """The identity of each class: its value, 0 when the class is disabled.
+
+    Attributes:
+        enabled: the classes that are enabled.
+    """
+
+    enabled: frozenset[QoS]
+    values: Mapping[QoS, int]
+
+    @classmethod
+    def of(cls, strategy: ResourceQos | None) -> Self:
+        """What a NodeSLO asks for; nothing when another policy keeps classes apart."""
+        policies = strategy.policies if strategy else None
+        ours = not policies or (policies.cpu_policy or "groupIdentity") == "groupIdentity"
+        values, enabled = dict.fromkeys(DEFAULTS, 0), set()
+        for qos, stated in _classes(strategy):
+            if ours and stated is not None and stated.enable:
+                enabled.add(qos)
+                values[qos] = DEFAULTS[qos] if stated.group_identity is None else stated.group_identity
+        return cls(frozenset(enabled), values)
+
+    def of_class(self, qos: QoS) -> int | None:
+        """The value of a stated class; None when it has none of its own."""
+        return self.values.get(QoS.LSR if qos is QoS.LSE else qos)
+
+    def of_kube(self, kube_qos: str) -> int:
+        """The value of a pod by its Kubernetes class alone; 0 for an unknown one."""
+        match kube_qos:
+            case "Guaranteed":
+                return self.values[QoS.LSR] if QoS.LSR in self.enabled else self.values[QoS.LS]
+            case "Burstable":
+                return self.values[QoS.LS]
+            case "BestEffort":
+                return self.values[QoS.BE]
+        return 0
+
+    def of_folder(self, kube_qos: str) -> int:
+        """The value of one of the three cgroups that hold pods; the one that holds all stays at 0."""
+        return 0 if kube_qos == "Guaranteed" else self.of_kube(kube_qos)
+
+    def of_pod(self, pod: Pod) -> int:
+        """The value of a pod; an LS pod may state its own.
+
+        Raises:
+            BadCpuQos: its annotation cannot be read.
+        """
+        own, qos = _annotated(pod), raw_qos(pod)
+        if own is not None and qos is QoS.LS:
+            if not own.enable:
+                return 0
+            if own.group_identity is not None:
+                return own.group_identity
+        found = self.of_class(qos)
+        return self.of_kube(kubernetes_qos(pod)) if found is None else found
+
+
+def _classes(strategy: ResourceQos | None) -> list[tuple[QoS, CpuQos | None]]:
+    classes: list[tuple[QoS, QosClass | None]] = [
+        (QoS.LSR, strategy.lsr_class if strategy else None),
+        (QoS.LS, strategy.ls_class if strategy else None),
+        (QoS.BE, strategy.be_class if strategy else None),
+    ]
+    return [(qos, stated.cpu_qos if stated else None) for qos, stated in classes]
+
+
+def _annotated(pod: Pod) -> CpuQos | None:
+    text = (pod.metadata.annotations or {}).get(ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=CpuQos)
+    except msgspec.MsgspecError as error:
+        raise BadCpuQos(pod.metadata.key, str(error)) from error

@@ -1,0 +1,25 @@
+"""`oom_score_adj` of a container's processes, as its pod's annotations state it. Source: spec/node-agent.md 4.10."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+ANNOTATION = "koordinator.sh/oom-score-adj"
+SPEC = "koordinator.sh/oom-score-adj-spec"
+LEAST, MOST = -1000, 1000
+
+
+def score(annotations: Mapping[str, str] | None, container: str) -> int | None:
+    """The value of a container: its own, else its pod's; None leaves its processes alone, also when what is stated cannot be used."""
+    stated = annotations or {}
+    found: int | None = None
+    if spec := stated.get(SPEC):
+        try:
+            found = msgspec.json.decode(spec, type=dict[str, int]).get(container)
+        except msgspec.MsgspecError:
+            return None
+    if found is None:
+        text = stated.get(ANNOTATION, "")
+        found = int(text) if re.fullmatch(r"[+-]?\d{1,5}", text) else None
+    return found if found is not None and LEAST <= found <= MOST else None

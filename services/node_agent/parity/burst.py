@@ -1,0 +1,99 @@
+"""Recorded cases of CPU burst: rounds on simulated cgroups."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.node_agent.parity.memory import node_pod
+from services.node_agent.parity.series import Store
+from services.node_agent.qos.cpu_burst import Bursts, Held, Measured, PodBurst, Stated, concerns, node_state
+from services.node_agent.slo_spec import CpuBurst
+from shared.kube.instants import SECOND, instant_ns
+
+
+def cpu_burst(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Op `cpuBurst`."""
+    return {"rounds": _Node(given).run()}
+
+
+class _Node:
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+        self._pods = [node_pod(pod) for pod in given["pods"]]
+        self._containers = {cid: dict(held) for cid, held in given["initial"]["containers"].items()}
+        self._folders = {uid: dict(held) for uid, held in given["initial"]["pods"].items()}
+        self._tokens: Mapping[str, int] = {}
+        self._bursts = Bursts(lambda cid, _: self._tokens[cid])
+
+    def run(self) -> list[dict[str, Any]]:
+        said = []
+        for now in self._given["rounds"]:
+            self._tokens = now.get("newLimiterTokens") or {}
+            state = "skipped"
+            if now["strategy"] is not None:
+                state = self._round(now, _strategy(now["strategy"]))
+            said.append(
+                {
+                    "nodeState": state,
+                    "containers": {cid: dict(held) for cid, held in self._containers.items()},
+                    "pods": {uid: dict(held) for uid, held in self._folders.items()},
+                    "limiters": {
+                        cid: {"capacity": one.capacity, "token": one.token, "allowed": one.allows}
+                        for cid, one in self._bursts.limiters.items()
+                    },
+                }
+            )
+        return said
+
+    def _round(self, now: Mapping[str, Any], strategy: CpuBurst) -> str:
+        given, store, now_ns = self._given, Store(now["series"]), instant_ns(now["time"])
+        window = min(5 * given["reconcileIntervalSeconds"], 10) * SECOND
+        latest = 2 * given["collectIntervalSeconds"] * SECOND
+        cores = {
+            each.pod.metadata.uid: used
+            for each in self._pods
+            if (used := store.mean("pod_cpu_usage", now_ns - window, now_ns, pod_uid=each.pod.metadata.uid)) is not None
+        }
+        state = node_state(
+            strategy.share_pool_threshold_percent,
+            given["processors"] if given["cpuInfo"] else None,
+            store.mean("node_cpu_usage", now_ns - window, now_ns),
+            cores,
+            [each.pod for each in self._pods],
+        )
+
+        def measured(cid: str) -> Measured:
+            begin = now_ns - latest
+            return Measured(
+                store.last("container_cpu_throttled", begin, now_ns, container_id=cid),
+                store.last("container_cpu_usage", begin, now_ns, container_id=cid),
+            )
+
+        for each in self._pods:
+            if concerns(each.pod):
+                uid = each.pod.metadata.uid
+
+                def held(cid: str, uid: str = uid) -> Held:
+                    found = self._containers.get(cid) if cid else self._folders.get(uid)
+                    return Held(found["quota"], found["burst"]) if found else Held(None, None)
+
+                self._carry_out(self._bursts.decide(each, strategy, state, held, measured, now_ns))
+        self._bursts.forget_idle(now_ns)
+        return state.value
+
+    def _carry_out(self, wanted: PodBurst) -> None:
+        for cid, burst in wanted.containers_burst_us.items():
+            if cid in self._containers:
+                self._containers[cid]["burst"] = burst
+        for cid, quota in wanted.containers_quota_us.items():
+            self._containers[cid]["quota"] = quota
+        if wanted.uid in self._folders:
+            self._folders[wanted.uid]["burst"] = wanted.burst_us
+            if wanted.quota_us is not None:
+                self._folders[wanted.uid]["quota"] = wanted.quota_us
+
+
+def _strategy(raw: Mapping[str, Any]) -> CpuBurst:
+    """Recorded strategies lie outside of a NodeSLO's bounds at times."""
+    return CpuBurst(**msgspec.structs.asdict(msgspec.convert(raw, Stated)))

@@ -1,0 +1,57 @@
+"""Recorded cases of resctrl and memory QoS."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.node_agent.qos import memory_qos, resctrl
+from services.node_agent.qos.pods import NodePod
+from services.node_agent.slo_spec import ResourceQos
+from shared.kube.pod import Pod
+from shared.kube.quantity import nanos, value
+
+
+def node_pod(raw: Mapping[str, Any]) -> NodePod:
+    """A recorded pod with the containers that its status names."""
+    statuses = raw.get("status", {}).get("containerStatuses", ())
+    return NodePod(
+        msgspec.convert(raw, Pod),
+        {status["name"]: status["containerID"] for status in statuses if status.get("containerID")},
+        frozenset(status["name"] for status in statuses if "running" in status.get("state", {})),
+    )
+
+
+def resctrl_groups(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Op `resctrl`."""
+    return {
+        "results": [_schemata(query) for query in given["queries"]],
+        "podGroups": [resctrl.group_of(msgspec.convert(pod, Pod)) or "Unknown" for pod in given["pods"]],
+    }
+
+
+def _schemata(query: Mapping[str, Any]) -> dict[str, Any]:
+    mask = resctrl.cache_mask(query["cbm"], query["catRangeStartPercent"], query["catRangeEndPercent"])
+    bandwidth = resctrl.bandwidth(query["mbaPercent"], query["vendor"])
+    said: dict[str, Any] = {"l3": None, "mb": None}
+    if mask is not None:
+        said |= {"l3": f"{mask:x}", "l3Line": resctrl.line("L3", f"{mask:x}", query["cacheIDs"])}
+    if bandwidth is not None:
+        said |= {"mb": str(bandwidth), "mbLine": resctrl.line("MB", str(bandwidth), query["cacheIDs"])}
+    return said
+
+
+def memory(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Op `memoryQOS`."""
+    allocatable = given["node"]["status"].get("allocatable", {}).get("memory", "0")
+    found = memory_qos.wanted(
+        msgspec.convert(given["resourceQOSStrategy"], ResourceQos),
+        [node_pod(pod) for pod in given["pods"]],
+        value(nanos(allocatable)),
+        given["pageSize"],
+        given["cgroupVersion"],
+    )
+    values = {f"qos/{name}": held for name, held in found.kube.items()}
+    values |= {f"pod/{uid}": held for uid, held in found.pods.items()}
+    values |= {f"container/{cid}": held for cid, held in found.containers.items()}
+    return {"values": {where: held for where, held in values.items() if held}}

@@ -1,0 +1,124 @@
+"""The worked examples E11 to E14 of spec/node-agent.md 8, and how tasks share what they release."""
+
+import pytest
+
+from services.node_agent.qos import cpu_evict, evict, memory_evict
+from services.node_agent.qos.cpu_evict import BestEffort, Window
+from services.node_agent.qos.evict import Candidate, Kind, Refusal, Task
+from services.node_agent.slo_spec import ResourceThreshold
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+
+GIB = 2**30
+EVICTABLE = {"koordinator.sh/eviction-enabled": "true"}
+
+
+def pod(
+    name: str, priority: int = 5500, *, labels: dict[str, str] | None = None, requests: dict[str, str] | None = None
+) -> Pod:
+    container = Container(name="c", resources=ResourceRequirements(requests=requests))
+    return Pod(
+        metadata=Metadata(name=name, namespace="default", uid=name, labels=EVICTABLE | (labels or {})),
+        spec=PodSpec(priority=priority, containers=(container,)),
+        status=PodStatus(phase="Running", qos_class="BestEffort"),
+    )
+
+
+def node(**allocatable: str) -> Node:
+    named = {name.replace("batch_", "kubernetes.io/batch-"): text for name, text in allocatable.items()}
+    return Node(
+        metadata=Metadata(name="n"), status=NodeStatus(capacity={"cpu": "32", "memory": "64Gi"}, allocatable=named)
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "released"), [(BestEffort(7_500, 20_000, 8_000), 8_000), (BestEffort(9_000, 20_000, 10_000), 6_000)]
+)
+def test_e11_best_effort_that_is_held_too_short(last: BestEffort, released: int) -> None:
+    threshold = ResourceThreshold(
+        cpu_evict_be_satisfaction_lower_percent=50, cpu_evict_be_satisfaction_upper_percent=80
+    )
+    mean = Window(BestEffort(7_500, 20_000, 8_000), 1, None)
+    task = cpu_evict.best_effort(threshold, node(), [], {}, mean=mean, last=last, collect_every_s=1)
+    assert isinstance(task, Task)
+    assert task.release == {"kubernetes.io/batch-cpu": released}
+
+
+def test_e12_a_node_that_is_too_busy() -> None:
+    threshold = ResourceThreshold(cpu_evict_threshold_percent=85, evict_enabled_priority_threshold=5999)
+    pods = [pod("a"), pod("b"), pod("c"), pod("d")]
+    cores = {"a": 0.4, "b": 1.2, "c": 0.5, "d": 0.1}
+    task = cpu_evict.by_usage(threshold, node(), pods, cores, Window(None, 0, 28.5))
+    assert isinstance(task, Task)
+    assert task.release == {"cpu": 1_920}
+    evictions = evict.carry_out([task], lambda *_: True, lambda _: False)
+    assert [each.pod.metadata.name for each in evictions] == ["b", "c", "a"]
+
+
+def test_e13_a_node_that_runs_short_of_memory() -> None:
+    threshold = ResourceThreshold(memory_evict_threshold_percent=70)
+    assert memory_evict.to_release(threshold, node(), 50 * GIB) == 6_871_947_673
+    assert memory_evict.to_release(threshold, node(), 40 * GIB) is Refusal.NONE
+
+
+def test_e14_more_is_promised_than_there_is() -> None:
+    cpu = ResourceThreshold(
+        cpu_allocatable_evict_threshold_percent=120,
+        cpu_allocatable_evict_lower_percent=100,
+        allocatable_evict_priority_threshold=5999,
+    )
+    pods = [pod("a", requests={"kubernetes.io/batch-cpu": "40k"})]
+    task = cpu_evict.by_allocatable(cpu, node(batch_cpu="30k"), pods, {"a": 1.0})
+    assert isinstance(task, Task)
+    assert task.release == {"kubernetes.io/batch-cpu": 10_000}
+    memory = ResourceThreshold(
+        memory_allocatable_evict_threshold_percent=120,
+        memory_allocatable_evict_lower_percent=100,
+        allocatable_evict_priority_threshold=5999,
+    )
+    pods = [pod("a", requests={"kubernetes.io/batch-memory": "60Gi"})]
+    task = memory_evict.by_allocatable(memory, node(batch_memory="40Gi"), pods, {"a": 1.0})
+    assert isinstance(task, Task)
+    assert task.release == {"kubernetes.io/batch-memory": 21_474_836_480}
+
+
+def test_cpu_as_such_that_is_promised_beyond_the_node_evicts_no_more_than_that() -> None:
+    threshold = ResourceThreshold(
+        cpu_allocatable_evict_threshold_percent=100,
+        cpu_allocatable_evict_lower_percent=90,
+        allocatable_evict_priority_threshold=3999,
+    )
+    pods = [pod(name, 3500, labels={"koordinator.sh/qosClass": "LS"}, requests={"cpu": "3"}) for name in "abcd"]
+    task = cpu_evict.by_allocatable(threshold, node(cpu="10"), pods, dict.fromkeys("abcd", 1.0))
+    assert isinstance(task, Task)
+    assert task.release == {"cpu": 3_000}
+    assert len(evict.carry_out([task], lambda *_: True, lambda _: False)) == 1
+
+
+def test_what_one_task_releases_counts_for_the_next_of_its_kind() -> None:
+    big, small = Candidate(pod("big"), 2_000), Candidate(pod("small"), 500)
+
+    def used(each: Candidate) -> dict[str, int]:
+        return {"cpu": each.used}
+
+    tasks = [
+        Task("First", Kind.USED, {"cpu": 1_000}, [big], used),
+        Task("Second", Kind.USED, {"cpu": 1_500}, [small], used),
+    ]
+    assert [each.feature for each in evict.carry_out(tasks, lambda *_: True, lambda _: False)] == ["First"]
+
+
+def test_a_refused_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_asked_for_again() -> None:
+    pods = [Candidate(pod(name), 1_000) for name in ("refused", "leaving", "next")]
+    task = Task("CPUEvict", Kind.USED, {"cpu": 2_000}, pods, lambda each: {"cpu": each.used})
+    found = evict.carry_out(
+        [task], lambda pod, _: pod.metadata.name != "refused", lambda p: p.metadata.name == "leaving"
+    )
+    assert [(each.pod.metadata.name, each.done) for each in found] == [("refused", False), ("next", True)]
+
+
+@pytest.mark.parametrize(("policy", "allowed"), [('["CPUEvict"]', True), ("[]", False), ("broken", False)])
+def test_a_pod_may_say_what_may_evict_it(policy: str, allowed: bool) -> None:
+    meta = Metadata(name="p", annotations={"koordinator.sh/eviction-policy": policy})
+    assert evict.allows(Pod(metadata=meta), "CPUEvict") is allowed
