@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from services.quota_ledger.admission import listed
 from services.quota_ledger.explain import Explained, Level, Line, WhyPod
-from shared.kube.quantity import NANO, bytes_text, milli_text
-from shared.kube.quantity_text import Notation, quantity_text
+from shared.kube.quantity_text import amount_text
 
 BAR = 20
 NO_LIMIT = 2**62
@@ -15,9 +14,7 @@ def amount(resource: str, size: int | None) -> str:
     """An amount as Kubernetes writes it; `-` for no limit."""
     if size is None or size >= NO_LIMIT:
         return "-"
-    if resource == "cpu":
-        return milli_text(size)
-    return bytes_text(size) if resource == "memory" else quantity_text(size * NANO, Notation.DECIMAL)
+    return amount_text(resource, size)
 
 
 COLUMNS = ("quota", "resource", "min", "max", "runtime", "used", "borrowed", "lent", "waiting")

@@ -11,8 +11,7 @@ from services.quota_ledger.account import Account
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import Amounts, add, exceeding_with
 from shared.kube.elastic_quota import RESERVED, ROOT
-from shared.kube.quantity import NANO, bytes_text, milli_text
-from shared.kube.quantity_text import Notation, quantity_text
+from shared.kube.quantity_text import amount_text
 
 
 class AdmissionRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,19 +112,11 @@ def shortfall(
 
 def listed(one: Mapping[str, int]) -> str:
     """A resource list in one line: `cpu:1500m,memory:2Gi`."""
-    return ",".join(f"{name}:{_text(name, size)}" for name, size in sorted(one.items())) or "<empty>"
+    return ",".join(f"{name}:{amount_text(name, size)}" for name, size in sorted(one.items())) or "<empty>"
 
 
 def _with(used: Amounts, more: Amounts | None) -> Amounts:
     return add(used, more) if more else used
-
-
-def _text(resource: str, size: int) -> str:
-    if resource == "cpu":
-        return milli_text(size)
-    if resource == "memory":
-        return bytes_text(size)
-    return quantity_text(size * NANO, Notation.DECIMAL)
 
 
 def _short(

@@ -9,6 +9,7 @@ import msgspec
 
 from services.quota_ledger.books import Books, Held
 from services.quota_ledger.image import BooksImage, image_of, restored
+from services.quota_ledger.published import Published, Told
 from services.quota_ledger.resolve import ENDED, counted_request, is_preemptible
 from shared.domain.amounts import Amounts, mask, sub, total
 from shared.events import Event, Recorded
@@ -24,6 +25,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
+from shared.events.intents import FieldsDecided
 from shared.events.log import WriterStarted
 from shared.events.quota import (
     CapacitySet,
@@ -60,7 +62,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         MissingPermission,
     ),
     "scheduling": (WriterStarted, PodPlaced, RoundDecided),
-    "quota": OWN,
+    "quota": (*OWN, FieldsDecided),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
@@ -110,7 +112,7 @@ class LedgerState:
     Attributes:
         objects: key of an ElasticQuota -> what it declares; None where it cannot be read.
         seen, placed: pods by uid.
-        books: what the own log says.
+        books: what the own log says; published: what it has told the objects.
         epoch, round: of the scheduler's newest WriterStarted and RoundDecided: an ask of an earlier one, or of a round that is
             decided, is over.
         due: uids of pods of which the books say something else than what is wanted.
@@ -122,6 +124,7 @@ class LedgerState:
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         self.positions: dict[str, int] = {}
         self.books = Books(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
+        self.published = Published()
         self.objects: dict[str, DeclaredQuota] = {}
         self.nodes: dict[str, Amounts] = {}
         self.seen: dict[str, Seen] = {}
@@ -144,6 +147,7 @@ class LedgerState:
         match record.context:
             case "quota":
                 self._own(record.event)
+                self.published.apply(record)
             case "scheduling":
                 self._scheduling(record)
             case _:
@@ -188,6 +192,11 @@ class LedgerState:
             return msgspec.structs.replace(self.objects[min(keys)], deleting=False)
         return DeclaredQuota(name=name, max=STOCK_MAX, weight=STOCK_MAX) if name in RESERVED else None
 
+    def place_of(self, name: str) -> tuple[str, str]:
+        """`resource/namespace/name` of a quota's object, and its uid; both empty where there is none."""
+        keys = self._keys_of.get(name)
+        return (min(keys), self.objects[min(keys)].uid) if keys else ("", "")
+
     def wanted(self, uid: str) -> Held | None:
         """What a pod should hold, by all that has been read; None when nothing."""
         seen = self.seen.get(uid)
@@ -227,6 +236,7 @@ class LedgerState:
         image = StateImage(
             positions=self.positions,
             books=image_of(self.books),
+            told=self.published.told,
             objects=self.objects,
             nodes=self.nodes,
             seen=self.seen,
@@ -244,6 +254,7 @@ class LedgerState:
         self.epoch, self.round = image.epoch, image.round
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
         restored(self.books, image.books)
+        self.published.restore(image.told, self.books)
         for uid, seen in image.seen.items():
             self._put(uid, seen)
         for uid in self.books.pods:
@@ -308,7 +319,9 @@ class LedgerState:
         before = None
         if isinstance(event, QuotaDeclared | QuotaAmended | QuotaReparented | QuotaRetired):
             before = self.books.names.quotas.get(event.quota)
+        self.published.touch(event, self.books)
         self.books.apply(event)
+        self.published.touch(event, self.books)
         match event:
             case (
                 QuotaDeclared(quota=name)
@@ -389,6 +402,7 @@ class StateImage(msgspec.Struct, frozen=True):
 
     positions: dict[str, int]
     books: BooksImage
+    told: dict[str, Told]
     objects: dict[str, DeclaredQuota]
     nodes: dict[str, Amounts]
     seen: dict[str, Seen]

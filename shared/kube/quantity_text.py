@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from shared.kube.pod import Pod, Quantities
-from shared.kube.quantity import NANO, nanos
+from shared.kube.quantity import NANO, bytes_text, milli_text, nanos
 
 
 class Notation(Enum):
@@ -55,6 +55,13 @@ def quantity_text(amount_nanos: int, notation: Notation) -> str:
     if notation is Notation.EXPONENT:
         return f"{digits}e{exponent}" if exponent else str(digits)
     return f"{digits}{_DECIMAL[exponent]}"
+
+
+def amount_text(resource: str, size: int) -> str:
+    """An amount in this system's units (cpu in milli-cores, whole units of everything else) as the API writes it."""
+    if resource == "cpu":
+        return milli_text(size)
+    return bytes_text(size) if resource == "memory" else quantity_text(size * NANO, Notation.DECIMAL)
 
 
 def request_notations(pod: Pod) -> dict[str, Notation]:

@@ -1,0 +1,99 @@
+"""What the own log has told the world of each quota's object, and which quotas may have something new to tell.
+
+Source: spec/quota.md 6.6, 7.6.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.quota_ledger.books import Books
+from shared.events import Event, Recorded
+from shared.events.intents import FieldsDecided
+from shared.events.quota import (
+    CapacitySet,
+    PodAttached,
+    PodCharged,
+    PodMoved,
+    PodReleased,
+    PodResized,
+    PodUncharged,
+    QuotaAmended,
+    QuotaDeclared,
+    QuotaReparented,
+    QuotaRetired,
+    RuntimeRecomputed,
+)
+from shared.kube.elastic_quota import RESOURCES, ROOT
+
+STATUS = "quota-status"
+"""The field group of a quota's object that the ledger writes."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """The newest level of one object.
+
+    Attributes:
+        uid: of the object that it was written to.
+        at_ns: when.
+    """
+
+    uid: str
+    patch: dict[str, Any]
+    at_ns: int
+
+
+class Published:
+    """A fold over the own log.
+
+    Attributes:
+        told: `resource/namespace/name` of an object -> what it was told last.
+        due: names of quotas whose numbers may differ from that. Only a note of where to look: the numbers themselves decide.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, Told] = {}
+        self.due: dict[str, None] = {}
+
+    def apply(self, record: Recorded) -> None:
+        """Fold one event of the `quota` context."""
+        match record.event:
+            case FieldsDecided(resource=resource, name=key, fields=fields, uid=uid, patch=patch) if (
+                resource in RESOURCES and fields == STATUS
+            ):
+                self.told[f"{resource}/{key}"] = Told(uid, patch, record.at_ns)
+
+    def restore(self, told: Mapping[str, Told], books: Books) -> None:
+        """Take over what was told; every quota is looked at once."""
+        self.told.update(told)
+        self.due.update(dict.fromkeys((ROOT, *books.names.quotas)))
+
+    def touch(self, event: Event, books: Books) -> None:
+        """Note whose numbers an event is about; asked before and after it is booked, for a quota that moves or goes."""
+        match event:
+            case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
+                for names in (*runtimes.values(), *dropped.values()):
+                    self.due.update(dict.fromkeys(names))
+            case CapacitySet():
+                self.due[ROOT] = None
+            case PodMoved(before=before, quota=quota):
+                self._path(before, books)
+                self._path(quota, books)
+            case (
+                PodAttached(quota=quota)
+                | PodCharged(quota=quota)
+                | PodUncharged(quota=quota)
+                | PodReleased(quota=quota)
+                | PodResized(quota=quota)
+                | QuotaDeclared(quota=quota)
+                | QuotaAmended(quota=quota)
+                | QuotaReparented(quota=quota)
+                | QuotaRetired(quota=quota)
+            ):
+                self._path(quota, books)
+
+    def _path(self, quota: str, books: Books) -> None:
+        if (tree := books.tree_of.get(quota)) is not None:
+            for account in books.trees[tree].path(quota):
+                self.due[account.name] = None

@@ -1,0 +1,103 @@
+"""What the objects of quotas are told, and when."""
+
+import json
+from typing import Any
+
+from services.quota_ledger.state import LedgerState
+from services.quota_ledger.status import statuses
+from shared.events import Recorded
+from shared.events.cluster import PodDeleted
+from shared.events.intents import FieldsDecided
+from shared.kube.elastic_quota import PREFIX
+from shared.kube.instants import SECOND
+from tests.unit.quota_ledger.test_state import Logs, pod, quota, two_teams
+
+
+def told(logs: Logs, **limits: Any) -> dict[str, FieldsDecided]:
+    """What one look tells, recorded: name of the object -> level."""
+    found = {}
+    for draft in statuses(logs.state, logs.now_ns, **limits):
+        assert isinstance(draft.event, FieldsDecided)
+        logs.state.apply(Recorded("quota", logs.state.positions["quota"] + 1, draft.event, logs.now_ns))
+        found[draft.event.name] = draft.event
+    return found
+
+
+def annotations(level: FieldsDecided) -> dict[str, Any]:
+    return {key.removeprefix(PREFIX): json.loads(text) for key, text in level.patch["metadata"]["annotations"].items()}
+
+
+def test_a_quota_is_told_what_it_may_use_is_asked_for_and_uses() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "8", at="n1"), pod("p2", "a", "500m"))
+    level = told(logs)["quotas/a"]
+    assert (level.resource, level.uid, level.subresource) == ("elasticquotas.scheduling.sigs.k8s.io", "a", "")
+    assert annotations(level) == {
+        "runtime": {"cpu": "8500m"},
+        "request": {"cpu": "8500m"},
+        "child-request": {"cpu": "8500m"},
+    }
+    assert level.patch["status"] == {"used": {"cpu": "8"}}
+
+
+def test_nothing_is_told_twice_and_nothing_that_is_zero_at_first() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "8", at="n1"))
+    assert set(told(logs)) == {"quotas/a"}  # b has only zeros, the root and the reserved groups have no objects
+    logs.now_ns += 10 * SECOND
+    assert told(logs) == {}
+
+
+def test_what_is_no_longer_used_is_told_as_zero() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "8", at="n1"))
+    told(logs)
+    logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"))
+    logs.now_ns += SECOND
+    level = told(logs)["quotas/a"]
+    assert level.patch["status"] == {"used": {"cpu": "0"}}
+    assert annotations(level)["runtime"] == {"cpu": "0"}
+
+
+def test_an_object_is_told_of_changes_once_a_second_and_then_of_the_newest() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "1", at="n1"))
+    told(logs)
+    logs.tell("cluster", pod("p2", "a", "2", at="n1"))
+    assert told(logs) == {}
+    logs.tell("cluster", pod("p3", "a", "4", at="n1"))
+    logs.now_ns += SECOND
+    assert told(logs)["quotas/a"].patch["status"] == {"used": {"cpu": "7"}}
+
+
+def test_one_look_tells_a_limited_number_of_objects_and_the_next_one_the_rest() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "1", at="n1"), pod("p2", "b", "1", at="n1"))
+    assert sorted([*told(logs, most=1), *told(logs, most=1)]) == ["quotas/a", "quotas/b"]
+
+
+def test_an_object_that_is_made_anew_is_told_again() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "1", at="n1"))
+    before = told(logs)["quotas/a"]
+    anew = quota("a", "5", "10")
+    anew.object["metadata"]["uid"] = "another"
+    logs.tell("cluster", anew)
+    assert told(logs)["quotas/a"].patch == before.patch
+
+
+def test_a_parent_is_told_what_its_children_use() -> None:
+    logs = two_teams()
+    logs.tell("cluster", quota("dept", "0", "10", is_parent=True), quota("c", "0", "10", parent="dept"))
+    logs.tell("cluster", pod("p1", "c", "1", at="n1"))
+    assert told(logs)["quotas/dept"].patch["status"] == {"used": {"cpu": "1"}}
+
+
+def test_a_restart_repeats_nothing() -> None:
+    logs = two_teams()
+    logs.tell("cluster", pod("p1", "a", "8", at="n1"))
+    told(logs)
+    again = LedgerState()
+    again.restore(logs.state.encode())
+    assert statuses(again, logs.now_ns + SECOND) == []
+    assert again.encode() == logs.state.encode()
