@@ -27,6 +27,8 @@ _WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 _CUSTOM = (".koordinator.sh", ".scheduling.sigs.k8s.io", ".topology.node.k8s.io")
 """How names of custom resources end. Only of these are whole objects written."""
+WEBHOOKS = "koordstream-webhooks"
+"""Name of both webhook configuration objects."""
 _CHECKPOINT = ("koordinator-system", "koordstream-checkpoint")
 _PEOPLE_WRITE = frozenset(
     {"clustercolocationprofiles.config.koordinator.sh", "recommendations.analysis.koordinator.sh"}
@@ -95,9 +97,22 @@ def rules(settings: GatewaySettings) -> Iterator[Rule]:
             yield _rule(resource, verb, "", f"writing {resource.plural}")
         if resource.name in _WITH_STATUS:
             yield _rule(resource, "patch", "status", f"the status of {resource.plural}")
+    if settings.webhook_listen:
+        yield from _for_webhooks(settings)
     namespace, name = _CHECKPOINT
     for verb in ("get", "create", "patch"):
         yield Rule(verb, CONFIG_MAPS.plural, "", namespace, "carrying checkpoints out of the database", name)
+
+
+def _for_webhooks(settings: GatewaySettings) -> Iterator[Rule]:
+    why = "the webhooks' certificates"
+    for verb in ("get", "create", "update"):
+        name = settings.webhook_certificates if verb != "create" else ""
+        yield Rule(verb, "secrets", "", settings.webhook_namespace, why, name)
+    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        for verb in ("get", "create", "update", "delete"):
+            name = WEBHOOKS if verb != "create" else ""
+            yield Rule(verb, plural, "admissionregistration.k8s.io", "", "keeping the webhooks' configuration", name)
 
 
 def _rule(resource: Resource, verb: str, part: str, needed_for: str) -> Rule:
@@ -120,14 +135,14 @@ async def look(settings: GatewaySettings, now_ns: int) -> Permissions:
             wanted = list(rules(settings))
             turn = asyncio.Semaphore(AT_ONCE)
             found = await asyncio.gather(*(_allowed(api, rule, turn) for rule in wanted))
-            account = await _account(api)
+            name = await account(api)
     except (ApiProblem, NoCluster, aiohttp.ClientError, OSError, TimeoutError) as error:
         return Permissions(server, now_ns, shadow=settings.shadow, problem=str(error) or repr(error))
     return Permissions(
         server=server,
         now_ns=now_ns,
         version=version,
-        account=account,
+        account=name,
         shadow=settings.shadow,
         allowed=tuple(rule for rule, allowed in zip(wanted, found, strict=True) if allowed),
         missing=tuple(rule for rule, allowed in zip(wanted, found, strict=True) if not allowed),
@@ -148,7 +163,7 @@ async def _allowed(api: KubeApi, rule: Rule, turn: asyncio.Semaphore) -> bool:
     return msgspec.json.decode(data, type=_Review).status.allowed
 
 
-async def _account(api: KubeApi) -> str:
+async def account(api: KubeApi) -> str:
     """Who we are; empty where the server is too old to say."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:

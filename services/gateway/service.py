@@ -17,10 +17,11 @@ from services.gateway.resources import followed
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.watch import Watcher
+from services.gateway.webhooks.service import Webhooks, beside
 from shared import failpoints
 from shared.errors import KoordError
 from shared.events import Cause, Draft
-from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, Listed, WatchResumed
+from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMissed, Listed, WatchResumed
 from shared.events.log import WriterStarted
 from shared.kube.permissions import SUBJECT
 from shared.service import Runtime, Service
@@ -81,6 +82,11 @@ class Gateway:
             eyes.append(group.create_task(self._sweep(), name="sweep"))
             group.create_task(self._append(), name="append")
             group.create_task(self._follow(), name="follow")
+            if self._webhooks is not None:
+                judge = self._webhooks.judge(self._ended)
+                self._runtime.look(judge.look)
+                group.create_task(self._webhooks.keep(), name="webhooks' objects")
+                eyes.append(group.create_task(judge.run(self._runtime.now_ns), name="judge"))
             starting = group.create_task(self._start(), name="start")
             await self._runtime.draining.wait()
             for eye in eyes:
@@ -94,6 +100,11 @@ class Gateway:
             await self._carrier.settle(SETTLE_S)
             self._settled = True
             self._to_append.set()
+
+    @property
+    def _webhooks(self) -> Webhooks | None:
+        webhooks: Webhooks | None = self._runtime.beside
+        return webhooks
 
     def _ended(self, outcome: Draft) -> None:
         self._outcomes.append(outcome)
@@ -184,18 +195,19 @@ SERVICE = Service(
     name="gateway",
     writes="cluster",
     follows={
-        "cluster": (*OBSERVATIONS, *OUTCOMES, WriterStarted),
+        "cluster": (*OBSERVATIONS, *OUTCOMES, Listed, AdmissionMissed, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
         "quota": ANY_INTENTS,
         "metrics-*": ANY_INTENTS,
         "nodes-*": ANY_INTENTS,
         "audit": ANY_INTENTS,
     },
-    emits=(*OBSERVATIONS, *OUTCOMES, Listed, WatchResumed, WriterStarted),
+    emits=(*OBSERVATIONS, *OUTCOMES, Listed, WatchResumed, AdmissionMissed, WriterStarted),
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,
     answers={SUBJECT: permissions.answer},
     restates=ENDED_BY,
+    beside=beside,
 )
 """The gateway. A context that comes to append intents is added to `follows` with `ANY_INTENTS`."""

@@ -1,6 +1,6 @@
 """The gateway's settings: `KOORD_GATEWAY_<FIELD>` in the environment; `koord run gateway --help` prints this table."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -38,3 +38,36 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     ] = 100
     absent_s: Annotated[float, Meta(gt=0, description="how often a resource that is not installed is looked for")] = 30
     sweep_s: Annotated[float, Meta(gt=0, description="how often levels of objects that are gone are looked for")] = 60
+    webhook_listen: Annotated[
+        str, Meta(description="host:port on which admission webhooks are served, by HTTPS; empty: there are none")
+    ] = ""
+    webhook_service: Annotated[
+        str, Meta(description="namespace/name[:port] of the Service by which the API server finds them")
+    ] = "koordinator-system/koordstream-webhook:443"
+    webhook_url: Annotated[
+        str, Meta(description="https://host:port by which it finds them from outside; wins over the Service")
+    ] = ""
+    webhook_failure_policy: Annotated[
+        Literal["Ignore", "Fail"], Meta(description="what happens to an object when no webhook answers in 2 s")
+    ] = "Ignore"
+    webhook_gates: Annotated[
+        str, Meta(description="feature gates by upstream's names: Name=true,Other=false; see docs/webhooks.md")
+    ] = ""
+    webhook_namespace: Annotated[
+        str, Meta(description="this system's own: of the certificates and slo-controller-config; its pods pass unasked")
+    ] = "koordinator-system"
+    webhook_certificates: Annotated[
+        str, Meta(description="name of the Secret there that holds authority and certificate")
+    ] = "koordstream-webhook-certs"
+    webhook_strategy_names: Annotated[
+        bool, Meta(description="each node strategy of slo-controller-config needs a name of its own")
+    ] = False
+    webhook_certificate_s: Annotated[
+        float, Meta(gt=0, description="how long a certificate lasts; renewed after two thirds")
+    ] = 90 * 86_400
+    webhook_authority_s: Annotated[
+        float, Meta(gt=0, description="how long their authority lasts; renewed after four fifths")
+    ] = 3_650 * 86_400
+    webhook_look_s: Annotated[
+        float, Meta(gt=0, description="how often certificates and configuration objects are looked at")
+    ] = 10

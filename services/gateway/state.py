@@ -14,10 +14,12 @@ import msgspec
 
 from services.gateway.intents import POD_SCHEDULED, Act, Intent, Level, Place, Slot, place_of, slot_of
 from services.gateway.resources import NODE_METRICS, NODES, PODS
+from services.gateway.webhooks.view import AdmissionView, Stored
 from services.gateway.wire import Kept
 from shared.events import Cause, Recorded
 from shared.events.cluster import (
     OUTCOMES,
+    AdmissionMissed,
     LevelWithheld,
     LevelWritten,
     NodeDeleted,
@@ -32,6 +34,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 
 ENDED, WRITTEN = -1, 0
@@ -53,6 +56,7 @@ class PodSeen(NamedTuple):
         scheduler: its `schedulerName`.
         waiting: it has the condition PodScheduled=False.
         leaving: it has a deletion timestamp.
+        quota: that its label names.
     """
 
     key: str
@@ -60,6 +64,7 @@ class PodSeen(NamedTuple):
     scheduler: str = ""
     waiting: bool = False
     leaving: bool = False
+    quota: str = ""
 
 
 class Withheld(NamedTuple):
@@ -81,12 +86,14 @@ class GatewayState:
         held: the newest levels that were written; they are written again when another hand changes what they say.
         withheld: the newest levels that shadow mode did not write; due again once the gateway has started anew without it.
         since: `cluster` seq at which the gateway last started.
+        admission: what webhooks look at besides the object that they are asked about.
+        judged: uids of pods that came in past the webhooks and were found wanting.
         ahead: outcomes read before their intents: ENDED, WRITTEN, or the seq at which the level was withheld.
         slots, lines: what follows from the above: the slots of `newest` by place, and the intents without an outcome
             by place, in the order in which they must be carried out if they come from one context.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -99,6 +106,8 @@ class GatewayState:
         self.held: dict[Cause, FieldsDecided | ObjectDecided] = {}
         self.withheld: dict[Cause, Withheld] = {}
         self.since = 0
+        self.admission = AdmissionView()
+        self.judged: dict[str, None] = {}
         self.ahead: dict[Cause, int] = {}
         self.slots: dict[Place, dict[Slot, None]] = {}
         self.lines: dict[Place, dict[Cause, None]] = {}
@@ -117,6 +126,7 @@ class GatewayState:
                 self._observed(resource, name, uid, body)
             case PodDeleted(pod=key, pod_uid=uid):
                 self.pods.pop(uid, None)
+                self.judged.pop(uid, None)
                 self._deleted(PODS.name, key, uid)
             case NodeDeleted(node=name, node_uid=uid):
                 self._deleted(NODES.name, name, uid)
@@ -132,6 +142,9 @@ class GatewayState:
                 self._answered(record.cause, _says(record))
             case WriterStarted():
                 self.since = record.seq
+            case AdmissionMissed(uid=uid):
+                self.judged[uid] = None
+        self.admission.apply(event)
         self.positions[record.context] = record.seq
 
     # -- observations
@@ -143,6 +156,7 @@ class GatewayState:
         before = self.known.get(PODS.name, {}).get(key)
         if before and before.uid != uid:
             self.pods.pop(before.uid, None)
+            self.judged.pop(before.uid, None)
         scheduled = pod.condition(POD_SCHEDULED)
         self.pods[uid] = PodSeen(
             key,
@@ -150,6 +164,7 @@ class GatewayState:
             scheduler=pod.spec.scheduler_name,
             waiting=scheduled is not None and scheduled.status == "False",
             leaving=pod.metadata.deletion_timestamp is not None,
+            quota=(pod.metadata.labels or {}).get(QUOTA_NAME, ""),
         )
         self._observed(PODS.name, key, uid, pod)
 
@@ -254,6 +269,8 @@ class GatewayState:
                 withheld=_by_context(self.withheld.items()),
                 since=self.since,
                 ahead=_by_context(self.ahead.items()),
+                admission=self.admission.stored(),
+                judged=sorted(self.judged),
             )
         )
 
@@ -265,6 +282,8 @@ class GatewayState:
         self.superseded = _by_cause(stored.superseded)
         self.held, self.ahead = _by_cause(stored.held), _by_cause(stored.ahead)
         self.withheld, self.since = _by_cause(stored.withheld), stored.since
+        self.admission.restore(stored.admission)
+        self.judged = dict.fromkeys(stored.judged)
         waiting = [(cause, withheld.level) for cause, withheld in self.withheld.items()]
         for cause, level in (*self.levels.items(), *self.held.items(), *waiting):
             self._occupy(slot_of(cause.context, level), cause)
@@ -298,6 +317,8 @@ class _Stored(msgspec.Struct):
     withheld: dict[str, list[tuple[int, Withheld]]]
     since: int
     ahead: dict[str, list[tuple[int, int]]]
+    admission: Stored
+    judged: list[str]
 
 
 _JSON = msgspec.json.Encoder()

@@ -62,10 +62,8 @@ def applied(
     for profile in profiles:
         if SKIP_RESOURCES in annotations_of(profile):
             translates = False
-        percent = _percent(profile)
-        if percent <= 0 or (percent < 100 and draw(str(profile["metadata"]["name"])) >= percent):
-            continue
-        result = _apply(result, profile, classes)
+        if _drawn(profile, draw):
+            result = _apply(result, profile, classes)
     if translates:
         translate(result)
     return result
@@ -96,30 +94,47 @@ def _rename(amounts: Any, names: Mapping[str, str]) -> None:
             amounts[extended] = str(milli(nanos(str(text)))) if name == "cpu" else text
 
 
+def _drawn(profile: Raw, draw: Draw) -> bool:
+    percent = _percent(profile)
+    return percent > 0 and (percent >= 100 or draw(str(profile["metadata"]["name"])) < percent)
+
+
 def _apply(pod: dict[str, Any], profile: Raw, classes: PriorityClasses) -> dict[str, Any]:
-    spec, name = profile.get("spec") or {}, profile["metadata"]["name"]
-    metadata = pod.setdefault("metadata", {})
+    spec, name = profile.get("spec") or {}, str(profile["metadata"]["name"])
+    _state(pod, spec, name, classes)
+    if not spec.get("patch"):
+        return pod
+    result = _merged(pod, name, spec["patch"])
+    try:
+        pod_of(result)
+    except Refused as error:
+        raise Refused("patch", f"profile {name}: its patch does not make a pod: {error}") from error
+    return copy_of(result)
+
+
+def _state(target: dict[str, Any], spec: Raw, name: str, classes: PriorityClasses) -> None:
+    """Everything but the patch, in place."""
+    metadata = target.setdefault("metadata", {})
     for kind in ("labels", "annotations"):
         if spec.get(kind):
             metadata.setdefault(kind, {}).update(spec[kind])
     for kind in ("labels", "annotations"):
         if mapping := spec.get(f"{kind[:-1]}KeysMapping"):
             texts = metadata.setdefault(kind, {})
-            for source, target in sorted(mapping.items()):
-                texts[target] = texts.get(source, "")
+            for source, copy in sorted(mapping.items()):
+                texts[copy] = texts.get(source, "")
     labels = metadata.get("labels") or {}
     for label, suffix in (spec.get("labelSuffixes") or {}).items():
         if label in labels:
             labels[label] += suffix
     if spec.get("schedulerName"):
-        pod.setdefault("spec", {})["schedulerName"] = spec["schedulerName"]
+        target.setdefault("spec", {})["schedulerName"] = spec["schedulerName"]
     if spec.get("qosClass"):
         metadata.setdefault("labels", {})[QOS] = spec["qosClass"]
     if spec.get("priorityClassName"):
-        _set_priority(pod, str(name), spec["priorityClassName"], classes)
+        _set_priority(target, name, spec["priorityClassName"], classes)
     if spec.get("koordinatorPriority") is not None:
         metadata.setdefault("labels", {})[SUB_PRIORITY] = str(spec["koordinatorPriority"])
-    return _patched(pod, str(name), spec["patch"]) if spec.get("patch") else pod
 
 
 def _set_priority(pod: dict[str, Any], profile: str, name: str, classes: PriorityClasses) -> None:
@@ -134,18 +149,13 @@ def _set_priority(pod: dict[str, Any], profile: str, name: str, classes: Priorit
         spec.pop("preemptionPolicy", None)
 
 
-def _patched(pod: dict[str, Any], profile: str, patch: Any) -> dict[str, Any]:
+def _merged(target: Raw, profile: str, patch: Any) -> dict[str, Any]:
     if not isinstance(patch, Mapping):
         raise Refused("patch", f"profile {profile}: its patch is no object")
     try:
-        result = merged(pod, patch)
+        return merged(target, patch)
     except BadPatch as error:
         raise Refused("patch", f"profile {profile}: its patch cannot be applied: {error}") from error
-    try:
-        pod_of(result)
-    except Refused as error:
-        raise Refused("patch", f"profile {profile}: its patch does not make a pod: {error}") from error
-    return copy_of(result)
 
 
 def _percent(profile: Raw) -> int:
@@ -165,3 +175,31 @@ def _selects(selector: Raw, labels: Mapping[str, str]) -> bool:
         return selector_of(selector).matches(labels)
     except BadSelector:
         return True
+
+
+def applied_to_reservation(
+    reservation: Raw, profiles: Iterable[Raw], classes: PriorityClasses, draw: Draw
+) -> dict[str, Any]:
+    """A Reservation after the profiles whose selector selects its labels; namespaces and resources play no part.
+
+    Labels, annotations, QoS and sub-priority go to the Reservation itself, the scheduler's name and the priority to its template.
+
+    Raises:
+        Refused: `probability`, `priorityClass`, `patch`.
+    """
+    result = copy_of(reservation)
+    chosen = [
+        profile
+        for profile in sorted(profiles, key=lambda each: str(each["metadata"]["name"]))
+        if not (by_labels := (profile.get("spec") or {}).get("selector")) or _selects(by_labels, labels_of(reservation))
+    ]
+    for profile in chosen:
+        if not _drawn(profile, draw):
+            continue
+        name, spec = str(profile["metadata"]["name"]), profile.get("spec") or {}
+        template = result.setdefault("spec", {}).setdefault("template", {})
+        both = {"metadata": result.setdefault("metadata", {}), "spec": template.setdefault("spec", {})}
+        _state(both, spec, name, classes)
+        if spec.get("patch"):
+            result = copy_of(_merged(result, name, spec["patch"]))
+    return result

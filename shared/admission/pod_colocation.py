@@ -20,6 +20,8 @@ from shared.kube.pod import Pod
 from shared.kube.quantity import milli
 
 RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
+REQUIRED_LABELS = "pod-enhanced-validator-config"
+"""The ConfigMap that says which labels pods must have."""
 SKIP_ENHANCED = "pod.koordinator.sh/skip-enhanced-validation"
 
 _NO_BE = (Priority.NONE, Priority.PROD)
@@ -107,7 +109,7 @@ class _Rule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RequiredLabels(msgspec.Struct, frozen=True):
-    """The ConfigMap `pod-enhanced-validator-config`: labels that pods must have."""
+    """What the ConfigMap REQUIRED_LABELS asks for."""
 
     rules: tuple[_Rule, ...] = ()
 

@@ -117,6 +117,25 @@ class Listed(Event, frozen=True, tag="koord.cluster.Listed.v1"):
     cluster: str = "cluster"
 
 
+class AdmissionMissed(Event, frozen=True, tag="koord.cluster.AdmissionMissed.v1"):
+    """A pod came in while no webhook answered, and was judged when it was seen.
+
+    Attributes:
+        profiles: colocation profiles that select it.
+        applied: what of them was still applied: names of labels and annotations.
+        problems: what would have been otherwise, or refused, at its creation; sentences.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    resource: str
+    name: str
+    uid: str
+    profiles: tuple[str, ...] = ()
+    applied: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
 class PodBound(Event, frozen=True, tag="koord.cluster.PodBound.v1"):
     """Outcome of PodPlaced: the API server holds the binding."""
 

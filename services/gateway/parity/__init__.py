@@ -1,0 +1,1 @@
+"""The gateway's answers in the shape of recorded cases, for `koord parity`."""

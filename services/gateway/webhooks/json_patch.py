@@ -1,0 +1,31 @@
+"""The difference of two JSON values as a JSON Patch (RFC 6902), as admission answers carry it."""
+
+from typing import Any
+
+Operation = dict[str, Any]
+
+
+def patch(before: Any, after: Any, path: str = "") -> list[Operation]:
+    """Operations that make `after` of `before`; lists of another length are replaced whole."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return _of_objects(before, after, path)
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [
+            step for at, pair in enumerate(zip(before, after, strict=True)) for step in patch(*pair, f"{path}/{at}")
+        ]
+    same = before == after and isinstance(before, bool) == isinstance(after, bool)
+    return [] if same else [{"op": "replace", "path": path, "value": after}]
+
+
+def _of_objects(before: dict[str, Any], after: dict[str, Any], path: str) -> list[Operation]:
+    steps: list[Operation] = [
+        {"op": "remove", "path": f"{path}/{_escaped(name)}"} for name in sorted(before.keys() - after.keys())
+    ]
+    for name, value in after.items():
+        at = f"{path}/{_escaped(name)}"
+        steps += patch(before[name], value, at) if name in before else [{"op": "add", "path": at, "value": value}]
+    return steps
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,126 @@
+"""What the admission rules look at, folded from `cluster`: profiles, namespaces, priority classes, quotas, two ConfigMaps, nodes' labels."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shared.admission.config_map import NAME as SLO_CONFIG
+from shared.admission.pod_colocation import REQUIRED_LABELS, RequiredLabels, required_labels
+from shared.admission.quota_topology import Topology
+from shared.events import Event
+from shared.events.cluster import Listed, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved
+from shared.kube.elastic_quota import RESOURCES as QUOTAS
+from shared.kube.elastic_quota import declared
+from shared.kube.quantity import BadQuantity
+
+Raw = dict[str, Any]
+Labels = dict[str, str]
+
+NAMESPACES = "namespaces"
+CLASSES = "priorityclasses.scheduling.k8s.io"
+PROFILES = "clustercolocationprofiles.config.koordinator.sh"
+QUOTA_PROFILES = "elasticquotaprofiles.quota.koordinator.sh"
+CONFIG_MAPS = "configmaps"
+
+_KEPT = frozenset({NAMESPACES, CLASSES, PROFILES, QUOTA_PROFILES, *QUOTAS})
+_KEPT_CONFIG_MAPS = frozenset({SLO_CONFIG, REQUIRED_LABELS})
+
+
+class Stored(msgspec.Struct):
+    """The part of a snapshot that is the view's."""
+
+    listed: bool
+    objects: dict[str, dict[str, Raw]]
+    nodes: dict[str, Labels]
+    required: dict[str, RequiredLabels]
+
+
+class AdmissionView:
+    """A fold over observations.
+
+    Attributes:
+        listed: whether everything has been listed once; before that, nothing can be judged.
+        nodes: name -> labels.
+        required: key of a ConfigMap -> the last readable labels that it asks for.
+        topology: the quotas; what cannot be read is none.
+        changes: how often anything of this has changed in this process.
+    """
+
+    def __init__(self) -> None:
+        self.listed = False
+        self.nodes: dict[str, Labels] = {}
+        self.required: dict[str, RequiredLabels] = {}
+        self.topology = Topology()
+        self.changes = 0
+        self._objects: dict[str, dict[str, Raw]] = {}
+
+    def apply(self, event: Event) -> None:
+        """Fold one observation."""
+        match event:
+            case ObjectObserved(resource=resource, name=key, object=raw) if _keeps(resource, key):
+                self._objects.setdefault(resource, {})[key] = raw
+                self._derive(resource, key, raw)
+            case ObjectDeleted(resource=resource, name=key, uid=uid) if _keeps(resource, key):
+                there = self._objects.get(resource, {})
+                if key not in there or uid not in ("", there[key]["metadata"].get("uid", "")):
+                    return
+                self._derive(resource, key, None, there.pop(key))
+            case NodeObserved(node=name, object=node):
+                labels = node.metadata.labels or {}
+                if self.nodes.get(name) == labels:
+                    return
+                self.nodes[name] = labels
+            case NodeDeleted(node=name):
+                self.nodes.pop(name, None)
+            case Listed():
+                self.listed = True
+            case _:
+                return
+        self.changes += 1
+
+    def objects(self, resource: str) -> Sequence[Raw]:
+        """All of a kind."""
+        return list(self._objects.get(resource, {}).values())
+
+    def by_name(self, resource: str) -> Mapping[str, Raw]:
+        """All of a cluster-scoped kind."""
+        return self._objects.get(resource, {})
+
+    def config_map(self, key: str) -> Raw | None:
+        """One of the two that are kept."""
+        return self._objects.get(CONFIG_MAPS, {}).get(key)
+
+    def _derive(self, resource: str, key: str, raw: Raw | None, gone: Raw | None = None) -> None:
+        if resource in QUOTAS:
+            self.topology.drop((raw or gone or {})["metadata"]["name"])
+            if raw is not None:
+                with contextlib.suppress(BadQuantity):
+                    self.topology.put(declared(raw), raw)
+        elif resource == CONFIG_MAPS and key.endswith(f"/{REQUIRED_LABELS}"):
+            self.required[key] = required_labels(raw, self.required.get(key, RequiredLabels()))
+
+    def _quotas(self) -> Iterator[tuple[str, str, Raw]]:
+        for resource in QUOTAS:
+            for key, raw in self._objects.get(resource, {}).items():
+                yield resource, key, raw
+
+    def stored(self) -> Stored:
+        """For a snapshot."""
+        objects = {resource: there for resource, there in self._objects.items() if there}
+        return Stored(self.listed, objects, self.nodes, self.required)
+
+    def restore(self, stored: Stored) -> None:
+        """Take over what `stored` gave."""
+        self.listed, self.nodes, self.required = stored.listed, stored.nodes, stored.required
+        self._objects = stored.objects
+        self.topology = Topology()
+        for resource, key, raw in self._quotas():
+            self._derive(resource, key, raw)
+
+
+def _keeps(resource: str, key: str) -> bool:
+    if resource == CONFIG_MAPS:
+        return key.rpartition("/")[2] in _KEPT_CONFIG_MAPS
+    return resource in _KEPT

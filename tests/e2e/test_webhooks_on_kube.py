@@ -1,0 +1,341 @@
+"""The real API server asks the gateway's webhooks: pods become what profiles say, bad objects are refused in our words."""
+
+import asyncio
+import json
+import os
+import socket
+import ssl
+import sys
+import time
+import urllib.request
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.api import ApiRefused
+from cli.dev.cluster import Cluster
+from cli.process import Process
+from tests.cluster.fixtures import StartCluster
+from tests.integration.gateway.system import System, running
+
+K8S = Path(__file__).parents[2] / "k8s"
+ACCOUNT = ("koordinator-system", "koordstream-gateway")
+SECRET = "/api/v1/namespaces/koordinator-system/secrets/koordstream-webhook-certs"
+CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/koordstream-webhooks"
+GATES = "ConfigMapValidatingWebhook=true,NodeMutatingWebhook=true"
+BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+
+
+class Site:
+    """A cluster with everything installed, and where its webhooks listen."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.port = free_port()
+        cluster.apply(K8S / "base")
+        cluster.apply(K8S / "webhooks")
+        for name in ("web", "bare"):
+            cluster.create_namespace(name)
+        cluster.api.call("PATCH", "/api/v1/namespaces/web", {"metadata": {"labels": {"colocation": "on"}}})
+
+    def env(self, more: Mapping[str, str] | None = None, port: int = 0) -> dict[str, str]:
+        """Settings of a gateway with webhooks."""
+        return {
+            "KOORD_GATEWAY_WEBHOOK_LISTEN": f"127.0.0.1:{port or self.port}",
+            "KOORD_GATEWAY_WEBHOOK_URL": f"https://127.0.0.1:{self.port}",
+            "KOORD_GATEWAY_WEBHOOK_GATES": GATES,
+            "KOORD_GATEWAY_WEBHOOK_LOOK_S": "0.5",
+            **(more or {}),
+        }
+
+    @asynccontextmanager
+    async def gateway(self, database: str, more: Mapping[str, str] | None = None) -> AsyncIterator[System]:
+        """A gateway whose webhooks the API server asks."""
+        kubeconfig = await asyncio.to_thread(self.cluster.service_account_kubeconfig, *ACCOUNT)
+        async with running(kubeconfig, database, self.folder, self.env(more)) as system:
+            await self.configured()
+            yield system
+
+    async def configured(self) -> None:
+        """Wait until both configuration objects are there."""
+        for kind in ("mutating", "validating"):
+            await until(partial(self.get, CONFIGURATION.format(kind)), f"{kind} configuration")
+        await asyncio.sleep(1.5)  # the API server hears of them
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        try:
+            return self.cluster.api.call("GET", path)
+        except ApiRefused as refused:
+            if refused.status != 404:
+                raise
+            return None
+
+    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self.cluster.api.call("POST", path, body)
+
+    def pod(self, name: str, namespace: str = "web", **spec: Any) -> dict[str, Any]:
+        """Create a pod with plain requests."""
+        asked = {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+        labels = spec.pop("labels", {"app": "batch"})
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": asked}], **spec},
+        }
+        return self.create(f"/api/v1/namespaces/{namespace}/pods", body)
+
+    def refusal(self, path: str, body: Mapping[str, Any]) -> str:
+        """Create what must be refused; what is said."""
+        with pytest.raises(ApiRefused) as refused:
+            self.create(path, body)
+        return str(refused.value)
+
+
+PROFILE = {
+    "apiVersion": "config.koordinator.sh/v1alpha1",
+    "kind": "ClusterColocationProfile",
+    "metadata": {"name": "batch"},
+    "spec": {
+        "namespaceSelector": {"matchLabels": {"colocation": "on"}},
+        "selector": {"matchLabels": {"app": "batch"}},
+        "qosClass": "BE",
+        "priorityClassName": "koord-batch",
+        "koordinatorPriority": 100,
+        "schedulerName": "koord-scheduler",
+        "labels": {"tier": "batch"},
+    },
+}
+PROFILES = "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"
+QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/web/elasticquotas"
+
+
+def quota(name: str, parent: str = "", *, is_parent: bool = False, cpu: str = "10", least: str = "5") -> dict[str, Any]:
+    labels = {"quota.scheduling.koordinator.sh/is-parent": str(is_parent).lower()}
+    if parent:
+        labels["quota.scheduling.koordinator.sh/parent"] = parent
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"max": {"cpu": cpu}, "min": {"cpu": least}},
+    }
+
+
+def slo_config(**data: Any) -> dict[str, Any]:
+    labels = {"koordinator.sh/configmap-type": "slo-controller-config"}
+    return {
+        "metadata": {"name": "slo-controller-config", "labels": labels},
+        "data": {name.replace("_", "-"): json.dumps(document) for name, document in data.items()},
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+async def until(condition: Callable[[], Any], what: str, within_s: float = 30) -> Any:
+    deadline = time.monotonic() + within_s
+    while not (found := await asyncio.to_thread(condition)):
+        assert time.monotonic() < deadline, f"no {what} after {within_s} s"
+        await asyncio.sleep(0.1)
+    return found
+
+
+@pytest.fixture
+async def site(own_cluster: StartCluster, tmp_path: Path) -> Site:
+    cluster = await asyncio.to_thread(own_cluster)
+    return await asyncio.to_thread(Site, cluster, tmp_path)
+
+
+async def test_pods_become_what_profiles_say_and_bad_objects_are_refused(site: Site, database: str) -> None:
+    site.create(PROFILES, PROFILE)
+    async with site.gateway(database) as system:
+        await asyncio.to_thread(_a_batch_pod_is_translated, site)
+        await asyncio.to_thread(_what_is_bad_is_refused, site)
+        await asyncio.to_thread(_quotas_come_one_after_the_other, site)
+        await _configuration_is_mended(site)
+        await _a_standby_answers(site, database, system)
+
+
+def _a_batch_pod_is_translated(site: Site) -> None:
+    made = site.pod("translated")
+    resources = made["spec"]["containers"][0]["resources"]
+    assert resources == {
+        "requests": {BATCH_CPU: "1500", BATCH_MEMORY: "1Gi"},
+        "limits": {BATCH_CPU: "2k", BATCH_MEMORY: "2Gi"},
+    }
+    assert (made["spec"]["priority"], made["spec"]["schedulerName"]) == (5000, "koord-scheduler")
+    labels = {"app": "batch", "tier": "batch", "koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "100"}
+    assert made["metadata"]["labels"] == labels
+    annotations = made["metadata"]["annotations"]
+    assert annotations["config.koordinator.sh/colocation-profiles"] == "batch"
+    assert json.loads(annotations["node.koordinator.sh/extended-resource-spec"])["containers"]["main"]["requests"] == {
+        BATCH_CPU: "1500",
+        BATCH_MEMORY: "1Gi",
+    }
+    assert made["status"]["qosClass"] == "BestEffort"
+    assert "priorityClassName" not in site.pod("elsewhere", "bare")["spec"]
+    assert site.pod("other", labels={"app": "web"})["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1500m"
+
+
+def _what_is_bad_is_refused(site: Site) -> None:
+    pods = "/api/v1/namespaces/web/pods"
+    bad = {"metadata": {"name": "bad", "labels": {"koordinator.sh/qosClass": "LSR"}},
+           "spec": {"containers": [{"name": "main", "image": "none"}]}}  # fmt: skip
+    said = site.refusal(pods, bad)
+    assert 'admission webhook "vpod.koordinator.sh" denied the request: pod web/bad: QoS LSR cannot be combined' in said
+    assert "QoS LSR needs a cpu request" in said
+
+    said = site.refusal(QUOTAS, quota("upside-down", cpu="1", least="5"))
+    assert "quota upside-down: min of cpu is above its max; raise max or lower min" in said
+
+    configs = "/api/v1/namespaces/koordinator-system/configmaps"
+    said = site.refusal(configs, slo_config(colocation_config={"cpuReclaimThresholdPercent": -1}))
+    assert "colocation-config: cpuReclaimThresholdPercent" in said
+    assert '___{"reason":"ConfigParamInvalid"' in said.replace("\\", "")
+    assert site.create(configs, slo_config(colocation_config={"cpuReclaimThresholdPercent": 60}))
+    labels = {"koordinator.sh/qosClass": "LS"}
+    with pytest.raises(ApiRefused, match=r"labels\.koordinator\.sh/qosClass is BE and cannot be changed"):
+        site.cluster.api.call("PATCH", f"{pods}/translated", {"metadata": {"labels": labels}})
+
+
+def _quotas_come_one_after_the_other(site: Site) -> None:
+    """What was created a moment ago is known."""
+    site.create(QUOTAS, quota("org", is_parent=True))
+    made = site.create(QUOTAS, quota("team", "org"))
+    assert json.loads(made["metadata"]["annotations"]["quota.scheduling.koordinator.sh/shared-weight"]) == {"cpu": "10"}
+    assert "with it the children of org have a min" in site.refusal(QUOTAS, quota("greedy", "org", least="1"))
+    with pytest.raises(ApiRefused, match="quota org has the children team"):
+        site.cluster.api.call("DELETE", f"{QUOTAS}/org")
+    parent = {"quota.scheduling.koordinator.sh/name": "org"}
+    body = {"metadata": {"name": "lost", "labels": parent}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    assert "quota org is a parent" in site.refusal("/api/v1/namespaces/web/pods", body)
+
+
+async def _configuration_is_mended(site: Site) -> None:
+    path = CONFIGURATION.format("mutating")
+    before = site.get(path)
+    assert before is not None
+    webhooks = [{**each, "failurePolicy": "Fail"} for each in before["webhooks"]]
+    await asyncio.to_thread(site.cluster.api.call, "PATCH", path, {"webhooks": webhooks})
+    await until(lambda: (site.get(path) or {})["webhooks"] == before["webhooks"], "mended configuration")
+    await asyncio.to_thread(site.cluster.api.call, "DELETE", path)
+    await until(lambda: (site.get(path) or {}).get("webhooks") == before["webhooks"], "configuration again")
+
+
+async def _a_standby_answers(site: Site, database: str, leading: System) -> None:
+    """A replica that does not lead, and hears no bus."""
+    port = free_port()
+    kubeconfig = await asyncio.to_thread(site.cluster.service_account_kubeconfig, *ACCOUNT)
+    settings = {
+        "KOORD_POSTGRES": database,
+        "KOORD_NATS": "nats://127.0.0.1:1",
+        "KOORD_GATEWAY_KUBECONFIG": str(kubeconfig),
+        **site.env(port=port),
+    }
+    command = [sys.executable, "-m", "cli", "run", "gateway"]
+    standby = Process("standby", command, site.folder / "standby.log", env=os.environ | settings)
+    standby.start()
+    try:
+        secret = site.get(SECRET)
+        assert secret is not None
+        tls = ssl.create_default_context(cadata=b64decode(secret["data"]["ca.crt"]).decode())
+        review = {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u",
+                "operation": "CREATE",
+                "namespace": "web",
+                "object": {"metadata": {"labels": {"app": "batch"}}, "spec": {"containers": []}},
+            },
+        }
+
+        def ask() -> dict[str, Any] | None:
+            asked = urllib.request.Request(f"https://127.0.0.1:{port}/mutate-pod", json.dumps(review).encode())
+            try:
+                with urllib.request.urlopen(asked, context=tls, timeout=5) as answer:
+                    found: dict[str, Any] = json.load(answer)
+                    return found
+            except OSError:
+                return None
+
+        answer = await until(ask, "answer of the standby")
+        steps = json.loads(b64decode(answer["response"]["patch"]))
+        assert {"op": "add", "path": "/spec/priority", "value": 5000} in steps
+        assert leading.gateway.running
+    finally:
+        await asyncio.to_thread(standby.stop)
+
+
+async def test_certificates_change_while_pods_are_created(site: Site, database: str) -> None:
+    site.create(PROFILES, PROFILE)
+    lifetimes = {"KOORD_GATEWAY_WEBHOOK_CERTIFICATE_S": "6", "KOORD_GATEWAY_WEBHOOK_AUTHORITY_S": "20"}
+    async with site.gateway(database, {**lifetimes, "KOORD_GATEWAY_WEBHOOK_FAILURE_POLICY": "Fail"}) as system:
+        process = system.gateway.pid
+        certificates, authorities = set(), set()
+        made, deadline = 0, time.monotonic() + 40
+        while time.monotonic() < deadline:
+            secret = site.get(SECRET)
+            assert secret is not None
+            certificates.add(secret["data"]["tls.crt"])
+            authorities.add(secret["data"]["ca.crt"])
+            found = await asyncio.to_thread(
+                site.pod, f"p-{made}"
+            )  # with failurePolicy Fail: refused if TLS were not trusted
+            assert found["spec"]["priority"] == 5000
+            made += 1
+            await asyncio.sleep(0.1)
+        assert len(certificates) >= 4
+        assert len(authorities) >= 2
+        assert made > 100
+        assert system.gateway.pid == process
+
+
+async def test_a_pod_that_came_in_while_the_webhooks_were_away_is_judged_when_it_is_seen(
+    site: Site, database: str
+) -> None:
+    site.create(PROFILES, PROFILE)
+    async with site.gateway(database) as system:
+        await asyncio.to_thread(system.gateway.kill)
+        missed = await asyncio.to_thread(site.pod, "missed")
+        assert missed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1500m", "memory": "1Gi"}
+        bad = {"koordinator.sh/qosClass": "LSR"}
+        await asyncio.to_thread(site.pod, "bad", "bare", labels=bad)
+        await asyncio.to_thread(system.gateway.start)
+
+        def judged() -> dict[str, Any] | None:
+            pod = site.get("/api/v1/namespaces/web/pods/missed") or {}
+            return pod if pod["metadata"]["labels"].get("koordinator.sh/qosClass") else None
+
+        labels = (await until(judged, "labels of the profile"))["metadata"]["labels"]
+        assert labels == {
+            "app": "batch",
+            "tier": "batch",
+            "koordinator.sh/qosClass": "BE",
+            "koordinator.sh/priority": "100",
+        }
+        rows = await system.until(lambda rows: sum("AdmissionMissed" in row.type for row in rows) == 2)
+        told = {row.key: json.loads(row.data) for row in rows if "AdmissionMissed" in row.type}
+        assert told["web/missed"]["profiles"] == ["batch"]
+        assert "would have changed spec.containers, spec.priority" in told["web/missed"]["problems"][0]
+        assert "QoS LSR cannot be combined" in told["bare/bad"]["problems"][0]
+
+        def events() -> list[str]:
+            found = site.cluster.api.call("GET", "/api/v1/namespaces/web/events")["items"]
+            return [item["message"] for item in found if item["reason"] == "AdmissionMissed"]
+
+        assert "delete it so that it is created again" in (await until(events, "Kubernetes Event"))[0]
+        await site.configured()
+        again = await asyncio.to_thread(site.pod, "again")
+        assert again["spec"]["priority"] == 5000
