@@ -48,6 +48,7 @@ DOMAINS = (
     "node-qos",
     "overcommit",
     "prediction",
+    "webhook",
 )
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 

@@ -27,6 +27,7 @@ from shared.admission.slo_config import (
     bounds_problem,
     decoded,
 )
+from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
 from shared.domain.strategy_merge import merged, states_anything
 from shared.kube.slo_config import (
     AmplificationConfig,
@@ -34,7 +35,6 @@ from shared.kube.slo_config import (
     BurstConfig,
     ColocationConfig,
     ColocationStrategy,
-    CpuBurst,
     HostApplicationConfig,
     NodeBurst,
     NodeQos,
@@ -45,30 +45,12 @@ from shared.kube.slo_config import (
     Part,
     QosConfig,
     ResourceQos,
-    ResourceThreshold,
     SystemConfig,
-    SystemStrategy,
     ThresholdConfig,
 )
 
 Texts = dict[str, str]
 """Key -> text of the document in force; a key without one has its defaults."""
-
-DEFAULT_THRESHOLD = ResourceThreshold(
-    enable=False,
-    cpu_suppress_threshold_percent=65,
-    cpu_suppress_policy="cpuset",
-    memory_evict_threshold_percent=70,
-    cpu_evict_policy="evictByRealLimit",
-)
-DEFAULT_BURST = CpuBurst(
-    policy="none",
-    cpu_burst_percent=1000,
-    cfs_quota_burst_percent=300,
-    cfs_quota_burst_period_seconds=-1,
-    share_pool_threshold_percent=50,
-)
-DEFAULT_SYSTEM = SystemStrategy(total_network_bandwidth="0")
 
 
 class SloConfig(NamedTuple):

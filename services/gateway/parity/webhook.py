@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from shared.admission.config_map import check_config_map, check_node
+from shared.admission.device_resources import GPU, SHARED, asks_for_gpu
 from shared.admission.node_amplification import RAW, amplified
 from shared.admission.pod_colocation import RefusedTogether, RequiredLabels, required_labels
-from shared.admission.pod_view import annotations_of, labels_of
+from shared.admission.pod_view import annotations_of, app_containers, labels_of, stated
 from shared.admission.pods import PodWorld, check, mutated
 from shared.admission.refused import Refused
 from shared.kube.elastic_quota import declared
@@ -29,6 +31,25 @@ def mutate_pod(given: Given) -> dict[str, Any]:
         except Refused:
             return {"allowed": False, "code": 500}
     return {"allowed": True, "pod": _recorded(pod)}
+
+
+def writes_to_an_absent_list(given: Given) -> bool:
+    """Whether a `mutatePod` case writes out GPUs of a container that has requests without limits, or limits without requests."""
+    world = _world(given)
+    if "DisableDeviceResourceSpec" in world.gates or given.get("subResource"):
+        return False
+    world = structs.replace(world, gates=world.gates | {"DisableDeviceResourceSpec"})
+    pod = given["pod"]
+    try:
+        before = mutated(world, pod, pod["metadata"]["namespace"], draw=lambda _profile: 0)
+    except Refused:
+        return False
+    return any(
+        asks_for_gpu(each)
+        and bool(stated(each, "requests")) != bool(stated(each, "limits"))
+        and (GPU in stated(each, "requests") or SHARED not in stated(each, "requests"))
+        for each in app_containers(before)
+    )
 
 
 def validate_pod(given: Given) -> dict[str, Any]:
