@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from shared.admission.pod_view import Raw, all_containers, annotations_of, copy_of, labels_of, pod_of, stated, written
 from shared.admission.refused import Refused
+from shared.domain.node_selection import problem_of, selects
 from shared.domain.priority import Priority, priority, resource_of
 from shared.domain.qos import LABEL as QOS
-from shared.kube.label_selector import BadSelector, selector_of
 from shared.kube.quantity import milli, nanos
+from shared.kube.selectors import LabelSelector
 from shared.kube.strategic_merge import BadPatch, merged
 
 SKIP_RESOURCES = "config.koordinator.sh/skip-update-resources"
@@ -170,11 +173,12 @@ def _percent(profile: Raw) -> int:
     raise Refused("probability", message)
 
 
-def _selects(selector: Raw, labels: Mapping[str, str]) -> bool:
+def _selects(raw: Raw, labels: Mapping[str, str]) -> bool:
     try:
-        return selector_of(selector).matches(labels)
-    except BadSelector:
+        selector = msgspec.convert(raw, LabelSelector)
+    except msgspec.ValidationError:
         return True
+    return bool(problem_of(selector)) or selects(selector, labels)
 
 
 def applied_to_reservation(
