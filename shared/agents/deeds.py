@@ -63,7 +63,11 @@ class EvictionAsked(Deed, frozen=True, tag="evictionAsked"):
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
-AnyDeed = Suppressed | Burst | Killed | EvictionAsked
+class PodsWanted(Deed, frozen=True, tag="podsWanted"):
+    """The agent runs and is to be told which pods its node has (shared/agents/pods.py). Nothing is recorded of it."""
+
+
+AnyDeed = Suppressed | Burst | Killed | EvictionAsked | PodsWanted
 
 
 class DeedTold(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -15,8 +15,11 @@ REFUSED = "refused"
 SLO = "slo"
 """Ingest to agent: the newest NodeSLO (shared/agents/slo.py)."""
 
+PODS = "pods"
+"""Deeds ingest to agent: the pods of its node (shared/agents/pods.py), for an agent that has said that it wants them."""
+
 FROM_AGENT = (REPORT, DEED)
-TO_AGENT = (REFUSED, SLO)
+TO_AGENT = (REFUSED, SLO, PODS)
 
 SLO_STREAM = "KOORD_NODE_SLO"
 """The JetStream stream that holds the newest NodeSLO of each node, for agents on NATS."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from services.metrics_ingest.deeds.state import DeedsState, OnNode
-from shared.agents.deeds import BadDeed, Burst, DeedTold, EvictionAsked, Killed, Suppressed
+from shared.agents.deeds import BadDeed, Burst, DeedTold, EvictionAsked, Killed, PodsWanted, Suppressed
 from shared.events import Draft, intents
 from shared.events.nodes import BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
 from shared.kube.instants import SECOND, instant_text
@@ -24,6 +24,8 @@ def recorded(state: DeedsState, told: DeedTold, *, future_s: float, now_ns: int)
     check_time(told, future_s=future_s, now_ns=now_ns)
     said: dict[str, Any] = {"node": told.node, "boot": told.boot, "number": told.seq, "at_ns": told.at_ns}
     match told.deed:
+        case PodsWanted():
+            return []
         case Suppressed(policy=policy, cpu_milli=cpu_milli, cpus=cpus):
             return [Draft(BestEffortSuppressed(**said, policy=policy, cpu_milli=cpu_milli, cpus=cpus))]
         case Burst(pod_uid=uid, container=container) as burst:

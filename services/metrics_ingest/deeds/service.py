@@ -9,12 +9,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from services.metrics_ingest.deeds.decide import recorded
+from services.metrics_ingest.deeds.residents import PodsDesk
 from services.metrics_ingest.deeds.state import FOLDED, DeedsState, Told, is_told, with_number
 from services.metrics_ingest.desk import Batch, Refusals, serve
 from services.metrics_ingest.intake import Incoming, Intake
 from services.metrics_ingest.mqtt import Mqtt
 from shared.agents import subjects
-from shared.agents.deeds import BadDeed, decode
+from shared.agents.deeds import BadDeed, PodsWanted, decode
 from shared.errors import KoordError
 from shared.events.intents import EvictionAsked
 from shared.events.log import WriterStarted
@@ -43,6 +44,7 @@ class Deeds:
             name = self._settings.client or f"koord-{runtime.service.name}"
             self._mqtt = Mqtt(environment.mqtt, name, [self._intake], ca_file=environment.nats_ca)
         self._refusals = Refusals("deed", runtime.metrics.registry)
+        self._pods = PodsDesk(runtime, self._mqtt)
         self._batch: Batch | None = None
         self._told: dict[str, Told] = {}  # by the batch under way, where that is newer than the State
 
@@ -50,7 +52,9 @@ class Deeds:
         """Take deeds until the process is asked to stop."""
         await self._runtime.bus.attend(subjects.every_subject(subjects.DEED), self._intake.asked)
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._mqtt.run())] if self._mqtt else []
+            beside = [group.create_task(self._pods.run())]
+            if self._mqtt is not None:
+                beside.append(group.create_task(self._mqtt.run()))
             await serve(self._runtime, self._intake, self._take, self._refusals.taken)
             for task in beside:
                 task.cancel()
@@ -64,6 +68,10 @@ class Deeds:
         told = None
         try:
             told = decode(message.data, node)
+            if isinstance(told.deed, PodsWanted):
+                self._pods.wanted(node)
+                batch.accept(message, "deed", told.boot, told.seq)
+                return
             before = self._told.get(node) or state.told.get(node)
             if not is_told(before, told.boot, told.seq):
                 drafts = recorded(state, told, future_s=self._settings.future_s, now_ns=batch.now_ns)
@@ -93,5 +101,5 @@ SERVICE = Service(
     new_state=DeedsState,
     lead=lead,
     hears=(subjects.every_subject(subjects.DEED),),
-    says=(subjects.every_subject(subjects.REFUSED),),
+    says=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.PODS)),
 )

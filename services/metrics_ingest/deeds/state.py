@@ -4,17 +4,32 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from shared.agents.pods import NodePods, seen_node, seen_pod
 from shared.events import Event, Recorded
-from shared.events.cluster import PodDeleted, PodObserved
+from shared.events.cluster import (
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.log import WriterStarted
 from shared.events.nodes import DEEDS, BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
 from shared.kube.annotations import MIRROR
+from shared.kube.node import Node
 from shared.kube.pod import Pod
 
-FOLDED: dict[str, tuple[type[Event], ...]] = {"cluster": (PodObserved, PodDeleted), "nodes-*": DEEDS}
+FOLDED: dict[str, tuple[type[Event], ...]] = {
+    "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
+    "nodes-*": DEEDS,
+}
 """Context -> event types folded; the others pass."""
 
 NUMBERS_KEPT = 256
 """Of one run of an agent: how many of its newest deeds are remembered, to know a repeat. An older number counts as one."""
+
+TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 
@@ -39,51 +54,136 @@ class Told(NamedTuple):
     numbers: tuple[int, ...]
 
 
+class Resident(NamedTuple):
+    """What agents are told of one node's objects, encoded; an empty text is no object.
+
+    Attributes:
+        epoch, seq: of `cluster`, when any of it changed last.
+        object, topology: as in `NodePods`.
+        pods: uid as the node knows it -> the pod.
+    """
+
+    epoch: int = 0
+    seq: int = 0
+    object: bytes = b""
+    topology: bytes = b""
+    pods: dict[str, bytes] = {}  # noqa: RUF012  a default that nobody writes to
+
+
 class DeedsState:
     """A fold over `cluster` and our own deeds.
 
     Attributes:
+        residents: node -> what its agent is told.
+        cluster_epoch: of the gateway.
         pods: uid as nodes know it -> the pod, while it runs.
         static: uid of a static pod's image -> the uid under which its node runs it.
         told: node -> the deeds of its agent that were recorded.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.pods: dict[str, OnNode] = {}
         self.static: dict[str, str] = {}
         self.told: dict[str, Told] = {}
+        self.residents: dict[str, Resident] = {}
+        self.cluster_epoch = 0
 
     def apply(self, record: Recorded) -> None:
         """Fold one event."""
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
-                self._pod_observed(key, uid, pod)
+                self._pod_observed(record, key, uid, pod)
             case PodDeleted(pod_uid=uid):
-                self.pods.pop(self.static.pop(uid, uid), None)
+                self._pod_gone(record, self.static.pop(uid, uid))
+            case NodeObserved(node=node, object=object_):
+                self._told_of(record, node, object=_JSON.encode(seen_node(object_)))
+            case NodeDeleted(node=node):
+                self._told_of(record, node, object=b"")
+            case ObjectObserved(resource=resource, name=name, object=raw) if resource == TOPOLOGIES:
+                self._told_of(record, name, topology=_JSON.encode((raw.get("metadata") or {}).get("annotations") or {}))
+            case ObjectDeleted(resource=resource, name=name) if resource == TOPOLOGIES:
+                self._told_of(record, name, topology=b"")
+            case WriterStarted(epoch=epoch) if record.context == "cluster":
+                self.cluster_epoch = epoch
             case BestEffortSuppressed() | PodBurst() | PodKilled() | EvictionWanted() as deed:
                 self.told[deed.node] = with_number(self.told.get(deed.node), deed.boot, deed.number)
         self.positions[record.context] = record.seq
 
-    def _pod_observed(self, key: str, api_uid: str, pod: Pod) -> None:
+    def _pod_observed(self, record: Recorded, key: str, api_uid: str, pod: Pod) -> None:
         uid = (pod.metadata.annotations or {}).get(MIRROR) or api_uid
         if uid != api_uid:
             self.static[api_uid] = uid
         if not pod.spec.node_name or pod.status.phase in _ENDED:
-            self.pods.pop(uid, None)
+            self._pod_gone(record, uid)
+            return
+        node = pod.spec.node_name
+        self.pods[uid] = OnNode(key, node, uid != api_uid)
+        self._told_of(record, node, pod=(uid, _JSON.encode(seen_pod(pod, uid))))
+
+    def _pod_gone(self, record: Recorded, uid: str) -> None:
+        if (pod := self.pods.pop(uid, None)) is not None:
+            self._told_of(record, pod.node, pod=(uid, b""))
+
+    def _told_of(
+        self,
+        record: Recorded,
+        node: str,
+        *,
+        pod: tuple[str, bytes] | None = None,
+        object: bytes | None = None,  # noqa: A002  the name of the field
+        topology: bytes | None = None,
+    ) -> None:
+        """Take a change of what an agent is told; what stays the same is no change."""
+        before = self.residents.get(node, Resident())
+        if pod is not None and before.pods.get(pod[0], b"") == pod[1]:
+            return
+        if (object is not None and object == before.object) or (topology is not None and topology == before.topology):
+            return
+        pods = before.pods if node in self.residents else {}
+        if pod is not None:
+            uid, packed = pod
+            if packed:
+                pods[uid] = packed
+            else:
+                pods.pop(uid, None)
+        after = Resident(
+            self.cluster_epoch,
+            record.seq,
+            before.object if object is None else object,
+            before.topology if topology is None else topology,
+            pods,
+        )
+        if after.object or after.topology or after.pods:
+            self.residents[node] = after
         else:
-            self.pods[uid] = OnNode(key, pod.spec.node_name, uid != api_uid)
+            self.residents.pop(node, None)
+
+    def node_pods(self, node: str) -> NodePods:
+        """What a node's agent is told."""
+        found = self.residents.get(node, Resident(self.cluster_epoch))
+        return NodePods(
+            node,
+            found.epoch,
+            found.seq,
+            msgspec.json.decode(found.object, type=Node) if found.object else None,
+            msgspec.json.decode(found.topology, type=dict[str, str]) if found.topology else None,
+            tuple(msgspec.json.decode(found.pods[uid], type=Pod) for uid in sorted(found.pods)),
+        )
 
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
-        return _ENCODER.encode(_Stored(self.positions, self.pods, self.static, self.told))
+        return _ENCODER.encode(
+            _Stored(self.positions, self.pods, self.static, self.told, self.residents, self.cluster_epoch)
+        )
 
     def restore(self, data: bytes) -> None:
         """Take over what `encode` wrote."""
         stored = _DECODER.decode(data)
         self.positions, self.pods, self.static, self.told = stored.positions, stored.pods, stored.static, stored.told
+        self.residents, self.cluster_epoch = stored.residents, stored.cluster_epoch
 
 
 def is_told(told: Told | None, boot: str, number: int) -> bool:
@@ -106,7 +206,10 @@ class _Stored(msgspec.Struct):
     pods: dict[str, OnNode]
     static: dict[str, str]
     told: dict[str, Told]
+    residents: dict[str, Resident]
+    cluster_epoch: int
 
 
+_JSON = msgspec.json.Encoder(order="sorted")
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 _DECODER = msgspec.msgpack.Decoder(_Stored)

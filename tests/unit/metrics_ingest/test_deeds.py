@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.metrics_ingest.deeds.decide import recorded
 from services.metrics_ingest.deeds.state import NUMBERS_KEPT, DeedsState, is_told, with_number
-from shared.agents.deeds import AnyDeed, BadDeed, Burst, DeedTold, EvictionAsked, Killed, Suppressed
+from shared.agents.deeds import AnyDeed, BadDeed, Burst, DeedTold, EvictionAsked, Killed, PodsWanted, Suppressed
 from shared.events import Event, intents
 from shared.events.cluster import PodDeleted, PodObserved
 from shared.events.nodes import BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
@@ -124,3 +124,21 @@ def test_any_interleaving_gives_the_same_bytes_and_so_does_a_snapshot_on_the_way
     for record in orders[0][cut:]:
         restored.apply(record)
     assert restored.encode() == fold(DeedsState, orders[0]).encode()
+
+
+def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: DeedsState) -> None:
+    found = state.node_pods("a")
+    assert [(pod.metadata.uid, pod.metadata.name) for pod in found.pods] == [("hash", "static"), ("uid-p", "p")]
+    logs = Logs()
+    again = pod("p", "a")
+    position = state.residents["a"].seq
+    logs.append("cluster", PodObserved(pod="d/p", pod_uid="uid-p", object=again))
+    state.apply(logs.contexts["cluster"][-1])
+    assert state.residents["a"].seq == position
+    logs.append("cluster", PodDeleted(pod="d/p", pod_uid="uid-p"))
+    state.apply(logs.contexts["cluster"][-1])
+    assert [pod.metadata.uid for pod in state.node_pods("a").pods] == ["hash"]
+
+
+def test_an_agent_that_asks_for_its_pods_leaves_no_event(state: DeedsState) -> None:
+    assert events(state, PodsWanted()) == []
