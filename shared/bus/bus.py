@@ -107,6 +107,7 @@ class Bus:
         self.violations = 0
         self.login = Login.of(url, nkey=nkey, ca=ca)
         self._login_refused = False
+        self._failure: Exception | None = None  # what the connection under way met last
         self._denied: set[str] = set()
         self._asking: dict[str, set[asyncio.Task[Msg]]] = {}
         self._name = name
@@ -296,7 +297,8 @@ class Bus:
                 await self._echo(client, gone)
                 log.warning("bus lost its connection", extra={"url": self.login.server})
                 self.reconnects += 1
-            except _FAILURES as error:
+            except _FAILURES as failed:
+                error = self._failure if isinstance(failed, nats.errors.NoServersError) else failed
                 self._login_refused = "authorization" in str(error).lower()
                 if self._login_refused and not self.refused.startswith("the login"):
                     self.refused = f"the login {self.login.user!r} is refused by {self.login.server}"
@@ -313,11 +315,15 @@ class Bus:
         async def closed() -> None:
             gone.set()
 
+        self._failure = None
         await client.connect(
-            self.login.server,
+            await self.login.addresses(),
             **self.login.options(),
             name=self._name,
             allow_reconnect=False,  # the keeper reconnects: it also notices a connection that is only half alive
+            max_reconnect_attempts=1,  # of one connection; by default the client tries the same addresses for minutes
+            reconnect_time_wait=0,
+            dont_randomize=True,
             connect_timeout=2,
             max_outstanding_pings=2,
             ping_interval=5,
@@ -357,8 +363,10 @@ class Bus:
                 log.warning("bus drops messages that are not taken in time", extra={"dropped": self.dropped})
         elif violation := DENIED.search(str(error).lower()):
             self._deny(violation[1], violation[2])
-        elif self._client is not None:  # a failed connection is said by the keeper
+        elif self._client is not None:
             log.warning("bus error", exc_info=error)
+        else:  # a failed connection is said by the keeper
+            self._failure = error
 
     def _deny(self, verb: str, subject: str) -> None:
         """Say once for each subject that the login may not use it, and end the questions that wait on it."""

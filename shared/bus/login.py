@@ -3,7 +3,9 @@
 A login named by the URL has inboxes of its own, `_INBOX.<user>.>`: what it asks is answered there, and no other login may listen.
 """
 
+import asyncio
 import re
+import socket
 import ssl
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from shared.errors import KoordError
 
 INBOX = "_INBOX"
+PORT = 4222
 
 DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 """What the server says of a subject that a login may not use; in lower case, as the client hands it on."""
@@ -59,6 +62,20 @@ class Login(NamedTuple):
         """The first tokens of every inbox of this login."""
         return f"{INBOX}.{self.user}" if self.user else INBOX
 
+    async def addresses(self) -> list[str]:
+        """The server's addresses, as the client takes them: it would look the name up itself, and leave a look-up that takes
+        longer than it waits to fail where nobody hears of it.
+
+        Raises:
+            OSError: the name has none.
+        """
+        parts = urlsplit(self.server)
+        found = await asyncio.get_running_loop().getaddrinfo(
+            parts.hostname, parts.port or PORT, type=socket.SOCK_STREAM
+        )
+        hosts = dict.fromkeys(str(address[0]) for *_, address in found)
+        return [f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or PORT}" for host in hosts]
+
     def options(self) -> dict[str, Any]:
         """What the client's `connect` takes beside the server.
 
@@ -73,6 +90,7 @@ class Login(NamedTuple):
                 options |= {"user": self.user, "password": self.password}
             if self.ca or self.server.startswith("tls:"):
                 options["tls"] = ssl.create_default_context(cafile=self.ca or None)
+                options["tls_hostname"] = urlsplit(self.server).hostname
         except (OSError, ssl.SSLError) as error:
             raise BadLogin(f"KOORD_NATS_NKEY or KOORD_NATS_CA names a file that cannot be used: {error}") from error
         return options
