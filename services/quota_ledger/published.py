@@ -10,7 +10,7 @@ import msgspec
 
 from services.quota_ledger.books import Books
 from shared.events import Event, Recorded
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.quota import (
     CapacitySet,
     PodAttached,
@@ -25,7 +25,7 @@ from shared.events.quota import (
     QuotaRetired,
     RuntimeRecomputed,
 )
-from shared.kube.elastic_quota import RESOURCES, ROOT
+from shared.kube.elastic_quota import ROOT
 
 STATUS = "quota-status"
 """The field group of a quota's object that the ledger writes."""
@@ -48,7 +48,7 @@ class Published:
     """A fold over the own log.
 
     Attributes:
-        told: `resource/namespace/name` of an object -> what it was told last.
+        told: `resource/namespace/name` of an object -> what it was told last; with a `#` behind it, what it was made as.
         due: names of quotas whose numbers may differ from that. Only a note of where to look: the numbers themselves decide.
     """
 
@@ -59,10 +59,10 @@ class Published:
     def apply(self, record: Recorded) -> None:
         """Fold one event of the `quota` context."""
         match record.event:
-            case FieldsDecided(resource=resource, name=key, fields=fields, uid=uid, patch=patch) if (
-                resource in RESOURCES and fields == STATUS
-            ):
+            case FieldsDecided(resource=resource, name=key, uid=uid, patch=patch):
                 self.told[f"{resource}/{key}"] = Told(uid, patch, record.at_ns)
+            case ObjectDecided(resource=resource, name=key, body=body):
+                self.told[f"{resource}/{key}#"] = Told("", body or {}, record.at_ns)
 
     def restore(self, told: Mapping[str, Told], books: Books) -> None:
         """Take over what was told; every quota is looked at once."""

@@ -9,6 +9,7 @@ import msgspec
 
 from services.quota_ledger.books import Books, Held
 from services.quota_ledger.image import BooksImage, image_of, restored
+from services.quota_ledger.profile_view import ProfilesImage, ProfileView
 from services.quota_ledger.published import Published, Told
 from services.quota_ledger.resolve import ENDED, counted_request, is_preemptible
 from shared.domain.amounts import Amounts, mask, sub, total
@@ -25,7 +26,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import WriterStarted
 from shared.events.quota import (
     CapacitySet,
@@ -62,7 +63,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         MissingPermission,
     ),
     "scheduling": (WriterStarted, PodPlaced, RoundDecided),
-    "quota": (*OWN, FieldsDecided),
+    "quota": (*OWN, FieldsDecided, ObjectDecided),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
@@ -113,6 +114,7 @@ class LedgerState:
         objects: key of an ElasticQuota -> what it declares; None where it cannot be read.
         seen, placed: pods by uid.
         books: what the own log says; published: what it has told the objects.
+        profiles: ElasticQuotaProfiles, and what their nodes come to.
         epoch, round: of the scheduler's newest WriterStarted and RoundDecided: an ask of an earlier one, or of a round that is
             decided, is over.
         due: uids of pods of which the books say something else than what is wanted.
@@ -125,6 +127,7 @@ class LedgerState:
         self.positions: dict[str, int] = {}
         self.books = Books(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
         self.published = Published()
+        self.profiles = ProfileView()
         self.objects: dict[str, DeclaredQuota] = {}
         self.nodes: dict[str, Amounts] = {}
         self.seen: dict[str, Seen] = {}
@@ -237,6 +240,7 @@ class LedgerState:
             positions=self.positions,
             books=image_of(self.books),
             told=self.published.told,
+            profiles=self.profiles.image(),
             objects=self.objects,
             nodes=self.nodes,
             seen=self.seen,
@@ -255,6 +259,7 @@ class LedgerState:
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
         restored(self.books, image.books)
         self.published.restore(image.told, self.books)
+        self.profiles.restore(image.profiles)
         for uid, seen in image.seen.items():
             self._put(uid, seen)
         for uid in self.books.pods:
@@ -265,6 +270,7 @@ class LedgerState:
             self._look_at_quota(name)
 
     def _cluster(self, record: Recorded) -> None:
+        self.profiles.apply(record.event)
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
                 self._put(uid, seen_of(pod))
@@ -403,6 +409,7 @@ class StateImage(msgspec.Struct, frozen=True):
     positions: dict[str, int]
     books: BooksImage
     told: dict[str, Told]
+    profiles: ProfilesImage
     objects: dict[str, DeclaredQuota]
     nodes: dict[str, Amounts]
     seen: dict[str, Seen]
