@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import HostPort, PodAsk
 from services.scheduler.change import Change
+from services.scheduler.kernels.rows import Rows, selected
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.default_preemption import PreemptionArgs
 from services.scheduler.pod_book import PodBook
@@ -30,8 +31,6 @@ from shared.kube.node_topology import NodeResourceTopology
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Rows = NDArray[np.intp] | slice
-"""Which rows of the table: an array of them, or a slice from 0."""
 
 MAX_SCORE = 100
 
@@ -63,6 +62,10 @@ class Room:
         self.scored: Int64 = table.scored[: self.size].copy(order="F")
         self.pods: Int64 = table.pods[: self.size].copy()
         self.ports: dict[int, dict[HostPort, int]] = {row: dict(held) for row, held in table.ports.items()}
+
+    def which(self, rows: Rows) -> tuple[Int64, int]:
+        """The rows as compiled passes take them."""
+        return selected(rows, self.size)
 
     def after(self, ask: PodAsk) -> "Room":
         """The room as if each node had taken one more pod of the class; ports aside."""

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
-from services.scheduler.framework import Int64, Normalize, Plugin, Room, Rows, Trial, normalized, normalized_at
+from services.scheduler.framework import Int64, Normalize, Plugin, Room, Trial, normalized, normalized_at
+from services.scheduler.kernels.best import AS_IT_IS, DOWN, UP, add, close, leading, note_refusals
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Panel
-from services.scheduler.ties import ranks
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
 FEASIBLE, NO_NODE = -1, -2
@@ -25,6 +26,9 @@ TOGETHER = 5
 """So many rows are judged at once at the cost of as many one by one."""
 BEST = 3
 """How many of the best nodes a round records per class."""
+
+
+_HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}
 
 
 class Placement(NamedTuple):
@@ -59,6 +63,7 @@ class Judge:
         self._panel = panel
         self._table = table
         self._size = table.size
+        self._hashes = table.hashes[: table.size]
         self._first = [
             table.rows[name] for guide in panel.guides for name in guide.first_nodes(ask) if name in table.rows
         ]
@@ -75,8 +80,6 @@ class Judge:
         self._foresight: Foresight | None = None
         self._settled: set[int] = set()  # rows whose next pod is not the foreseen one
         self._behind: list[int] = []  # rows that moved as foreseen, of which the single scores are not known
-        self._tied: NDArray[np.intp] | None = None  # the rows with the highest total; None: not known
-        self._best_total = -1
         self._judge_all()
 
     def _judge_all(self) -> None:
@@ -113,33 +116,22 @@ class Judge:
 
     def _total_all(self) -> None:
         self._score_behind()
-        feasible = self.by == FEASIBLE
         total = np.zeros(self._size, np.int64)
-        self._highest = []
-        for (plugin, weight, _), raw in zip(self._panel.scorers, self._raw, strict=True):
-            highest = 0
-            if raw is not None:
-                highest = self._highest_of(plugin, raw, feasible)
-                total += normalized(raw, highest, plugin.normalize) * weight
-            self._highest.append(highest)
+        self._highest = [
+            0 if raw is None else add(total, raw, self.by, FEASIBLE, weight, _HOW[plugin.normalize])
+            for (plugin, weight, _), raw in zip(self._panel.scorers, self._raw, strict=True)
+        ]
         self._wide_parts, self._wide_total = {}, None
         for plugin, weight, trial in self._panel.wide_scorers:
-            scores = trial.scores(self.ask, feasible)
+            scores = trial.scores(self.ask, self.by == FEASIBLE)
             if scores is None:
                 continue
             part = self._wide_parts[plugin.name] = scores * weight
             self._wide_total = part if self._wide_total is None else self._wide_total + part
         if self._wide_total is not None:
             total += self._wide_total
-        total[~feasible] = -1
+        close(total, self.by, FEASIBLE)
         self.total = total
-        self._tied = None
-
-    @staticmethod
-    def _highest_of(plugin: Plugin, raw: Int64, feasible: NDArray[np.bool_]) -> int:
-        if plugin.normalize is Normalize.NONE:
-            return 0
-        return int(raw[feasible].max(initial=0))
 
     def look_ahead(self, room: Room) -> None:
         """Work out what one more pod of the class makes of each node, for the many that come."""
@@ -186,12 +178,12 @@ class Judge:
         """A feasible row took a pod of the class; whether the scores of all others have to be normalised anew."""
         total = int(foresight.total[row])
         if total >= 0:
-            self._set_total(row, total)
+            self.total[row] = total
             self._behind.append(row)
             return False
         self._own_by[row] = self.by[row] = foresight.by[row]
         self._own_verdict[row] = self.verdict[row] = foresight.verdict[row]
-        self._set_total(row, -1)
+        self.total[row] = -1
         return any(
             raw is not None and plugin.normalize is not Normalize.NONE and int(raw[row]) == highest > 0
             for (plugin, _, _), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True)
@@ -204,11 +196,6 @@ class Judge:
                 if raw is not None and not plugin.static:
                     raw[row] = trial.score_at(self.ask, row)
         self._behind.clear()
-
-    def _set_total(self, row: int, total: int) -> None:
-        self.total[row] = total
-        if total > self._best_total or (total == self._best_total and self._tied is not None and row not in self._tied):
-            self._tied = None
 
     def refuse(self, row: int, plugin: Plugin, verdict: int) -> None:
         """Take a node out that passed, and has nothing to give the pod after all."""
@@ -257,8 +244,6 @@ class Judge:
             total += self._wide_total[rows]
         total[out | (self.by[rows] != FEASIBLE)] = -1
         self.total[rows] = total
-        if total.max() >= self._best_total:
-            self._tied = None
         return renormalise
 
     def _judge_row(self, row: int) -> bool:
@@ -289,7 +274,7 @@ class Judge:
             total += normalized_at(score, self._highest[place], plugin.normalize) * weight
         if self._wide_total is not None:
             total += int(self._wide_total[row])
-        self._set_total(row, total if feasible else -1)
+        self.total[row] = total if feasible else -1
         return renormalise
 
     def choose(self, pod_hash: np.uint64) -> int:
@@ -300,23 +285,11 @@ class Judge:
         for row in self._first:
             if self.total[row] >= 0:
                 return row
-        tied = self._tied
-        if tied is not None:
-            tied = tied[self.total[tied] == self._best_total]
-        if tied is None or not len(tied):
-            self._best_total = int(self.total.max(initial=-1))
-            tied = np.flatnonzero(self.total == self._best_total)
-        self._tied = tied
-        if self._best_total < 0:
-            return -1
-        if len(tied) == 1:
-            return int(tied[0])
-        standing = ranks(self._table.hashes[tied], pod_hash)
-        highest = standing.argmax()
-        same = standing == standing[highest]
-        if np.count_nonzero(same) > 1:  # two names with one hash
-            return min((int(row) for row in tied[same]), key=self._table.names.__getitem__)
-        return int(tied[highest])
+        hashes, total = self._hashes, self.total
+        best: list[int] = leading(total, hashes, pod_hash, 2).tolist()
+        if len(best) == 2 and (total[best[0]], hashes[best[0]]) == (total[best[1]], hashes[best[1]]):
+            return min(best, key=self._table.names.__getitem__)  # two names with one hash
+        return best[0] if best else -1
 
     def none_feasible(self) -> bool:
         """Whether no node will take a pod of the class as things stand."""
@@ -378,13 +351,8 @@ class Judge:
         ]
 
     def _best(self, pod_hash: np.uint64) -> tuple[Candidate, ...]:
-        least = np.partition(self.total, -BEST)[-BEST] if self._size > BEST else 0
-        rows = np.flatnonzero(self.total >= max(least, 0))  # with all that tie with the last one kept
-        if not len(rows):
-            return ()
-        standing = ranks(self._table.hashes[rows], pod_hash)
-        order = np.lexsort((standing, self.total[rows]))[::-1][:BEST]
-        return tuple(self.candidate(int(rows[place])) for place in order)
+        rows = leading(self.total, self._hashes, pod_hash, BEST)
+        return tuple(self.candidate(row) for row in rows.tolist())
 
     def candidate(self, row: int) -> Candidate:
         """A feasible node with its total and each plugin's part of it."""
@@ -402,10 +370,5 @@ def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int,
     """Ask filters in order; the first that refuses a node is noted for it. by, verdict: [rows]."""
     for index, _, trial in filters:
         verdicts = trial.filter(ask, rows)
-        if verdicts is None:
-            continue
-        refused = verdicts != 0
-        if refused.any():
-            refused &= by == FEASIBLE
-            by[refused] = index
-            verdict[refused] = verdicts[refused]
+        if verdicts is not None:
+            note_refusals(by, verdict, verdicts, index, FEASIBLE)

@@ -15,6 +15,7 @@ from services.scheduler.framework import Plugin, Profile, Removing, Returning, R
 from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
+from services.scheduler.kernels.best import standings
 from services.scheduler.plugins.default_preemption import (
     Budget,
     Candidate,
@@ -24,7 +25,6 @@ from services.scheduler.plugins.default_preemption import (
     pick,
 )
 from services.scheduler.pods import Held, PodFacts
-from services.scheduler.ties import ranks
 from shared.events import Event
 from shared.events.intents import EvictionAsked, FieldsDecided
 from shared.events.scheduling import PodNominated
@@ -139,7 +139,7 @@ class Preemptor:
         budgets = index.surroundings.budgets_of()
         found = clean = 0
         # From another node for each pod, and by names: rows differ from process to process.
-        for row in rows[np.argsort(ranks(index.table.hashes[rows], pod_hash), kind="stable")]:
+        for row in rows[np.argsort(standings(index.table.hashes[rows], pod_hash), kind="stable")]:
             potential = {
                 uid: held for uid, held in index.on.get(int(row), {}).items() if held.ask.priority < ask.priority
             }

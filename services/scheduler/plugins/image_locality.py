@@ -15,7 +15,8 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
 from shared.kube.node import Node, NodeMetric

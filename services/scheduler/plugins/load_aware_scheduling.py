@@ -6,12 +6,10 @@ The rules are in `load_aware/`; this names its reasons, keeps its ledger by row,
 from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger, LoadAwareTrial
 from services.scheduler.plugins.load_aware.trial import reasons
 from services.scheduler.pods import Held, PodFacts
@@ -42,9 +40,10 @@ class LoadAwareScheduling:
         """Measured and estimated load by row."""
         return _RowLedger(self.args)
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:
         """A verdict is the load-aware package's code."""
         assert isinstance(ledger, _RowLedger), "the index hands back what new_ledger made"
+        ledger.account.fleet.grow(room.size)  # a row may be known by a pod alone
         return _RoundTrial(ledger.account.trial(), ledger.account, now_ns)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -93,10 +92,10 @@ class _RoundTrial:
         self._now_ns = now_ns
         self._as_foreseen = True
 
-    def filter(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
-        return self._trial.filter(ask.pod, rows, self._now_ns).astype(np.int64)
+    def filter(self, ask: PodAsk, rows: Rows) -> Int64:
+        return self._trial.filter(ask.pod, rows, self._now_ns)
 
-    def score(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+    def score(self, ask: PodAsk, rows: Rows) -> Int64:
         return self._trial.score(ask.pod, rows, self._now_ns)
 
     def filter_at(self, ask: PodAsk, row: int) -> int:

@@ -6,7 +6,7 @@ wishes for something is judged node by node, and what was worked out is kept unt
 Source: spec/scheduler-core.md 4; upstream pkg/scheduler/plugins/nodenumaresource.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import ClassVar
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Rows, Trial
-from services.scheduler.percents import percents
+from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.room import filled
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.numa.args import NumaArgs
 from services.scheduler.plugins.numa.cycle import Cycle
 from services.scheduler.plugins.numa.demand import Demand, Refused, read_demand
@@ -117,12 +118,16 @@ class _NumaTrial:
         size = room.size
         self._alive: Bools = room.table.alive[:size].copy()
         plain, valid = fleet.sized(size)
-        self._not_plain: Bools = self._alive & ~plain
-        self._not_for_bound: Bools = self._alive & ~(plain & valid)
+        self._not_plain = _some(self._alive & ~plain)
+        self._not_for_bound = _some(self._alive & ~(plain & valid))
         names = dict.fromkeys(("cpu", *(name for name, _ in plugin.strategies.weights)))
         width = room.requested.shape[1]
         columns = room.table.columns
         self.columns = [(name, columns[name]) for name in names if columns.get(name, width) < width]
+        found = [columns.get(name, width) for name, _ in plugin.strategies.weights]
+        self._scored = np.array([column if column < width else -1 for column in found], np.int64)
+        self._unscored = np.full(len(found), -1, np.int64)
+        self._weights = np.array([weight for _, weight in plugin.strategies.weights], np.int64)
         self._more: dict[int, list[Allocation]] = {}
         self._gone: dict[int, list[Allocation]] = {}
         self._sites: dict[int, Site] = {}
@@ -132,15 +137,15 @@ class _NumaTrial:
         asked = self._plugin.asked(ask)
         if asked is None:
             return None
-        every = np.arange(self.room.size)[rows]
+        count = len(self._alive[rows])
         if isinstance(asked, Refused):
-            return np.full(len(every), self._plugin.number(asked), np.int64)
-        closer = self._needs_a_closer_look(asked.demand)[rows]
-        if not closer.any():
+            return np.full(count, self._plugin.number(asked), np.int64)
+        closer = self._needs_a_closer_look(asked.demand)
+        if closer is None or not (closer := closer[rows]).any():
             return None
-        verdicts = np.zeros(len(every), np.int64)
-        for place in np.flatnonzero(closer):
-            verdicts[place] = self._verdict(asked, int(every[place]))
+        verdicts = np.zeros(count, np.int64)
+        for place, row in self._places(closer, rows):
+            verdicts[place] = self._verdict(asked, row)
         return verdicts
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
@@ -150,17 +155,18 @@ class _NumaTrial:
             return 0
         if isinstance(asked, Refused):
             return self._plugin.number(asked)
-        return self._verdict(asked, row) if self._needs_a_closer_look(asked.demand).item(row) else 0
+        return self._verdict(asked, row) if self._is_looked_at(asked.demand, row) else 0
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """Least or most allocated, of the node or of the zones that the pod would get."""
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused):
             return None
-        every = np.arange(self.room.size)[rows]
         scores = self._scores_of_nodes(asked.demand, rows)
-        for place in np.flatnonzero(self._needs_a_closer_look(asked.demand)[rows]):
-            scores[place] = self._score(asked, int(every[place]))
+        closer = self._needs_a_closer_look(asked.demand)
+        if closer is not None:
+            for place, row in self._places(closer[rows], rows):
+                scores[place] = self._score(asked, row)
         return scores
 
     def score_at(self, ask: PodAsk, row: int) -> int:
@@ -168,7 +174,7 @@ class _NumaTrial:
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused):
             return 0
-        if self._needs_a_closer_look(asked.demand).item(row):
+        if self._is_looked_at(asked.demand, row):
             return self._score(asked, row)
         whole, strategies = _RowAmounts(self, row), self._plugin.strategies
         demand = asked.demand
@@ -180,7 +186,7 @@ class _NumaTrial:
     def after(self, ask: PodAsk, room: Room) -> Trial | None:
         """The same in a fuller room, where no node has to be looked at closely."""
         asked = self._plugin.asked(ask)
-        if asked is not None and (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand).any()):
+        if asked is not None and (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None):
             return None
         fuller = copy(self)
         fuller.room = room
@@ -195,7 +201,7 @@ class _NumaTrial:
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused):
             return {}
-        if not asked.demand.bind and not self._needs_a_closer_look(asked.demand).item(row):
+        if not asked.demand.bind and not self._is_looked_at(asked.demand, row):
             return {}
         cycle = self._cycle(asked, row)
         got = cycle.reserve()
@@ -221,11 +227,21 @@ class _NumaTrial:
         gone.remove(allocation) if sign > 0 else gone.append(allocation)
         self._sites[row] = self._fleet.site(row, self._more.get(row, ()), gone)
 
-    def _needs_a_closer_look(self, demand: Demand) -> Bools:
-        """bool[rows]: nodes that have to be judged one by one."""
+    def _needs_a_closer_look(self, demand: Demand) -> Bools | None:
+        """bool[rows]: nodes that have to be judged one by one; None when there are none."""
         if demand.numa_policy or demand.required or demand.designated is not None:
             return self._alive
         return self._not_for_bound if demand.bind else self._not_plain
+
+    @staticmethod
+    def _places(closer: Bools, rows: Rows) -> Iterator[tuple[int, int]]:
+        """(place among the rows, row) of those to look at."""
+        for place in np.flatnonzero(closer).tolist():
+            yield place, place if isinstance(rows, slice) else int(rows[place])
+
+    def _is_looked_at(self, demand: Demand, row: int) -> bool:
+        closer = self._needs_a_closer_look(demand)
+        return closer is not None and bool(closer[row])
 
     def _cycle(self, asked: Asked, row: int) -> Cycle:
         site = self._sites.get(row) or self._fleet.site(row)
@@ -239,26 +255,23 @@ class _NumaTrial:
 
     def _scores_of_nodes(self, demand: Demand, rows: Rows) -> Int64:
         """The scores of nodes as wholes, without policies and amplification."""
-        room, table = self.room, self.room.table
-        count = len(room.pods[rows])
-        total, everywhere = np.zeros(count, np.int64), 0
-        weights: Int64 | None = None  # where not every node has the resource
-        for name, weight in self._plugin.strategies.weights:
-            column = table.columns.get(name)
-            size = demand.requests.get(name, 0)
-            if column is None or column >= room.requested.shape[1] or (not size and name not in ALWAYS_SCORED):
-                continue
-            capacity = table.allocatable[: room.size, column][rows]
-            wanted = room.requested[:, column][rows] + size
-            most = self._plugin.strategies.of_node == MOST
-            part = np.minimum(wanted, capacity) if most else np.maximum(capacity - wanted, 0)
-            total += percents(part, np.maximum(capacity, 1)) * weight
-            exists = capacity > 0
-            if exists.all():
-                everywhere += weight
-            else:
-                weights = exists * weight + (0 if weights is None else weights)
-        return total // (max(everywhere, 1) if weights is None else np.maximum(weights + everywhere, 1))
+        room, wanted = self.room, [demand.requests.get(name, 0) for name, _ in self._plugin.strategies.weights]
+        resources = self._scored
+        if 0 in wanted:
+            names = (name for name, _ in self._plugin.strategies.weights)
+            counts = [size > 0 or name in ALWAYS_SCORED for size, name in zip(wanted, names, strict=True)]
+            resources = np.where(counts, resources, -1)
+        return filled(
+            *room.which(rows),
+            room.table.allocatable.T,
+            room.requested.T,
+            room.scored.T,
+            resources,
+            self._unscored,
+            np.array(wanted, np.int64),
+            self._weights,
+            self._plugin.strategies.of_node == MOST,
+        )
 
 
 class _RowAmounts:
@@ -279,6 +292,10 @@ class _RowAmounts:
     def requested(self) -> dict[str, int]:
         item = self._trial.room.requested.item
         return {name: item(self._row, column) for name, column in self._trial.columns}
+
+
+def _some(rows: Bools) -> Bools | None:
+    return rows if rows.any() else None
 
 
 def _key(demand: Demand) -> tuple[object, ...]:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import HostPort, PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 

@@ -14,17 +14,16 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.room import evenness
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, WeightedResource
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 from shared.errors import KoordError
-
-Floats = NDArray[np.float64]
 
 
 class BadBalanceArgs(KoordError):
@@ -98,20 +97,9 @@ class _BalanceTrial:
         columns = self._columns(ask)
         if columns is None:
             return None
-        room, table = self._room, self._room.table
-        fractions: list[Floats] = []
-        counts: list[NDArray[np.bool_]] = []
-        for column, asked in columns:
-            capacity = table.allocatable[: room.size, column][rows]
-            exists = capacity > 0
-            used = (room.requested[:, column][rows] + asked) / np.maximum(capacity, 1)
-            fractions.append(np.where(exists, np.minimum(used, 1.0), 0.0))
-            counts.append(exists)
-        if not fractions:
-            return np.full(len(room.pods[rows]), MAX_SCORE, np.int64)
-        deviation = _two(fractions, counts) if len(fractions) <= 2 else _many(fractions, counts)
-        scores: Int64 = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
-        return scores
+        room = self._room
+        resources, asked = np.array(columns, np.int64).reshape(-1, 2).T.copy()
+        return evenness(*room.which(rows), room.table.allocatable.T, room.requested.T, resources, asked)
 
     def score_at(self, ask: PodAsk, row: int) -> int:
         """The score of one node."""
@@ -159,28 +147,3 @@ class _BalanceTrial:
             if column is not None and column < room.requested.shape[1] and (asked or name in ALWAYS_SCORED):
                 found.append((column, asked))
         return found
-
-
-def _two(fractions: list[Floats], counts: list[NDArray[np.bool_]]) -> Floats:
-    """The deviation over at most two resources; 0 on nodes that lack one of them."""
-    if len(fractions) < 2:
-        return np.zeros_like(fractions[0])
-    return np.where(counts[0] & counts[1], np.abs((fractions[0] - fractions[1]) / 2), 0.0)
-
-
-def _many(fractions: list[Floats], counts: list[NDArray[np.bool_]]) -> Floats:
-    """The deviation over the resources that each node has, summed in their order, as one by one."""
-    number, total = np.zeros(len(fractions[0])), np.zeros(len(fractions[0]))
-    for fraction, exists in zip(fractions, counts, strict=True):
-        number += exists
-        total += fraction
-    mean, squares = total / np.maximum(number, 1), np.zeros_like(total)
-    first, second = np.zeros_like(total), np.zeros_like(total)
-    seen = np.zeros_like(total)
-    for fraction, exists in zip(fractions, counts, strict=True):
-        squares += np.where(exists, (fraction - mean) * (fraction - mean), 0.0)
-        first = np.where(exists & (seen == 0), fraction, first)
-        second = np.where(exists & (seen == 1), fraction, second)
-        seen += exists
-    deviation = np.where(number == 2, np.abs((first - second) / 2), np.sqrt(squares / np.maximum(number, 1)))
-    return np.where(number < 2, 0.0, deviation)

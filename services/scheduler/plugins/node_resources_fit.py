@@ -4,16 +4,18 @@ Source: spec/scheduler-core.md 2.2, 2.3; upstream Kubernetes pkg/scheduler/frame
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Rows, Trial
-from services.scheduler.percents import percents
-from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, FitArgs
+from services.scheduler.framework import Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.room import filled, on_shape, shortages
+from services.scheduler.kernels.rows import Rows
+from services.scheduler.nodes import NodeTable
+from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, RATIO, FitArgs
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 
@@ -49,7 +51,7 @@ class NodeResourcesFit:
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
         """One reason for each bit."""
         reasons = [Reason("TooManyPods")] if verdict & _TOO_MANY_PODS else []
-        names = [name for name, _ in self.checked(ask)]
+        names = [name for name, _ in self._amounts(ask)]
         reasons += [Reason("InsufficientResource", name) for bit, name in enumerate(names) if verdict >> (bit + 1) & 1]
         return tuple(reasons)
 
@@ -57,13 +59,19 @@ class NodeResourcesFit:
         """Whether the node is too small even with nothing on it."""
         return bool(verdict & _TOO_SMALL)
 
-    def checked(self, ask: PodAsk) -> tuple[tuple[str, int], ...]:
-        """The resources that the filter looks at, with the amounts asked for, in the order of the verdict's bits."""
-        checked: tuple[tuple[str, int], ...] | None = ask.memo.get(self)
-        if checked is None:
-            wanted = sorted((name, size) for name, size in ask.request.items() if size > 0 and not self._ignored(name))
-            checked = ask.memo[self] = tuple(wanted[:_MOST_RESOURCES])
+    def checked(self, ask: PodAsk, table: NodeTable) -> "_Checked":
+        """What the filter looks at, as columns of the table."""
+        checked: _Checked | None = ask.memo.get(self)
+        if checked is None or checked.table is not table:
+            pairs = tuple((table.column(name), size) for name, size in self._amounts(ask))
+            columns, sizes = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+            checked = ask.memo[self] = _Checked(table, columns, sizes, pairs)
         return checked
+
+    def _amounts(self, ask: PodAsk) -> tuple[tuple[str, int], ...]:
+        """The resources that the filter looks at, with the amounts asked for, in the order of the verdict's bits."""
+        wanted = sorted((name, size) for name, size in ask.request.items() if size > 0 and not self._ignored(name))
+        return tuple(wanted[:_MOST_RESOURCES])
 
     def _ignored(self, resource: str) -> bool:
         """Only extended resources (a domain other than kubernetes.io) can be ignored."""
@@ -73,6 +81,20 @@ class NodeResourcesFit:
         return resource in self.args.ignored_resources or group in self.args.ignored_resource_groups
 
 
+class _Checked(NamedTuple):
+    """What a class asks for, as the filter looks at it.
+
+    Attributes:
+        table: the one whose columns are meant.
+        columns, sizes: int64[resources], in the order of the verdict's bits; pairs: the same as integers.
+    """
+
+    table: NodeTable
+    columns: Int64
+    sizes: Int64
+    pairs: tuple[tuple[int, int], ...]
+
+
 class FitTrial:
     """NodeResourcesFit for one round."""
 
@@ -80,26 +102,32 @@ class FitTrial:
         self._plugin = plugin
         self._room = room
         strategy = plugin.args.scoring_strategy
-        self._resources = tuple((resource.name, resource.weight) for resource in strategy.resources)
         self._type = strategy.type
+        self._resources = tuple((resource.name, resource.weight) for resource in strategy.resources)
+        columns, width = room.table.columns, room.requested.shape[1]
+        found = [columns.get(name, width) for name, _ in self._resources]
+        self._columns = np.array([column if column < width else -1 for column in found], np.int64)
+        self._sources = np.array([_COUNTED_WITH_DEFAULTS.get(name, -1) for name, _ in self._resources], np.int64)
+        self._weights = np.array([weight for _, weight in self._resources], np.int64)
         ratio = strategy.requested_to_capacity_ratio
-        self._shape = [(p.utilization, p.score * _MILLI_POINTS) for p in ratio.shape] if ratio else []
+        points = ratio.shape if ratio else ()
+        self._shape_at = np.array([point.utilization for point in points], np.int64)
+        self._shape = np.array([point.score * _MILLI_POINTS for point in points], np.int64)
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64:
         """Bits of what is short: pods + 1 > allowed; request > allocatable - requested, a resource."""
         room, table = self._room, self._room.table
-        short = (room.pods[rows] >= table.allowed_pods[: room.size][rows]).astype(np.int64)
-        for bit, (name, size) in enumerate(self._plugin.checked(ask)):
-            column = table.column(name)
-            if column >= room.requested.shape[1]:  # no node has ever had it
-                short |= 2 << bit | _TOO_SMALL
-                continue
-            capacity = table.allocatable[: room.size, column][rows]
-            lacks = capacity - room.requested[:, column][rows] < size
-            if lacks.any():
-                short |= lacks.astype(np.int64) << (bit + 1)
-                short[capacity < size] |= _TOO_SMALL
-        return short
+        checked = self._plugin.checked(ask, table)
+        return shortages(
+            *room.which(rows),
+            room.pods,
+            table.allowed_pods,
+            table.allocatable.T,
+            room.requested.T,
+            checked.columns,
+            checked.sizes,
+            _TOO_SMALL,
+        )
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64:
         """Weighted mean over the configured resources of what the strategy gives each, 0..100.
@@ -107,37 +135,25 @@ class FitTrial:
         A resource that a node does not have, and one beyond cpu, memory and ephemeral-storage that the pod does not ask
         for, counts neither above nor below the line.
         """
-        room, table = self._room, self._room.table
-        count = len(room.pods[rows])
-        total, everywhere = np.zeros(count, np.int64), 0
-        weights: Int64 | None = None  # where not every node has the resource
-        for name, weight in self._resources:
-            asked = ask.scored.get(name, 0)
-            column = table.columns.get(name)
-            if column is None or column >= room.requested.shape[1] or (not asked and name not in ALWAYS_SCORED):
-                continue
-            capacity = table.allocatable[: room.size, column][rows]
-            default_column = _COUNTED_WITH_DEFAULTS.get(name)
-            taken = room.requested[:, column] if default_column is None else room.scored[:, default_column]
-            part, counts = self._part(taken[rows] + asked, capacity)
-            if counts.all():
-                total += part * weight
-                everywhere += weight
-            else:
-                total += np.where(counts, part * weight, 0)
-                weights = counts * weight + (0 if weights is None else weights)
-        divisor = max(everywhere, 1) if weights is None else np.maximum(weights + everywhere, 1)
-        if self._type in (LEAST, MOST):
-            return total // divisor
-        mean = total / divisor
-        return np.floor(mean + 0.5).astype(np.int64)  # the parts are not negative, so this rounds halves away from zero
+        room, amounts = self._room, [ask.scored.get(name, 0) for name, _ in self._resources]
+        asked = np.array(amounts, np.int64)
+        columns = self._columns
+        if 0 in amounts:
+            counts = [
+                size > 0 or name in ALWAYS_SCORED for size, (name, _) in zip(amounts, self._resources, strict=True)
+            ]
+            columns = np.where(counts, columns, -1)
+        arrays = (*room.which(rows), room.table.allocatable.T, room.requested.T, room.scored.T)
+        if self._type == RATIO:
+            points = self._shape_at, self._shape
+            return on_shape(*arrays, columns, self._sources, asked, self._weights, *points)
+        return filled(*arrays, columns, self._sources, asked, self._weights, self._type == MOST)
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
         """The bits for one node."""
         room, table = self._room, self._room.table
         short = int(room.pods.item(row) >= table.allowed_pods.item(row))
-        for bit, (name, size) in enumerate(self._plugin.checked(ask)):
-            column = table.column(name)
+        for bit, (column, size) in enumerate(self._plugin.checked(ask, table).pairs):
             free = capacity = 0
             if column < room.requested.shape[1]:
                 capacity = table.allocatable.item(row, column)
@@ -182,26 +198,3 @@ class FitTrial:
     def as_foreseen(self) -> bool:
         """All of it is in the room."""
         return True
-
-    def _part(self, wanted: Int64, capacity: Int64) -> tuple[Int64, NDArray[np.bool_]]:
-        """One resource's score a node, and whether it counts there."""
-        exists = capacity > 0
-        divisor = np.maximum(capacity, 1)
-        if self._type == LEAST:
-            return percents(np.maximum(capacity - wanted, 0), divisor), exists
-        used = np.minimum(wanted, capacity)
-        if self._type == MOST:
-            return percents(used, divisor), exists
-        utilised = np.where(exists, percents(used, divisor), 100)
-        part = self._on_shape(utilised)
-        return part, exists & (part > 0)
-
-    def _on_shape(self, utilised: Int64) -> Int64:
-        """The piecewise linear function at these percents, each step truncated toward zero."""
-        first_at, first = self._shape[0]
-        value = np.full_like(utilised, self._shape[-1][1])
-        for (low_at, low), (high_at, high) in reversed(list(zip(self._shape, self._shape[1:], strict=False))):
-            rise = (high - low) * (utilised - low_at)
-            step = np.sign(rise) * (np.abs(rise) // (high_at - low_at))
-            value = np.where(utilised <= high_at, low + step, value)
-        return np.where(utilised <= first_at, first, value)

@@ -17,7 +17,8 @@ import numpy as np
 
 from services.scheduler.ask import LARGEST_AMOUNT, PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import CPU, MEMORY
 from services.scheduler.plugins.fit_args import LEAST, MOST
 from services.scheduler.pods import PodFacts

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Bools, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import MAX_SCORE, Bools, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.node_affinity import own_matches
 from services.scheduler.plugins.taint_toleration import all_tolerated
 from services.scheduler.plugins.topology import domains

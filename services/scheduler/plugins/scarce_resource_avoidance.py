@@ -14,7 +14,8 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.static import StaticTrial
 from services.scheduler.reasons import Reason

@@ -11,7 +11,8 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.hint import BadHint, Hint, read_hint
 from services.scheduler.plugins.static import StaticTrial

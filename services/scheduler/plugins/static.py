@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Rows
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pods import PodFacts
 

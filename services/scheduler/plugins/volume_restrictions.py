@@ -10,7 +10,8 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Rows, Trial
+from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.volume_claims import claim_keys
 from services.scheduler.plugins.volume_trial import VolumeTrial
 from services.scheduler.plugins.volume_use import Disk, VolumeLedger, disks_of

@@ -17,7 +17,7 @@ from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
-from services.scheduler.ties import name_hash, ranks
+from services.scheduler.ties import name_hash
 from shared.events import Cause
 from shared.events.scheduling import PodPlaced, RoundDecided
 from shared.kube.node import Taint
@@ -243,13 +243,6 @@ def test_equal_nodes_share_the_pods_evenly_and_by_name() -> None:
     world.read()
     counts = np.unique(list(placements(world.round()).values()), return_counts=True)[1]
     assert counts.tolist() == [10] * 10
-
-
-def test_ties_are_broken_by_the_hash_of_both_names() -> None:
-    nodes = np.array([name_hash(f"n{number}") for number in range(50)])
-    for number in range(20):
-        pod_hash = int(name_hash(f"p{number}"))
-        assert ranks(nodes, name_hash(f"p{number}")).tolist() == [splitmix64(int(each) ^ pod_hash) for each in nodes]
 
 
 def splitmix64(seed: int) -> int:

@@ -29,7 +29,7 @@ class Template(NamedTuple):
 
     Attributes:
         estimate: expected usage, or None when all of it is 0, which is no estimate.
-        incoming: int64[resources, 1], the estimate to be added to nodes.
+        incoming: int64[resources], the estimate to be added to nodes.
         is_prod: whether the pod's class, default included, is prod.
         windows: how long the estimate counts whatever is measured.
         unseen: int64[3, resources] each: what a pod that no report names adds to a node without a report, and to one with; None where
@@ -85,7 +85,7 @@ class Templates:
         except BadQuantity:  # no API server lets such a pod in
             estimated, is_prod = {}, False
         vector = tuple(estimated.get(name, 0) for name in self._resources)
-        incoming = int64(vector)[:, np.newaxis]
+        incoming = int64(vector)
         unseen = None
         if min(vector, default=0) >= 0:
             zero = (0,) * len(vector)

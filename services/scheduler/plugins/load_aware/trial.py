@@ -1,12 +1,13 @@
 """Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling round may change."""
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.percents import percents
+from services.scheduler.kernels.load import exceeded, left
+from services.scheduler.kernels.rows import Rows, selected
 from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, initialized_at_ns, uses_its_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from services.scheduler.plugins.load_aware.templates import Template
@@ -15,8 +16,7 @@ from shared.kube.pod import Pod
 if TYPE_CHECKING:
     from services.scheduler.plugins.load_aware.ledger import LoadAwareLedger
 
-Rows = NDArray[np.intp] | slice
-"""Which nodes: an array of rows, or a slice from 0."""
+Int64 = NDArray[np.int64]
 
 PASSES, EXPIRED = 0, 1
 _FIRST_RESOURCE = 2
@@ -62,14 +62,13 @@ class LoadAwareTrial:
         self._limited = [bool(np.isfinite(limits).any()) for limits in ledger.fleet.limits]
         self._refuses_expired = bool(args.filter_expired_node_metrics)
         self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
-        weights = ((index, args.resource_weights.get(name, 0)) for index, name in enumerate(ledger.resources))
-        self._weights = [(index, weight) for index, weight in weights if weight]
+        self._weights = np.array([args.resource_weights.get(name, 0) for name in ledger.resources], np.int64)
         self._dominant = args.dominant_resource_weight
-        self._total_weight = sum(weight for _, weight in self._weights) + self._dominant
+        self._total_weight = int(self._weights.sum()) + self._dominant
         self._scores_prod = bool(args.score_according_prod_usage)
         self._placed: dict[str, tuple[int, NDArray[np.int64]]] = {}
 
-    def filter(self, pod: Pod, rows: Rows, now_ns: int) -> NDArray[np.int16]:
+    def filter(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
         """Judge nodes by the share of allocatable that would be in use with this pod.
 
             share = (load + the pod's estimate) / allocatable * 100, refused when goround(share) > threshold
@@ -82,32 +81,35 @@ class LoadAwareTrial:
             order, that is exceeded. Pods of a DaemonSet, nodes without a report or thresholds always pass.
         Source: spec/scheduler-core.md 3.5; upstream load_aware.go, Filter.
         """
+        fleet = self._fleet
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
-            return np.zeros(self._size(rows), np.int16)
-        fleet, template = self._fleet, self._ledger.templates.of(pod)
+            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
+        template = self._ledger.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
         if not (self._limited[kind] or self._refuses_expired):
-            return np.zeros(self._size(rows), np.int16)
-        load = _of(self._loads[FILTER], rows)
-        if template.is_prod and self._any_prod_mode:
-            load = np.where(fleet.prod_mode[rows], _of(self._loads[PROD], rows), load)
-        share = (load + template.incoming) / _of(fleet.divisor, rows)
-        share *= 100.0
-        exceeded = share >= _of(fleet.limits[kind], rows)
-        codes = np.zeros(share.shape[1], np.int16)
-        for resource in reversed(range(len(exceeded))):  # the first one that is exceeded is written last
-            codes[exceeded[resource]] = resource + _FIRST_RESOURCE
+            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
+        codes = exceeded(
+            *selected(rows, fleet.rows),
+            self._loads[FILTER],
+            self._loads[PROD],
+            fleet.prod_mode,
+            template.is_prod,
+            template.incoming,
+            fleet.divisor,
+            fleet.limits[kind],
+        )
+        codes += codes > 0  # NodeMetricExpired stands before the first resource
         if self._any_windowed:
             windowed = fleet.windowed[rows]
             if template.is_prod:
-                windowed = windowed & ~fleet.prod_mode[rows]  # a copy: a slice shows the fleet's own array
-            codes[windowed & (codes != PASSES)] += len(load)
+                windowed = windowed & ~fleet.prod_mode[rows]
+            codes[windowed & (codes != PASSES)] += len(fleet.divisor)
         if self._refuses_expired:
             expired = fleet.expires_ns[kind][rows] <= now_ns
             codes[expired] = PASSES if self._passes_expired else EXPIRED
         return codes
 
-    def score(self, pod: Pod, rows: Rows, now_ns: int) -> NDArray[np.int64]:
+    def score(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
         """Score nodes by the room that the pod would leave, resource by resource and on the scarcest one.
 
             room  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where nothing is left or allocatable is 0
@@ -120,22 +122,21 @@ class LoadAwareTrial:
             [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate negative.
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
+        fleet = self._fleet
         if not self._total_weight:
-            return np.zeros(self._size(rows), np.int64)
-        fleet, template = self._fleet, self._ledger.templates.of(pod)
-        load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
-        room = _of(fleet.allocatable, rows) - _of(load, rows)
-        room -= template.incoming
-        np.maximum(room, 0, out=room)
-        room = percents(room, np.maximum(_of(fleet.allocatable, rows), 1))
-        total = np.zeros(room.shape[1], np.int64)
-        for resource, weight in self._weights:
-            total += room[resource] * weight
-        if self._dominant:
-            total += np.minimum(room.min(axis=0), 100) * self._dominant
-        total //= self._total_weight
-        total[fleet.scored_until_ns[rows] <= now_ns] = 0
-        return total
+            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
+        template = self._ledger.templates.of(pod)
+        return left(
+            *selected(rows, fleet.rows),
+            fleet.allocatable,
+            self._loads[PROD if self._scores_prod and template.is_prod else SCORE],
+            template.incoming,
+            self._weights,
+            self._dominant,
+            self._total_weight,
+            fleet.scored_until_ns,
+            now_ns,
+        )
 
     def filter_at(self, pod: Pod, row: int, now_ns: int) -> int:
         """`filter` of one node in plain numbers: what a round asks after each placement, at a tenth of the cost."""
@@ -148,7 +149,7 @@ class LoadAwareTrial:
         as_prod = template.is_prod and fleet.prod_mode.item(row)
         resources = fleet.divisor.shape[0]
         for resource in range(resources):
-            load = self._loads.item(PROD if as_prod else FILTER, resource, row) + template.incoming.item(resource, 0)
+            load = self._loads.item(PROD if as_prod else FILTER, resource, row) + template.incoming.item(resource)
             share = float(load) / float(fleet.divisor.item(resource, row)) * 100.0
             if share >= fleet.limits.item(kind, resource, row):
                 windowed = fleet.windowed.item(row) and not as_prod
@@ -164,9 +165,9 @@ class LoadAwareTrial:
         rooms = []
         for resource in range(fleet.divisor.shape[0]):
             free = fleet.allocatable.item(resource, row) - self._loads.item(load, resource, row)
-            free -= template.incoming.item(resource, 0)
+            free -= template.incoming.item(resource)
             rooms.append(max(free, 0) * 100 // fleet.divisor.item(resource, row))
-        total: int = sum(rooms[resource] * weight for resource, weight in self._weights)
+        total: int = sum(room * weight for room, weight in zip(rooms, self._weights.tolist(), strict=True))
         if self._dominant:
             total += min(*rooms, 100) * self._dominant
         return total // self._total_weight
@@ -214,18 +215,7 @@ class LoadAwareTrial:
             return None
         fuller = copy(self)
         fuller._loads = self._loads.copy()  # noqa: SLF001
-        fuller._loads[FILTER] += template.incoming  # noqa: SLF001
-        fuller._loads[SCORE] += template.incoming  # noqa: SLF001
+        incoming = template.incoming[:, np.newaxis]
+        fuller._loads[FILTER] += incoming  # noqa: SLF001
+        fuller._loads[SCORE] += incoming  # noqa: SLF001
         return fuller
-
-    def _size(self, rows: Rows) -> int:
-        return len(range(*rows.indices(self._fleet.rows))) if isinstance(rows, slice) else len(rows)
-
-
-def _of(array: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    """[resources, candidates]: the columns of these rows, not to be written to.
-
-    Rows are not bounds-checked, which would cost as much as the arithmetic.
-    """
-    taken: NDArray[Any] = array[:, rows] if isinstance(rows, slice) else array.take(rows, axis=1, mode="clip")
-    return taken

@@ -1,0 +1,120 @@
+"""Verdicts of several filters brought together, scores summed up, and the best nodes found."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.kernels.compiled import Number, compiled, inlined
+
+Int64 = NDArray[np.int64]
+UInt64 = NDArray[np.uint64]
+
+AS_IT_IS, UP, DOWN = 0, 1, 2
+"""How `add` brings raw scores to 0..100: not at all, as percent of the highest, or 100 less that."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+@compiled("void(int64[::1], int64[::1], int64[::1], int64, int64)")
+def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int, feasible: int) -> None:
+    """Where a filter refuses what all before it let pass, it is the node's reason.
+
+    Args:
+        by, verdict: [nodes], written to: who refuses, `feasible` where nobody does; and what it said.
+        said: [nodes]: the filter's verdicts, 0 lets pass.
+        index: the filter's number.
+    """
+    for row in range(len(by)):
+        if said[row] != 0 and by[row] == feasible:
+            by[row] = index
+            verdict[row] = said[row]
+
+
+@compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64, int64)")
+def add(total: Int64, raw: Int64, by: Int64, feasible: int, weight: int, how: int) -> Number:
+    """Add weighted scores to the totals.
+
+    Args:
+        total: [nodes], written to.
+        by: [nodes], `feasible` where nobody refuses: only these count for the highest.
+        how: AS_IT_IS, UP or DOWN.
+
+    Returns:
+        The highest raw score, 0 for scores AS_IT_IS.
+    """
+    if how == AS_IT_IS:
+        for row in range(len(total)):
+            total[row] += raw[row] * weight
+        return 0
+    highest: Number = np.int64(0)
+    for row in range(len(total)):
+        if by[row] == feasible:
+            highest = max(highest, raw[row])
+    base, sign = (100, -weight) if how == DOWN else (0, weight)
+    if highest == 0:
+        for row in range(len(total)):
+            total[row] += base * weight
+    else:
+        for row in range(len(total)):
+            total[row] += base * weight + raw[row] * 100 // highest * sign
+    return highest
+
+
+@compiled("void(int64[::1], int64[::1], int64)")
+def close(total: Int64, by: Int64, feasible: int) -> None:
+    """Set the totals of refused nodes to -1."""
+    for row in range(len(total)):
+        if by[row] != feasible:
+            total[row] = -1
+
+
+@inlined
+def standing(node: np.uint64, pod: np.uint64) -> np.uint64:
+    """splitmix64 of both hashes: among equals the highest wins. Source: `ties.py`; Steele, Lea and Flood's finaliser."""
+    z = (node ^ pod) + _GOLDEN
+    z = (z ^ (z >> _30)) * _FIRST
+    z = (z ^ (z >> _27)) * _SECOND
+    return z ^ (z >> _31)
+
+
+@compiled("int64[::1](int64[::1], uint64[::1], uint64, int64)")
+def leading(total: Int64, hashes: UInt64, pod: np.uint64, count: int) -> Int64:
+    """The best nodes: by total, then by `standing` for this pod, then by row.
+
+    Args:
+        total: [nodes], below 0 where a node is refused.
+        hashes: [nodes], of their names; pod: of its uid.
+
+    Returns:
+        Up to `count` rows, the best first.
+    """
+    rows = np.full(count, -1, np.int64)
+    totals = np.full(count, -1, np.int64)
+    stands = np.zeros(count, np.uint64)
+    found = 0
+    for row in range(len(total)):
+        here = total[row]
+        if here < 0 or here < totals[count - 1]:
+            continue
+        stand = standing(hashes[row], pod)
+        place = found
+        while place > 0 and (here > totals[place - 1] or (here == totals[place - 1] and stand > stands[place - 1])):
+            place -= 1
+        if place >= count:
+            continue
+        found = min(found + 1, count)
+        for later in range(found - 1, place, -1):
+            rows[later], totals[later], stands[later] = rows[later - 1], totals[later - 1], stands[later - 1]
+        rows[place], totals[place], stands[place] = row, here, stand
+    return rows[:found].copy()
+
+
+@compiled("uint64[::1](uint64[::1], uint64)")
+def standings(hashes: UInt64, pod: np.uint64) -> UInt64:
+    """[nodes]: `standing` of each node for the pod."""
+    stands = np.empty(len(hashes), np.uint64)
+    for place in range(len(hashes)):
+        stands[place] = standing(hashes[place], pod)
+    return stands

@@ -1,0 +1,91 @@
+"""Measured load on nodes. Arrays over loads are [resources, nodes]; nodes are named as in `room`."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.kernels.compiled import compiled
+from services.scheduler.kernels.room import to_percents
+from services.scheduler.kernels.rows import at
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@compiled(
+    "int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64[::1], int64)"
+)
+def left(
+    rows: Int64,
+    count: int,
+    allocatable: Int64,
+    load: Int64,
+    incoming: Int64,
+    weights: Int64,
+    dominant: int,
+    total_weight: int,
+    until_ns: Int64,
+    now_ns: int,
+) -> Int64:
+    """What a pod would leave of each node.
+
+        room  = floor( 100 * (allocatable - load - incoming) / allocatable ), at least 0; 0 where allocatable is 0
+        score = floor( (sum of weight * room + dominant * least room) / total weight )
+
+    Args:
+        until_ns: from when on a node has no score.
+
+    Returns:
+        [count], 0..100.
+    """
+    room, total, least = np.empty(count, np.int64), np.zeros(count, np.int64), np.full(count, 100, np.int64)
+    for resource in range(len(weights)):
+        capacity, used = at(allocatable[resource], rows, count), at(load[resource], rows, count)
+        extra, weight = incoming[resource], weights[resource]
+        for place in range(count):
+            room[place] = max(capacity[place] - used[place] - extra, 0)
+        to_percents(room, capacity)
+        for place in range(count):
+            total[place] += room[place] * weight
+            least[place] = min(least[place], room[place])
+    until = at(until_ns, rows, count)
+    for place in range(count):
+        score = np.int64((total[place] + least[place] * dominant) / total_weight)
+        total[place] = score if until[place] > now_ns else 0
+    return total
+
+
+@compiled(
+    "int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], boolean[::1], boolean, int64[::1], int64[:, ::1], float64[:, ::1])"
+)
+def exceeded(
+    rows: Int64,
+    count: int,
+    load: Int64,
+    prod_load: Int64,
+    prod_mode: Bools,
+    is_prod: bool,
+    incoming: Int64,
+    divisor: Int64,
+    limits: Float64,
+) -> Int64:
+    """The first resource of which a node would have more in use than its limit: its number + 1, 0 for none.
+
+        share = (load + incoming) / divisor * 100, exceeded where share >= limit
+
+    Args:
+        prod_load: what counts instead of `load` for a prod pod, on nodes in `prod_mode`.
+
+    Returns:
+        [count].
+    """
+    first = np.zeros(count, np.int64)
+    for place in range(count):
+        row = rows[place] if len(rows) == count else place
+        as_prod = is_prod and prod_mode[row]
+        for resource in range(len(incoming)):
+            used = (prod_load[resource, row] if as_prod else load[resource, row]) + incoming[resource]
+            if used / divisor[resource, row] * 100.0 >= limits[resource, row]:
+                first[place] = resource + 1
+                break
+    return first

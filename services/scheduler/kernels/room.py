@@ -1,0 +1,239 @@
+"""Room on nodes: who has too little of it, and how full each would be.
+
+Arrays over amounts are [resources, nodes]: one row a resource. The nodes to look at, `rows` and `count`, are what `rows.selected`
+returns. Loops run along nodes, one resource after the other: so they become vector instructions.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.kernels.compiled import Number, compiled, inlined
+from services.scheduler.kernels.rows import at
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+
+_EXACT = (1 << 53) // 100
+"""100 times a whole number up to it is a float."""
+
+
+@inlined
+def percent(part: Number, whole: Number) -> Number:
+    """floor(100 * part / whole), exact while the percent is below 2^51; part not negative, whole above 0.
+
+    Integers divide at a tenth of the speed of floats. A float quotient is off by less than one, which its remainder shows.
+    """
+    product = part * 100
+    quotient = np.int64(product / whole)
+    rest = product - quotient * whole
+    return quotient + (rest >= whole) - (rest < 0)
+
+
+@compiled("void(int64[::1], int64[::1])")
+def to_percents(part: Int64, whole: Int64) -> None:
+    """`percent` of each part, in its place; the part counts as 0 of a whole that is not above 0.
+
+    Up to 100 * part = 2^53 the quotient of floats is exact: one that lies below a whole number lies below it by 1/whole at least, and rounding moves
+    it by at most 100 * part / whole * 2^-53, which is less.
+    """
+    largest = _EXACT
+    for place in range(len(part)):
+        part[place] = part[place] if whole[place] > 0 else 0
+        largest = max(largest, part[place])
+    if largest == _EXACT:
+        for place in range(len(part)):
+            part[place] = np.int64((part[place] * 100) / max(whole[place], 1))
+    else:
+        for place in range(len(part)):
+            part[place] = percent(part[place], max(whole[place], 1))
+
+
+@inlined
+def mean(total: Number, weight: Number) -> Number:
+    """floor(total / weight), 0 without weight; neither negative, both below 2^26, where the nearest float is never too high."""
+    return np.int64(total / max(weight, 1))
+
+
+@compiled(
+    "int64[::1](int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64)"
+)
+def shortages(
+    rows: Int64,
+    count: int,
+    pods: Int64,
+    allowed_pods: Int64,
+    allocatable: Int64,
+    requested: Int64,
+    resources: Int64,
+    sizes: Int64,
+    too_small: int,
+) -> Int64:
+    """What each node is short of.
+
+    Args:
+        resources, sizes: what is asked for, by its row in the arrays; a row beyond `requested` stands for what no node has.
+        too_small: the bit for a node that is too small even when empty.
+
+    Returns:
+        [count]: bit 0 for no place for a pod, bit i + 1 for the i-th resource, and `too_small`.
+    """
+    short = np.empty(count, np.int64)
+    running, allowed = at(pods, rows, count), at(allowed_pods, rows, count)
+    for place in range(count):
+        short[place] = running[place] >= allowed[place]
+    for number in range(len(resources)):
+        resource, size, bit = resources[number], sizes[number], np.int64(2) << number
+        if resource >= requested.shape[0]:
+            for place in range(count):
+                short[place] |= bit | too_small
+            continue
+        capacity, taken = at(allocatable[resource], rows, count), at(requested[resource], rows, count)
+        for place in range(count):
+            lacks = bit if capacity[place] - taken[place] < size else 0
+            short[place] |= lacks | (too_small if capacity[place] < size else 0)
+    return short
+
+
+_FILL = "int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1]"
+
+
+@compiled(f"int64[::1](int64[::1], int64, {_FILL}, boolean)")
+def filled(
+    rows: Int64,
+    count: int,
+    allocatable: Int64,
+    requested: Int64,
+    scored: Int64,
+    resources: Int64,
+    sources: Int64,
+    asked: Int64,
+    weights: Int64,
+    most: bool,
+) -> Int64:
+    """How full nodes would be, as a weighted mean of percents over the resources that a node has.
+
+        part  = 100 * (allocatable - used - asked) / allocatable, at least 0     (least)
+                100 * min(used + asked, allocatable) / allocatable               (most)
+        score = floor( sum of weight * floor(part) / sum of weights ), 0 without any such resource
+
+    Args:
+        resources: rows of `allocatable`; -1 for one that does not count.
+        sources: where `used` stands: -1 in `requested`, else this row of `scored`.
+        asked, weights: of each of them.
+
+    Returns:
+        [count], 0..100.
+    """
+    part, total, weight = np.empty(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for number in range(len(resources)):
+        resource, source, extra, each = resources[number], sources[number], asked[number], weights[number]
+        if resource < 0:
+            continue
+        capacity = at(allocatable[resource], rows, count)
+        used = at(requested[resource] if source < 0 else scored[source], rows, count)
+        if most:
+            for place in range(count):
+                part[place] = max(min(used[place] + extra, capacity[place]), 0)
+        else:
+            for place in range(count):
+                part[place] = max(capacity[place] - used[place] - extra, 0)
+        to_percents(part, capacity)
+        for place in range(count):
+            total[place] += part[place] * each
+            weight[place] += each if capacity[place] > 0 else 0
+    for place in range(count):
+        total[place] = mean(total[place], weight[place])
+    return total
+
+
+@compiled(f"int64[::1](int64[::1], int64, {_FILL}, int64[::1], int64[::1])")
+def on_shape(
+    rows: Int64,
+    count: int,
+    allocatable: Int64,
+    requested: Int64,
+    scored: Int64,
+    resources: Int64,
+    sources: Int64,
+    asked: Int64,
+    weights: Int64,
+    shape_at: Int64,
+    shape: Int64,
+) -> Int64:
+    """How full nodes would be, put through a piecewise linear function; a resource counts where that is above 0.
+
+    Args:
+        resources, sources, asked, weights: as in `filled`.
+        shape_at, shape: the function's points, percents ascending.
+
+    Returns:
+        [count], 0..100: the weighted mean, halves rounded up.
+    """
+    total, weight = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for number in range(len(resources)):
+        resource, source = resources[number], sources[number]
+        if resource < 0:
+            continue
+        capacity = at(allocatable[resource], rows, count)
+        used = at(requested[resource] if source < 0 else scored[source], rows, count)
+        for place in range(count):
+            if capacity[place] <= 0:
+                continue
+            percents = percent(min(used[place] + asked[number], capacity[place]), capacity[place])
+            part = shape[-1]
+            for point in range(len(shape)):
+                if percents <= shape_at[point]:
+                    part = shape[point]
+                    if point > 0:
+                        rise = (shape[point] - shape[point - 1]) * (percents - shape_at[point - 1])
+                        step = abs(rise) // (shape_at[point] - shape_at[point - 1])  # truncated toward zero
+                        part = shape[point - 1] + (step if rise >= 0 else -step)
+                    break
+            if part > 0:
+                total[place] += part * weights[number]
+                weight[place] += weights[number]
+    for place in range(count):
+        total[place] = np.int64(np.floor(total[place] / max(weight[place], 1) + 0.5))
+    return total
+
+
+@compiled("int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])")
+def evenness(rows: Int64, count: int, allocatable: Int64, requested: Int64, resources: Int64, asked: Int64) -> Int64:
+    """How evenly the resources of a node would be used: 100 less the standard deviation of the fractions, in percent.
+
+    Sums run over the resources that a node has, in their order.
+
+    Args:
+        resources: rows of `allocatable`; asked: of each.
+
+    Returns:
+        [count], 0..100.
+    """
+    scores = np.empty(count, np.int64)
+    number, total, squares = np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
+    first, second = np.zeros(count), np.zeros(count)
+    for index in range(len(resources)):
+        capacity = at(allocatable[resources[index]], rows, count)
+        used, extra = at(requested[resources[index]], rows, count), asked[index]
+        for place in range(count):
+            there = capacity[place] > 0
+            fraction = min((used[place] + extra) / max(capacity[place], 1), 1.0) if there else 0.0
+            first[place] = fraction if there and number[place] == 0 else first[place]
+            second[place] = fraction if there and number[place] == 1 else second[place]
+            total[place] += fraction
+            number[place] += there
+    if len(resources) > 2:
+        for index in range(len(resources)):
+            capacity = at(allocatable[resources[index]], rows, count)
+            used, extra = at(requested[resources[index]], rows, count), asked[index]
+            for place in range(count):
+                if capacity[place] > 0:
+                    away = min((used[place] + extra) / capacity[place], 1.0) - total[place] / number[place]
+                    squares[place] += away * away
+    for place in range(count):
+        deviation = abs((first[place] - second[place]) / 2) if number[place] == 2 else 0.0
+        if number[place] > 2:
+            deviation = np.sqrt(squares[place] / number[place])
+        scores[place] = np.int64((1.0 - deviation) * 100)
+    return scores
