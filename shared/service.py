@@ -41,8 +41,11 @@ log = logging.getLogger(__name__)
 
 DRAIN_DEADLINE_S = 10.0
 REGISTER_EVERY_S = 10.0
+STANDBY_AFTER_S = 0.5
+"""A lock that is free is had sooner: whoever still waits then stands by."""
 
 Lead = Callable[["Runtime"], Awaitable[None]]
+StandBy = Callable[["Runtime"], Awaitable[None]]
 Beside = Callable[["Runtime"], AbstractAsyncContextManager[Any]]
 AnswerWith = Callable[["Runtime", bytes], Awaitable[bytes]]
 
@@ -68,6 +71,8 @@ class Service(NamedTuple):
         asks: subjects of the questions it asks.
         streams: JetStream streams it makes and fills.
         retention: how long what it writes is kept, where that is not the same as for all.
+        stand_by: runs while the replica has read everything and waits for the lock, and is cancelled when it gets it: for what `lead`
+            would otherwise work out first. It appends nothing.
 
     `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/families.py); the runner puts their members in
     their place. What a service may do on the bus and in the database is generated from this declaration.
@@ -88,6 +93,7 @@ class Service(NamedTuple):
     asks: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     retention: Retention = Retention()
+    stand_by: StandBy | None = None
 
     def member(self, shard: int, shards: int) -> "Service":
         """This service with families replaced by their members; a sharded one as the shard that it is.
@@ -167,6 +173,7 @@ class Runtime:
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
         self.beside: Any = None
+        self.prepared: Any = None  # what `stand_by` has made ready for `lead`
         self.phase = "starting"
         self.counts: dict[str, int] = {}  # what the service itself counts, for `/statusz`
         self.rebuilt = ""
@@ -320,7 +327,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
     try:
         await follower.caught_up(await runtime.log.last_seen(service.writes))
         runtime.phase = "waiting-for-lock"
-        head = await writer.acquire()
+        head = await _acquired(service, runtime)
         follower.take_over()
         await _stand_at(runtime, head)
         await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
@@ -340,6 +347,26 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+
+
+async def _acquired(service: Service, runtime: Runtime) -> Position:
+    """Wait for the lock; what the service does meanwhile ends with that, and an error in it ends the process."""
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(runtime.writer.acquire())]
+    locked = tasks[0]
+    try:
+        await asyncio.wait(tasks, timeout=STANDBY_AFTER_S)
+        if service.stand_by is not None and not locked.done():
+            tasks.append(asyncio.ensure_future(service.stand_by(runtime)))
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if locked not in done:
+            for ended in done:
+                await ended
+        head: Position = await locked
+        return head
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _led(service: Service, runtime: Runtime) -> None:

@@ -17,6 +17,7 @@ from typing import Self
 import aiohttp
 import click
 import msgspec
+import psutil
 import uvloop
 
 from cli.bench.fleet import fleet, pod, report
@@ -156,17 +157,22 @@ class _Replica:
         self._status = f"http://{http}/statusz"
 
     async def is_standby(self) -> None:
-        """Wait until it has read all and waits for the lock."""
+        """Wait until it has read all, waits for the lock, and has nothing left to do."""
         async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession() as session:
             while self.process.running:
                 try:
                     async with session.get(self._status) as answer:
-                        if msgspec.json.decode(await answer.read(), type=Status).state == "waiting-for-lock":
-                            return
+                        waits = msgspec.json.decode(await answer.read(), type=Status).state == "waiting-for-lock"
+                    if waits and await asyncio.to_thread(self._is_idle):
+                        return
                 except aiohttp.ClientError:
                     pass
                 await asyncio.sleep(0.05)
         raise ProgramFailed(f"scheduler {self.name} has ended; its log ends with:\n{self.process.tail()}")
+
+    def _is_idle(self) -> bool:
+        """Whether it has used less than a tenth of a core in a second."""
+        return psutil.Process(self.process.pid).cpu_percent(1.0) < 10
 
 
 def _replica(folder: Path, name: str, postgres: str, nats: str) -> _Replica:

@@ -6,6 +6,7 @@ Source: architecture.md, "The core of a service". What is decided is in `round.p
 import asyncio
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 from services.scheduler.config import config_of
 from services.scheduler.explanations import answers
@@ -33,17 +34,49 @@ QUESTIONS_EVERY_S = 1.0
 SETTLED_AT_ONCE = 2000
 """Names the index looks at before other tasks of the process run: some 60 ms."""
 
+STANDBY_SETTLES_EVERY_S = 0.2
+
+
+class Ready(NamedTuple):
+    """An index that a standby keeps up to date, and the configuration it was made with."""
+
+    derived: Index
+    config_digest: str
+
+
+async def stand_by(runtime: Runtime) -> None:
+    """Keep an index up to date, so that a take-over does not begin with looking at every pod."""
+    while True:
+        view: ClusterView = runtime.state
+        ready: Ready | None = runtime.prepared
+        fits = ready is not None and ready.derived.view is view and ready.config_digest == view.config_digest
+        if not fits and view.config_digest:  # without one nobody has led yet
+            ready = runtime.prepared = Ready(_new_index(view, runtime.settings), view.config_digest)
+        if ready is not None:
+            while not ready.derived.settle(SETTLED_AT_ONCE):
+                await asyncio.sleep(0)
+        await asyncio.sleep(STANDBY_SETTLES_EVERY_S)
+        await runtime.changed()
+
+
+def _new_index(view: ClusterView, settings: SchedulerSettings) -> Index:
+    configuration = config_of(view)
+    for note in configuration.notes:
+        log.warning(note, extra={"config": view.config_source})
+    return Index(view, configuration.profiles, settings.shadow_scheduler)
+
 
 async def lead(runtime: Runtime) -> None:
     """Decide round after round while this replica is the writer of `scheduling`."""
     settings: SchedulerSettings = runtime.settings
     view: ClusterView = runtime.state
-    index: Index | None = None
+    ready: Ready | None = runtime.prepared
+    index = ready.derived if ready is not None and ready.derived.view is view else None
     desk: Desk = runtime.beside
     shadow = Shadow(view, settings.shadow_scheduler) if settings.shadow_scheduler else None
     if shadow is not None:
         runtime.look(shadow.look)
-    config_digest = ""
+    config_digest = ready.config_digest if ready is not None else ""
     file = _ConfigFile(settings)
     questions_due_ns = 0
     while not runtime.draining.is_set():
@@ -53,12 +86,9 @@ async def lead(runtime: Runtime) -> None:
             continue
         if index is None or view.config_digest != config_digest:
             config_digest = view.config_digest
-            configuration = config_of(view)
-            for note in configuration.notes:
-                log.warning(note, extra={"config": view.config_source})
             if shadow is not None:
                 shadow.judge_by(None)
-            index = Index(view, configuration.profiles, settings.shadow_scheduler)
+            index = _new_index(view, settings)
         while not index.settle(SETTLED_AT_ONCE):
             await asyncio.sleep(0)
         desk.index = index
@@ -134,5 +164,6 @@ SERVICE = Service(
     settings=SchedulerSettings,
     new_state=ClusterView,
     lead=lead,
+    stand_by=stand_by,
     beside=serving,
 )
