@@ -1,0 +1,107 @@
+"""The webhooks' certificates: what follows from what is kept and the time."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.gateway.webhooks.certificates import Bundle, Terms, ends, renewed
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+TERMS = Terms(authority=timedelta(days=100), certificate=timedelta(days=9), overlap=timedelta(hours=1))
+NAMES = ("webhook.koordinator-system.svc", "127.0.0.1")
+
+
+def made(now: datetime = NOW, names: tuple[str, ...] = NAMES) -> Bundle:
+    bundle = renewed(None, names, TERMS, now)
+    assert bundle is not None
+    return bundle
+
+
+def trusts(bundle: Bundle, authorities: bytes | None = None) -> bool:
+    """Whether the certificate was issued by one of the authorities."""
+    certificate = x509.load_pem_x509_certificate(bundle.certificate)
+    for authority in x509.load_pem_x509_certificates(authorities or bundle.authorities):
+        try:
+            certificate.verify_directly_issued_by(authority)
+        except Exception:  # noqa: BLE001  not this one
+            continue
+        return True
+    return False
+
+
+def count(bundle: Bundle) -> int:
+    return len(x509.load_pem_x509_certificates(bundle.authorities))
+
+
+def test_a_new_bundle_is_for_its_names_and_survives_a_secret() -> None:
+    bundle = made()
+    certificate = x509.load_pem_x509_certificate(bundle.certificate)
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in found] == list(NAMES)
+    assert trusts(bundle)
+    assert Bundle.of(bundle.data()) == bundle
+    assert ends(bundle.certificate) == NOW + TERMS.certificate
+    ssl.create_default_context(cadata=bundle.authorities.decode())
+
+
+@pytest.mark.parametrize("lost", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+def test_what_is_incomplete_or_unreadable_is_none(lost: str) -> None:
+    data = made().data()
+    assert Bundle.of({name: text for name, text in data.items() if name != lost}) is None
+    assert Bundle.of(data | {lost: b"x"}) is None
+
+
+def test_nothing_changes_until_two_thirds_of_a_certificate_are_over() -> None:
+    bundle = made()
+    assert renewed(bundle, NAMES, TERMS, NOW + timedelta(days=5.9)) is None
+    after = renewed(bundle, NAMES, TERMS, NOW + timedelta(days=6.1))
+    assert after is not None
+    assert after.certificate != bundle.certificate
+    assert after.authorities == bundle.authorities
+    assert trusts(after)
+
+
+def test_another_name_needs_another_certificate() -> None:
+    after = renewed(made(), ("elsewhere.svc",), TERMS, NOW + timedelta(minutes=1))
+    assert after is not None
+    assert trusts(after)
+
+
+def step(bundle: Bundle, after: timedelta) -> Bundle:
+    """The next bundle at that time after the beginning; this one when it will do."""
+    return renewed(bundle, NAMES, TERMS, NOW + after) or bundle
+
+
+def test_a_new_authority_is_known_before_it_issues_and_the_old_one_until_it_ends() -> None:
+    first = made()
+    renewal = timedelta(days=78)
+    recent = step(first, renewal)  # of the first authority, so fresh that nothing but the authority is due
+    known = step(recent, timedelta(days=81))
+    assert (count(known), known.certificate) == (2, recent.certificate)
+    assert step(known, timedelta(days=81, minutes=30)) == known
+    issued = step(known, timedelta(days=81, hours=2))
+    assert not trusts(issued, first.authorities)
+    assert trusts(issued)
+    assert count(issued) == 2
+    later = step(step(issued, timedelta(days=100, minutes=1)), timedelta(days=100, minutes=2))
+    assert count(later) == 1
+    assert trusts(later)
+
+
+@given(st.lists(st.floats(0.001, 2), min_size=1, max_size=100))
+@settings(max_examples=20, deadline=None)
+def test_looked_at_every_other_day_a_certificate_never_ends_and_whoever_issued_it_was_known_before(
+    days: list[float],
+) -> None:
+    now, bundle = NOW, made()
+    for pause in days:
+        now += timedelta(days=pause)
+        before = bundle
+        bundle = renewed(bundle, NAMES, TERMS, now) or bundle
+        assert trusts(bundle, before.authorities)
+        assert ends(bundle.certificate) > now
+        assert count(bundle) <= 2

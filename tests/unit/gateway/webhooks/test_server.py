@@ -1,0 +1,145 @@
+"""The HTTPS server: certificates change under open connections, refusals wait for news, every failure is answered."""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from services.gateway.webhooks.certificates import Bundle, Terms, renewed
+from services.gateway.webhooks.desk import Desk
+from services.gateway.webhooks.hooks import HOOKS, Hook
+from services.gateway.webhooks.review import Request
+from services.gateway.webhooks.server import PATIENCE_S, WebhookMetrics, WebhookServer
+from services.gateway.webhooks.view import NAMESPACES, AdmissionView
+from tests.unit.gateway.webhooks.world import cluster, desk_of, observed, quota
+
+TERMS = Terms(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
+
+
+def bundle() -> Bundle:
+    made = renewed(None, ("127.0.0.1",), TERMS, datetime.now(UTC))
+    assert made is not None
+    return made
+
+
+def _fails(_: Desk, __: Request) -> None:
+    raise ZeroDivisionError
+
+
+class Served:
+    """A server before a view."""
+
+    def __init__(self) -> None:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.port = sock.getsockname()[1]
+        self.view: AdmissionView = cluster()
+        self.registry = CollectorRegistry()
+        broken = Hook("broken", "/broken", "", ("",), "v1", "pods", "Namespaced", ("CREATE",), _fails)
+        self.server = WebhookServer(
+            f"127.0.0.1:{self.port}",
+            (*HOOKS, broken),
+            lambda: desk_of(self.view),
+            lambda: self.view.changes,
+            WebhookMetrics(self.registry),
+        )
+        self.authorities = b""
+
+    def show(self, shown: Bundle) -> None:
+        self.server.show(shown)
+        self.authorities = shown.authorities
+
+    async def post(self, path: str, body: object) -> tuple[int, Any]:
+        tls = ssl.create_default_context(cadata=self.authorities.decode())
+        url = f"https://127.0.0.1:{self.port}{path}"
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls, force_close=True)) as session,
+            session.post(url, json=body) as answer,
+        ):
+            whole = await (answer.json() if answer.content_type == "application/json" else answer.text())
+            return answer.status, whole
+
+    async def ask(self, path: str, namespace: str = "web", operation: str = "CREATE", **request: Any) -> Any:
+        body = {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {"uid": "u", "operation": operation, "namespace": namespace, **request},
+        }
+        status, answer = await self.post(path, body)
+        assert status == 200
+        return answer["response"]
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    served = Served()
+    served.show(bundle())
+    await served.server.start()
+    yield served
+    await served.server.stop()
+
+
+def pod() -> dict[str, Any]:
+    return {"metadata": {"name": "p", "labels": {"app": "batch"}}, "spec": {"containers": [{"name": "main"}]}}
+
+
+QUOTA_PATH = "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
+
+
+async def test_another_certificate_is_shown_without_a_restart(served: Served) -> None:
+    assert (await served.ask("/mutate-pod", object=pod()))["allowed"]
+    served.show(bundle())
+    assert (await served.ask("/mutate-pod", object=pod()))["patchType"] == "JSONPatch"
+
+
+async def test_a_refusal_waits_for_what_was_created_a_moment_ago(served: Served) -> None:
+    child = quota("team", "org").object
+    asking = asyncio.create_task(served.ask(QUOTA_PATH, object=child))
+    await asyncio.sleep(0.2)
+    assert not asking.done()
+    served.view.apply(quota("org", is_parent=True, least="9"))
+    assert (await asking)["allowed"]
+
+
+async def test_a_refusal_comes_in_time_and_one_about_the_object_alone_at_once(served: Served) -> None:
+    began = time.monotonic()
+    said = await served.ask(QUOTA_PATH, object=quota("team", "org").object)
+    assert PATIENCE_S <= time.monotonic() - began < 1.8
+    assert said["status"]["message"] == "quota team: its parent org does not exist"
+    began = time.monotonic()
+    said = await served.ask(QUOTA_PATH, object=quota("greedy", least="11").object)
+    assert time.monotonic() - began < 0.5
+    assert (said["allowed"], said["status"]["code"]) == (False, 400)
+
+
+async def test_a_namespace_that_is_new_is_waited_for(served: Served) -> None:
+    asking = asyncio.create_task(served.ask("/mutate-pod", "new", object=pod()))
+    await asyncio.sleep(0.2)
+    assert not asking.done()
+    served.view.apply(observed(NAMESPACES, "new"))
+    assert (await asking)["allowed"]
+
+
+async def test_pods_of_the_own_namespace_are_not_changed(served: Served) -> None:
+    assert "patch" not in await served.ask("/mutate-pod", "koordinator-system", object=pod())
+
+
+async def test_every_failure_is_answered_and_counted(served: Served) -> None:
+    assert await served.post("/mutate-pod", {"kind": "AdmissionReview"}) == (
+        400,
+        "the body is no AdmissionReview: Object missing required field `apiVersion`\n",
+    )
+    assert (await served.post("/nowhere", {}))[0] == 404
+    body = {"apiVersion": "admission.k8s.io/v1", "request": {"uid": "u", "operation": "CREATE"}}
+    assert (await served.post("/broken", body))[0] == 500
+    counted = served.registry.get_sample_value(
+        "koord_gateway_admissions_total", {"webhook": "broken", "answer": "error"}
+    )
+    assert counted == 1
