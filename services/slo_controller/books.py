@@ -115,20 +115,19 @@ def add_up(pods: Iterable[PodFacts], measured: Measured, zones: int = 0) -> Book
             used_cpu += asked.cpu
             used_memory += asked.memory
         else:
-            usage = found.usage
-            used_cpu += asked.cpu if pod.qos == QoS.LSE else usage.cpu
-            used_memory += usage.memory
-            max_cpu += max(asked.cpu, usage.cpu)
-            max_memory += max(asked.memory, usage.memory)
+            used_cpu += asked.cpu if pod.qos == QoS.LSE else found.cpu
+            used_memory += found.memory
+            max_cpu += max(asked.cpu, found.cpu)
+            max_memory += max(asked.memory, found.memory)
         if zones:
             _split(each, pod, None if found is None else found.usage)
     for key, found in known.items():
         if key in seen or found.priority in _LOW:
             continue
-        used_cpu += found.usage.cpu
-        used_memory += found.usage.memory
-        max_cpu += found.usage.cpu
-        max_memory += found.usage.memory
+        used_cpu += found.cpu
+        used_memory += found.memory
+        max_cpu += found.cpu
+        max_memory += found.memory
         for zone in each:
             part = found.usage.divided(zones)
             zone.used = zone.used.plus(part)

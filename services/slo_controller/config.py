@@ -11,7 +11,14 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from services.slo_controller.strategy import DEFAULT_CONFIG, DEFAULTS, cluster_strategy, invalid, with_durations
+from services.slo_controller.strategy import (
+    DEFAULT_CONFIG,
+    DEFAULTS,
+    cluster_strategy,
+    effective,
+    invalid,
+    with_durations,
+)
 from shared.admission.slo_config import (
     AMPLIFICATION,
     BURST,
@@ -29,6 +36,7 @@ from shared.admission.slo_config import (
 )
 from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
 from shared.domain.strategy_merge import merged, states_anything
+from shared.kube.meta import Metadata
 from shared.kube.slo_config import (
     AmplificationConfig,
     AmplificationStrategy,
@@ -64,6 +72,23 @@ class SloConfig(NamedTuple):
     host_applications: HostApplicationConfig
     normalization: NormalizationConfig
     amplification: AmplificationConfig
+
+
+class InForce:
+    """The documents, and the strategy of each node by them, which is computed once as long as the node's metadata stay."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.documents = config_of(texts)
+        self._strategies: dict[str, tuple[Metadata, ColocationStrategy]] = {}
+
+    def strategy(self, node: Metadata) -> ColocationStrategy:
+        """What is in force on a node."""
+        known = self._strategies.get(node.name)
+        if known is not None and known[0] is node:
+            return known[1]
+        strategy = effective(self.documents.colocation, node)
+        self._strategies[node.name] = (node, strategy)
+        return strategy
 
 
 class Reading(NamedTuple):

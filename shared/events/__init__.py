@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from shared.events import audit, cluster, intents, log, metrics, nodes, quota, scheduling
+from shared.events import audit, cluster, intents, log, metrics, nodes, quota, scheduling, slo
 from shared.events.base import Cause, Draft, Event, Recorded
 
 CONTEXT_MODULES: Mapping[str, ModuleType] = {
@@ -20,6 +20,7 @@ CONTEXT_MODULES: Mapping[str, ModuleType] = {
     "nodes": nodes,
     "audit": audit,
     "quota": quota,
+    "slo": slo,
 }
 """Area of the type name -> the module that declares its types."""
 

@@ -161,7 +161,7 @@ def pod(class_: str = "koord-prod", qos: str = "LS", *, live: bool = True, numa:
 
 
 def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> Measured:
-    return Measured(pods={} if usage is None else {"d/p": PodMeasured(usage, class_)})
+    return Measured(pods={} if usage is None else {"d/p": PodMeasured(*usage, class_)})
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def zone(name: str, cores: str, size: str) -> Zone:
 def zoned(
     zones: tuple[Zone, ...], system: Amount, facts: list[PodFacts], usage: dict[str, Amount], percents: tuple[int, int]
 ) -> dict[str, Batch]:
-    measured = Measured(pods={key: PodMeasured(size, "koord-prod") for key, size in usage.items()})
+    measured = Measured(pods={key: PodMeasured(*size, "koord-prod") for key, size in usage.items()})
     books = add_up(facts, measured, len(zones))
     strategy = ColocationStrategy(
         cpu_reclaim_threshold_percent=percents[0], memory_reclaim_threshold_percent=percents[1]
@@ -239,12 +239,12 @@ def test_z3_z4_parts_are_rounded_up_to_thousandths() -> None:
 
 
 def test_z5_a_zone_listed_twice_gets_half_of_the_pod() -> None:
-    books = add_up([named("a", (0, 0))], Measured(pods={"a": PodMeasured(both(2, 2), "")}), 2)
+    books = add_up([named("a", (0, 0))], Measured(pods={"a": PodMeasured(*both(2, 2), "")}), 2)
     assert [sums.used for sums in books.zones] == [both(1, 1), ZERO]
 
 
 def test_z6_a_zone_that_is_not_there_counts_as_none() -> None:
-    books = add_up([named("a", (7,))], Measured(pods={"a": PodMeasured(both(2, 2), "")}), 2)
+    books = add_up([named("a", (7,))], Measured(pods={"a": PodMeasured(*both(2, 2), "")}), 2)
     assert [sums.used for sums in books.zones] == [both(1, 1), both(1, 1)]
 
 

@@ -2,9 +2,10 @@
 
 import json
 
-from services.slo_controller.config import DEFAULT_BURST, config_of, read
+from services.slo_controller.config import config_of, read
 from services.slo_controller.strategy import DEFAULT_CONFIG
 from shared.admission.slo_config import BURST, COLOCATION, QOS, THRESHOLD
+from shared.domain.slo_defaults import DEFAULT_BURST
 
 GOOD = {
     COLOCATION: '{"enable": true, "cpuReclaimThresholdPercent": 70}',

@@ -1,0 +1,248 @@
+"""What is said of nodes: the configuration in force, what each node sells again, and what the API must say then.
+
+Pure: State, settings and `now` in, events out. Only what differs from what we said before is said.
+"""
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from services.slo_controller import batch, mid
+from services.slo_controller.calculate import OFF, SELLING, Pass, calculate
+from services.slo_controller.collect_policy import node_metric_spec
+from services.slo_controller.config import InForce, read
+from services.slo_controller.node_slo import node_slo_spec
+from services.slo_controller.prepare import NORMALIZATION_RATIO, ORIGIN
+from services.slo_controller.ratios import AMPLIFICATION_RATIO, normalization_moved
+from services.slo_controller.settings import SloSettings
+from services.slo_controller.state import (
+    CONFIG_MAP,
+    GONE,
+    NODE_METRICS,
+    NODE_SLOS,
+    NODES,
+    TOPOLOGIES,
+    SloState,
+    place_of,
+)
+from services.slo_controller.steady import expires_ns, moved
+from services.slo_controller.strategy import DEFAULTS
+from services.slo_controller.topology import write_of
+from shared.admission.slo_config import COLOCATION
+from shared.events import Draft
+from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.slo import NodeOvercommitted
+from shared.kube.instants import SECOND
+
+AMOUNTS, METADATA, SPEC, ZONES = "batch-and-mid", "colocation", "collect-policy", "batch-zones"
+"""The field groups that this context owns: of a node's status and metadata, of a NodeMetric, of a NodeResourceTopology."""
+
+SOLD = (batch.CPU, batch.MEMORY, mid.CPU, mid.MEMORY)
+
+
+def decide_config(state: SloState) -> list[Draft]:
+    """Take over the ConfigMap as it was seen last, key by key; without one the defaults."""
+    data = state.config_data or {}
+    digest = _digest(data)
+    if state.config and digest == state.refused:
+        return []
+    reading = read(data, state.texts)
+    drafts = []
+    if not state.config or reading.texts != state.texts:
+        text = _canonical(reading.texts)
+        drafts.append(
+            Draft(ConfigTaken(source=f"ConfigMap {CONFIG_MAP}", digest=sha256(text).hexdigest(), text=text.decode()))
+        )
+    drafts += [
+        Draft(ConfigRefused(source=f"ConfigMap {CONFIG_MAP}", digest=digest, path=f"{p.key}: {p.path}", reason=str(p)))
+        for p in reading.problems
+    ]
+    return drafts
+
+
+def decide_nodes(
+    state: SloState, config: InForce, names: Iterable[str], settings: SloSettings, now_ns: int
+) -> list[Draft]:
+    """What is said of these nodes: those that changed, and those whose reports have become too old."""
+    drafts: list[Draft] = []
+    for name in names:
+        if name in state.nodes:
+            drafts += decide_node(state, config, name, settings, now_ns)
+        else:
+            drafts += _gone(state, name, now_ns)
+    return drafts
+
+
+def decide_node(state: SloState, config: InForce, name: str, settings: SloSettings, now_ns: int) -> list[Draft]:
+    """What is said of one node that is there."""
+    drafts: list[Draft] = []
+    if settings.node_slos:
+        drafts += _node_slo(state, config, name)
+    if settings.node_metrics:
+        drafts += _node_metric(state, config, name)
+    before = _decided(state, name)
+    if before is None and COLOCATION not in state.texts and not _has_ratios(state, config, name):
+        return drafts  # nobody asked for over-commitment: what others wrote to the node is theirs
+    found = calculate(state, config, name, settings, now_ns)
+    if settings.topologies and found.batch is not None:
+        drafts += _topology(state, name, found, now_ns)
+    why = _why(state, name, before, found, now_ns)
+    if not why:
+        return drafts
+    after = _with_kept_ratio(found.outcome, before)
+    drafts.append(Draft(replace(after, why=why)))
+    patch = {"capacity": after.amounts, "allocatable": after.amounts}
+    if before is None or before.amounts != after.amounts:
+        drafts.append(
+            Draft(
+                FieldsDecided(resource=NODES, name=name, fields=AMOUNTS, patch={"status": patch}, subresource="status")
+            )
+        )
+    metadata: dict[str, Any] = {"annotations": after.annotations} | ({"labels": after.labels} if after.labels else {})
+    if before is None or (before.annotations, before.labels) != (after.annotations, after.labels):
+        drafts.append(Draft(FieldsDecided(resource=NODES, name=name, fields=METADATA, patch={"metadata": metadata})))
+    return drafts
+
+
+def expired(state: SloState, config: InForce, now_ns: int) -> list[str]:
+    """Nodes that still sell what rests on a report that has become too old, and nodes with differences that wait for time to pass."""
+    names = []
+    for name, decided in state.decided.items():
+        node = state.nodes.get(name)
+        if node is None or (decided.batch_cpu is None and decided.mid_cpu is None):
+            continue
+        strategy = config.strategy(node.metadata)
+        measured, _ = state.measured(name)
+        if expires_ns(measured, strategy) < now_ns:
+            names.append(name)
+    return names
+
+
+def _why(state: SloState, name: str, before: NodeOvercommitted | None, found: Pass, now_ns: int) -> str:
+    """Why something is said of the node's amounts now; empty when nothing is."""
+    after, strategy = found.outcome, found.strategy
+    if before is None:
+        sold = any(after.amounts.get(each) is not None for each in after.amounts)
+        allocatable = state.nodes[name].status.allocatable or {}
+        there = any(each in allocatable for each in after.amounts)
+        return "first" if sold or there or _ratio_news(after, None) else ""
+    old, new = _present(before.amounts), _present(after.amounts)
+    sold_before = any(each in old for each in SOLD)
+    if found.state != SELLING and sold_before and not any(each in new for each in SOLD):
+        return found.state
+    if moved(old, new, SOLD, strategy):
+        return "moved"
+    if moved(old, new, sorted(set(after.amounts) - set(SOLD)), replace(strategy, koordstream=None)):
+        return "moved"
+    if _ratio_news(after, before):
+        return "moved"
+    seconds = strategy.update_time_threshold_seconds
+    patience_ns = (DEFAULTS.update_time_threshold_seconds or 0 if seconds is None else seconds) * SECOND
+    if old != new and found.state != OFF and now_ns - before.decided_ns > patience_ns:
+        return "time"
+    return ""
+
+
+def _ratio_news(after: NodeOvercommitted, before: NodeOvercommitted | None) -> bool:
+    stated = before.annotations if before is not None else {}
+    new = after.annotations.get(NORMALIZATION_RATIO)
+    if new is not None and normalization_moved(stated.get(NORMALIZATION_RATIO), new):
+        return True
+    if after.annotations.get(AMPLIFICATION_RATIO) != stated.get(AMPLIFICATION_RATIO):
+        return True
+    return any(
+        stated_label != (before.labels if before else {}).get(label) for label, stated_label in after.labels.items()
+    )
+
+
+def _with_kept_ratio(after: NodeOvercommitted, before: NodeOvercommitted | None) -> NodeOvercommitted:
+    """A ratio that cannot be told leaves the node's annotation; one within the tolerance too."""
+    if before is None:
+        return after
+    annotations = dict(after.annotations)
+    old, new = before.annotations.get(NORMALIZATION_RATIO), annotations.get(NORMALIZATION_RATIO)
+    if old is not None and (new is None or not normalization_moved(old, new)):
+        annotations[NORMALIZATION_RATIO] = old
+    if ORIGIN not in annotations and ORIGIN in before.annotations:
+        annotations[ORIGIN] = before.annotations[ORIGIN]
+    labels = before.labels | after.labels
+    return replace(after, annotations=annotations, labels=labels)
+
+
+def _has_ratios(state: SloState, config: InForce, name: str) -> bool:
+    """Whether something but over-commitment is configured, or the node has devices."""
+    return name in state.devices or any(
+        each.enable or each.node_configs for each in (config.documents.normalization, config.documents.amplification)
+    )
+
+
+def _decided(state: SloState, name: str) -> NodeOvercommitted | None:
+    """What we said of the node that is there: another one of its name may have gone since."""
+    if state.says(NODES, name, AMOUNTS) is None and state.says(NODES, name, METADATA) is None:
+        return None
+    return state.decided.get(name)
+
+
+def _node_slo(state: SloState, config: InForce, name: str) -> list[Draft]:
+    spec = node_slo_spec(config.documents, state.nodes[name].metadata)
+    said = state.says(NODE_SLOS, name)
+    if said is not None:
+        if said.get("spec") == spec:
+            return []
+    elif state.slos.get(name) == spec:
+        return []
+    return [Draft(ObjectDecided(resource=NODE_SLOS, name=name, body={"spec": spec}))]
+
+
+def _node_metric(state: SloState, config: InForce, name: str) -> list[Draft]:
+    there = state.metric_specs.get(name)
+    if there is None:
+        return []  # made with the node's first report
+    spec = node_metric_spec(config.documents.colocation, state.nodes[name].metadata)
+    said = state.says(NODE_METRICS, name, SPEC)
+    if said is not None:
+        if said.get("spec") == spec:
+            return []
+    elif msgspec.json.decode(msgspec.json.encode(there)) == spec:
+        return []
+    return [Draft(FieldsDecided(resource=NODE_METRICS, name=name, fields=SPEC, patch={"spec": spec}))]
+
+
+def _topology(state: SloState, name: str, found: Pass, now_ns: int) -> list[Draft]:
+    topology = state.topologies.get(name)
+    if topology is None or found.batch is None or not found.batch.zones:
+        return []
+    ratio = found.outcome.ratio or None
+    write = write_of(topology.zones, found.batch.zones, found.strategy, ratio, synced_ns=now_ns, now_ns=now_ns)
+    if not write.due or write.zones == topology.zones:
+        return []
+    said = state.says(TOPOLOGIES, name, ZONES)
+    if said is not None and said.get("zones") == write.zones:
+        return []
+    return [Draft(FieldsDecided(resource=TOPOLOGIES, name=name, fields=ZONES, patch={"zones": write.zones}))]
+
+
+def _gone(state: SloState, name: str, now_ns: int) -> list[Draft]:
+    drafts = []
+    if name in state.slos and state.written.get(place_of(NODE_SLOS, name)) is not None:
+        drafts.append(Draft(ObjectDecided(resource=NODE_SLOS, name=name, body=None)))
+    if name in state.decided:
+        drafts.append(Draft(NodeOvercommitted(node=name, report_ns=0, decided_ns=now_ns, why=GONE)))
+    return drafts
+
+
+def _present(amounts: dict[str, str | None]) -> dict[str, str]:
+    return {name: size for name, size in amounts.items() if size is not None}
+
+
+def _canonical(data: dict[str, str]) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(data: dict[str, str]) -> str:
+    return sha256(_canonical(data)).hexdigest()

@@ -1,0 +1,25 @@
+"""The settings of the SLO controller: `KOORD_SLO_CONTROLLER_<FIELD>`; `koord run slo-controller --help` prints this table."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.settings import Settings
+
+
+class SloSettings(Settings, frozen=True, kw_only=True):
+    """What is written, and how often is looked."""
+
+    look_every_s: Annotated[
+        float, Meta(gt=0, description="seconds between two looks for nodes whose reports have become too old")
+    ] = 5.0
+    settle_s: Annotated[
+        float,
+        Meta(ge=0, description="without a full listing of the cluster, nothing is decided for this long after a start"),
+    ] = 5.0
+    node_slos: Annotated[bool, Meta(description="write NodeSLO objects")] = True
+    node_metrics: Annotated[bool, Meta(description="write the spec of NodeMetric objects")] = True
+    topologies: Annotated[bool, Meta(description="write batch resources of NUMA zones to NodeResourceTopologies")] = (
+        True
+    )
+    shared_gpus: Annotated[bool, Meta(description="count koordinator.sh/gpu.shared, 100 for each healthy GPU")] = False

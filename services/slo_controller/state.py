@@ -1,0 +1,423 @@
+"""What over-commitment rests on: nodes, the pods on them, what was measured, the configuration, and what was decided before.
+
+`cluster`, `metrics-*` and `slo` write fields of their own. What needs two of them (which pods were on a node when its report was made) is
+computed when it is asked for, and remembered in caches that are no part of the State.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from services.slo_controller.books import Books, PodFacts, add_up, facts_of
+from services.slo_controller.measured import NOTHING, Measured, of_report, of_status
+from services.slo_controller.reserved import capacity_of, reserved_of
+from services.slo_controller.topology import has_zones
+from shared.domain.cpu_memory import Amount
+from shared.events import Event, Recorded
+from shared.events.cluster import (
+    Listed,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.metrics import NodeForgotten, NodeReported
+from shared.events.slo import NodeOvercommitted
+from shared.kube.instants import SECOND, BadTime, instant_ns
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeMetricSpec, NodeStatus
+from shared.kube.node_topology import Zone
+from shared.kube.pod import Pod
+
+NODES = "nodes"
+CONFIG_MAP = "koordinator-system/slo-controller-config"
+NODE_SLOS = "nodeslos.slo.koordinator.sh"
+NODE_METRICS = "nodemetrics.slo.koordinator.sh"
+TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
+DEVICES = "devices.scheduling.koordinator.sh"
+
+FOLDED: dict[str, tuple[type[Event], ...]] = {
+    "cluster": (
+        NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
+        ObjectDeleted, Listed,
+    ),
+    "metrics-*": (NodeReported, NodeForgotten),
+    "slo": (ConfigTaken, ConfigRefused, NodeOvercommitted, FieldsDecided, ObjectDecided),
+}  # fmt: skip
+"""Context -> event types folded; the others pass."""
+
+GONE = "gone"
+"""`why` of a NodeOvercommitted that says that a node is there no longer."""
+
+GONE_KEPT_NS = 1800 * SECOND
+"""How long a pod that is gone counts for reports of the time when it was there, on a node that says nothing newer."""
+
+
+class Seat(NamedTuple):
+    """A pod on its node.
+
+    Attributes:
+        since_ns: when it came there, by its own status.
+        gone_ns: when it was seen to have ended or gone; 0 while it is there.
+    """
+
+    node: str
+    facts: PodFacts
+    since_ns: int
+    gone_ns: int = 0
+
+
+class Topology(NamedTuple):
+    """A node's NodeResourceTopology: annotations, and zones as the API has them."""
+
+    annotations: dict[str, str]
+    zones: list[dict[str, Any]]
+
+
+class Said(NamedTuple):
+    """What we last said that a field group must be, and up to where we had read `cluster` then."""
+
+    seen: int
+    value: dict[str, Any]
+
+
+class Machine(NamedTuple):
+    """What of a node counts here, read once."""
+
+    metadata: Metadata
+    has_allocatable: bool
+    capacity: Amount
+    reserved: Amount
+
+
+class SloState:
+    """A fold over `cluster`, `metrics-*` and our own `slo`.
+
+    Attributes:
+        nodes: name -> the node, without conditions and images.
+        seats: uid -> a pod on a node; also after it has gone, while a report may still be about the time before.
+        gone: uids of those that are gone, in the order in which they went.
+        objects: node -> what its NodeMetric object says.
+        reports: node -> its newest report; heard: node -> the newest instant that it ever reported.
+        metric_specs: node -> spec of its NodeMetric; present exactly while the object is.
+        slos: node -> spec of its NodeSLO; present exactly while the object is.
+        topologies, devices: node -> those objects.
+        config_data: data of the ConfigMap as it was seen last; None before it was seen.
+        listed: whether everything has been listed once.
+        texts: documents in force; config: their digest, empty before any were taken; refused: digest of the data refused last.
+        decided: node -> what we said of it last.
+        written: place -> field group -> what we last said it must be; saw: up to where we had read `cluster` for our last append.
+        gone_at: place -> `cluster` seq at which the object there went last: what was said of it before ended then.
+        by_node, changed: what follows from the above: uids by node, and the nodes of which something changed since they were looked at.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.nodes: dict[str, Node] = {}
+        self.seats: dict[str, Seat] = {}
+        self.gone: dict[str, None] = {}
+        self.objects: dict[str, Measured] = {}
+        self.reports: dict[str, Measured] = {}
+        self.heard: dict[str, int] = {}
+        self.metric_specs: dict[str, NodeMetricSpec] = {}
+        self.slos: dict[str, dict[str, Any]] = {}
+        self.topologies: dict[str, Topology] = {}
+        self.devices: dict[str, dict[str, Any]] = {}
+        self.config_data: dict[str, str] | None = None
+        self.listed = False
+        self.texts: dict[str, str] = {}
+        self.config = ""
+        self.refused = ""
+        self.decided: dict[str, NodeOvercommitted] = {}
+        self.written: dict[str, dict[str, Said]] = {}
+        self.saw = 0
+        self.gone_at: dict[str, int] = {}
+        self.by_node: dict[str, dict[str, None]] = {}
+        self.changed: dict[str, None] = {}
+        self._books: dict[str, Books] = {}
+        self._machines: dict[str, Machine] = {}
+
+    def apply(self, record: Recorded) -> None:
+        """Fold one event."""
+        if record.context == "cluster":
+            self._seen(record)
+        elif record.context == "slo":
+            self._said(record)
+        else:
+            self._reported(record.event)
+        self.positions[record.context] = record.seq
+
+    def _seen(self, record: Recorded) -> None:
+        match record.event:
+            case PodObserved(pod_uid=uid, object=pod):
+                self._pod_observed(record.at_ns, uid, pod)
+            case PodDeleted(pod_uid=uid):
+                self._pod_gone(record.at_ns, uid)
+            case NodeMetricObserved(node=node, object=metric):
+                self.metric_specs[node] = metric.spec
+                self.objects[node] = of_status(metric.status)
+                self._joined_anew(node)
+            case NodeMetricDeleted(node=node):
+                self.metric_specs.pop(node, None)
+                self.objects.pop(node, None)
+                self.gone_at[place_of(NODE_METRICS, node)] = record.seq
+                self._joined_anew(node)
+            case NodeObserved(node=name, object=node):
+                status = NodeStatus(capacity=node.status.capacity, allocatable=node.status.allocatable)
+                self.nodes[name] = Node(metadata=node.metadata, status=status)
+                self._touch(name)
+            case NodeDeleted(node=name):
+                self.nodes.pop(name, None)
+                self.gone_at[place_of(NODES, name)] = record.seq
+                self._touch(name)
+            case ObjectObserved() as event:
+                self._object(event)
+            case ObjectDeleted(resource=resource, name=name):
+                self._object_gone(resource, name, record.seq)
+            case Listed():
+                self.listed = True
+
+    def _reported(self, event: Event) -> None:
+        match event:
+            case NodeReported(node=node, at_ns=at_ns):
+                if at_ns >= self.heard.get(node, 0):
+                    self.reports[node], self.heard[node] = of_report(event), at_ns
+                    self._joined_anew(node)
+            case NodeForgotten(node=node, at_ns=at_ns):
+                if node in self.reports and self.reports[node].at_ns <= at_ns:
+                    del self.reports[node]
+                    self._joined_anew(node)
+
+    def _said(self, record: Recorded) -> None:
+        event = record.event
+        if event.seen:
+            self.saw = event.seen.get("cluster", 0)
+        match event:
+            case ConfigTaken(text=text, digest=digest):
+                self.texts, self.config, self.refused = msgspec.json.decode(text), digest, ""
+                self._touch_all()
+            case ConfigRefused(digest=digest):
+                self.refused = digest
+            case NodeOvercommitted(node=name, why=why):
+                self.decided[name] = event
+                if why == GONE:
+                    del self.decided[name]
+                    for resource in (NODES, NODE_METRICS, TOPOLOGIES):
+                        self.written.pop(place_of(resource, name), None)
+            case FieldsDecided(resource=resource, name=name, fields=fields, patch=patch):
+                self.written.setdefault(place_of(resource, name), {})[fields] = Said(self.saw, patch)
+            case ObjectDecided(resource=resource, name=name, body=body):
+                if body is None:
+                    self.written.pop(place_of(resource, name), None)
+                else:
+                    self.written.setdefault(place_of(resource, name), {})[""] = Said(self.saw, body)
+
+    def says(self, resource: str, name: str, fields: str = "") -> dict[str, Any] | None:
+        """What we have said that a field group of the object that is there must be; None: nothing yet."""
+        place = place_of(resource, name)
+        said = self.written.get(place, {}).get(fields)
+        return None if said is None or self.gone_at.get(place, 0) > said.seen else said.value
+
+    def measured(self, node: str) -> tuple[Measured, str]:
+        """What counts as measured of a node, and whose report it is: the newest by the data's own time.
+
+        Host applications and what is predicted come from the NodeMetric object where reports do not tell of them.
+        """
+        report, object_ = self.reports.get(node), self.objects.get(node)
+        if report is None:
+            return (object_, "NodeMetric") if object_ is not None and object_.at_ns else (NOTHING, "")
+        if object_ is None:
+            return report, "metrics"
+        if object_.at_ns > report.at_ns:
+            return object_, "NodeMetric"
+        return report._replace(applications=object_.applications, reclaimable=object_.reclaimable), "metrics"
+
+    def zones(self, node: str) -> tuple[Zone, ...]:
+        """The NUMA zones that a node's topology lists with cpu or memory."""
+        topology = self.topologies.get(node)
+        return msgspec.convert(topology.zones, tuple[Zone, ...]) if topology and has_zones(topology.zones) else ()
+
+    def books(self, node: str) -> Books:
+        """A node's sums, over the pods that were there at the instant of its report."""
+        books = self._books.get(node)
+        if books is None:
+            measured, _ = self.measured(node)
+            zones = len(self.zones(node))
+            books = self._books[node] = add_up(self.pods_as_of(node, measured.at_ns), measured, zones)
+        return books
+
+    def pods_as_of(self, node: str, at_ns: int) -> list[PodFacts]:
+        """The pods that were on a node at an instant; without one, those that are there."""
+        seats = self.seats
+        return [
+            seat.facts
+            for uid in self.by_node.get(node, ())
+            if (seat := seats[uid]).since_ns <= (at_ns or seat.since_ns)
+            and (not seat.gone_ns or seat.gone_ns > at_ns > 0)
+        ]
+
+    def machine(self, name: str) -> Machine:
+        """A node's capacity and what it keeps for itself."""
+        machine = self._machines.get(name)
+        if machine is None:
+            node = self.nodes[name]
+            machine = Machine(node.metadata, node.status.allocatable is not None, capacity_of(node), reserved_of(node))
+            self._machines[name] = machine
+        return machine
+
+    def _pod_observed(self, at_ns: int, uid: str, pod: Pod) -> None:
+        node = pod.spec.node_name
+        if not node:
+            return
+        facts = facts_of(pod)
+        if not facts.live:
+            self._pod_gone(at_ns, uid)
+            return
+        before = self.seats.get(uid)
+        if before is not None and before.facts == facts and before.node == node and not before.gone_ns:
+            return
+        since_ns = before.since_ns if before is not None else _since_ns(pod, at_ns)
+        self.seats[uid] = Seat(node, facts, since_ns)
+        self.gone.pop(uid, None)
+        self.by_node.setdefault(node, {})[uid] = None
+        self._joined_anew(node)
+
+    def _pod_gone(self, at_ns: int, uid: str) -> None:
+        seat = self.seats.get(uid)
+        if seat is None or seat.gone_ns:
+            return
+        self.seats[uid] = seat._replace(gone_ns=at_ns)
+        self.gone[uid] = None
+        while self.gone and self.seats[first := next(iter(self.gone))].gone_ns < at_ns - GONE_KEPT_NS:
+            self._forget(first)
+        self._joined_anew(seat.node)
+
+    def _forget(self, uid: str) -> None:
+        seat = self.seats.pop(uid)
+        self.gone.pop(uid, None)
+        there = self.by_node[seat.node]
+        del there[uid]
+        if not there:
+            del self.by_node[seat.node]
+
+    def _object(self, event: ObjectObserved) -> None:
+        resource, name, body = event.resource, event.name, event.object
+        if resource == "configmaps":
+            if name == CONFIG_MAP:
+                self.config_data = {key: str(text) for key, text in (body.get("data") or {}).items()}
+        elif resource == NODE_SLOS:
+            self.slos[name] = body.get("spec") or {}
+            self._touch(name)
+        elif resource == TOPOLOGIES:
+            annotations = (body.get("metadata") or {}).get("annotations") or {}
+            self.topologies[name] = Topology(annotations, body.get("zones") or [])
+            self._joined_anew(name)
+        elif resource == DEVICES:
+            self.devices[name] = {
+                "metadata": {"labels": (body.get("metadata") or {}).get("labels") or {}},
+                "spec": body.get("spec") or {},
+            }
+            self._touch(name)
+
+    def _object_gone(self, resource: str, name: str, seq: int) -> None:
+        if resource == NODE_SLOS:
+            self.slos.pop(name, None)
+        elif resource == TOPOLOGIES:
+            self.topologies.pop(name, None)
+            self._books.pop(name, None)
+        elif resource == DEVICES:
+            self.devices.pop(name, None)
+        else:
+            return
+        self.gone_at[place_of(resource, name)] = seq
+        self._touch(name)
+
+    def _joined_anew(self, node: str) -> None:
+        """Forget a node's sums: a pod came or went, or there is a newer report."""
+        self._books.pop(node, None)
+        self._touch(node)
+
+    def _touch(self, node: str) -> None:
+        self._machines.pop(node, None)
+        self.changed[node] = None
+
+    def _touch_all(self) -> None:
+        for node in (*self.nodes, *self.slos):
+            self.changed[node] = None
+
+    def encode(self) -> bytes:
+        """Canonical: see `shared.fold.State`."""
+        return _ENCODER.encode({name: getattr(self, name) for name in _FIELDS} | {"gone": list(self.gone)})
+
+    def restore(self, data: bytes) -> None:
+        """Take over what `encode` wrote."""
+        stored = _DECODER.decode(data)
+        for name in _FIELDS:
+            setattr(self, name, getattr(stored, name))
+        self.gone = dict.fromkeys(stored.gone)
+        for uid, seat in self.seats.items():
+            self.by_node.setdefault(seat.node, {})[uid] = None
+        self._touch_all()
+
+
+_FIELDS = (
+    "positions", "nodes", "seats", "objects", "reports", "heard", "metric_specs", "slos", "topologies", "devices",
+    "config_data", "listed", "texts", "config", "refused", "decided", "written", "saw", "gone_at",
+)  # fmt: skip
+
+
+class _Stored(msgspec.Struct):
+    """What `encode` writes."""
+
+    positions: dict[str, int]
+    nodes: dict[str, Node]
+    seats: dict[str, Seat]
+    gone: list[str]
+    objects: dict[str, Measured]
+    reports: dict[str, Measured]
+    heard: dict[str, int]
+    metric_specs: dict[str, NodeMetricSpec]
+    slos: dict[str, dict[str, Any]]
+    topologies: dict[str, Topology]
+    devices: dict[str, dict[str, Any]]
+    config_data: dict[str, str] | None
+    listed: bool
+    texts: dict[str, str]
+    config: str
+    refused: str
+    decided: dict[str, NodeOvercommitted]
+    written: dict[str, dict[str, Said]]
+    saw: int
+    gone_at: dict[str, int]
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted")  # amounts in nanos outgrow the 64 bits of other encodings
+_DECODER = msgspec.json.Decoder(_Stored)
+
+
+def place_of(resource: str, name: str) -> str:
+    """The key of an object."""
+    return f"{resource} {name}"
+
+
+def _since_ns(pod: Pod, at_ns: int) -> int:
+    """When a pod came to its node, by its own status; when it was seen there, where that says nothing.
+
+    By the status, so that pods that were there long before this log began count from then on.
+    """
+    scheduled = pod.condition("PodScheduled")
+    for text in (pod.status.start_time, scheduled.last_transition_time if scheduled else None):
+        if text:
+            try:
+                return min(instant_ns(text), at_ns) if at_ns else instant_ns(text)
+            except BadTime:
+                continue
+    return at_ns

@@ -1,0 +1,116 @@
+"""A small cluster as a log: events in, and what the controller appends to its own context."""
+
+import json
+from typing import Any
+
+from services.slo_controller.config import InForce
+from services.slo_controller.decide import decide_config, decide_nodes, expired
+from services.slo_controller.settings import SloSettings
+from services.slo_controller.state import SloState
+from shared.admission.slo_config import COLOCATION
+from shared.events import Event, Recorded
+from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
+from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
+from shared.events.slo import NodeOvercommitted
+from shared.kube.instants import SECOND, instant_ns, instant_text
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+
+BEGAN = instant_ns("2026-05-01T08:00:00Z")
+GI = 1 << 30
+ON = {"enable": True, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdPercent": 65}
+
+
+class Cluster:
+    """One log a context; instants are seconds after BEGAN."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.state = SloState()
+        self.settings = SloSettings(**settings)
+        self.records: list[Recorded] = []
+
+    def say(self, context: str, event: Event, at_s: float = 0) -> None:
+        """Append an event and fold it."""
+        seq = self.state.positions.get(context, 0) + 1
+        record = Recorded(context=context, seq=seq, event=event, at_ns=BEGAN + int(at_s * SECOND))
+        self.records.append(record)
+        self.state.apply(record)
+
+    def configure(self, document: dict[str, Any] | None = None, **keys: Any) -> None:
+        """Store the ConfigMap."""
+        data = {COLOCATION: json.dumps(ON if document is None else document)}
+        data |= {key.replace("_", "-"): json.dumps(stated) for key, stated in keys.items()}
+        body = {"metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"}, "data": data}
+        name = "koordinator-system/slo-controller-config"
+        self.say("cluster", ObjectObserved(resource="configmaps", name=name, uid="c", object=body))
+
+    def node(
+        self, name: str = "n", *, cpu: str = "100", memory: str = "120G",
+        annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Show a node."""
+        amounts = {"cpu": cpu, "memory": memory}
+        node = Node(
+            metadata=Metadata(name=name, uid=f"uid-{name}", labels=labels, annotations=annotations),
+            status=NodeStatus(capacity=amounts, allocatable=amounts),
+        )
+        self.say("cluster", NodeObserved(node=name, object=node))
+
+    def pod(
+        self, name: str, *, cpu: str = "4", memory: str = "8G", class_: str = "koord-prod", qos: str = "LS",
+        at_s: float = 0, phase: str = "Running", node: str = "n",
+    ) -> None:  # fmt: skip
+        """Show a pod that started at an instant."""
+        resources = ResourceRequirements(requests={"cpu": cpu, "memory": memory})
+        labels = {"koordinator.sh/priority-class": class_, "koordinator.sh/qosClass": qos}
+        pod = Pod(
+            metadata=Metadata(name=name, namespace="d", uid=f"uid-{name}", labels=labels),
+            spec=PodSpec(node_name=node, containers=(Container(resources=resources),)),
+            status=PodStatus(phase=phase, start_time=instant_text(BEGAN + int(at_s * SECOND))),
+        )
+        self.say("cluster", PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod), at_s)
+
+    def no_pod(self, name: str, at_s: float) -> None:
+        """Take a pod away."""
+        self.say("cluster", PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"), at_s)
+
+    def report(
+        self, at_s: float, pods: dict[str, tuple[int, int]], *, node: str = "n", system: tuple[int, int] = (0, 0),
+        class_: str = "koord-prod",
+    ) -> None:  # fmt: skip
+        """Report what pods use: name -> (milli-cores, bytes)."""
+        used = Usage(
+            sum(cpu for cpu, _ in pods.values()) + system[0], sum(size for _, size in pods.values()) + system[1]
+        )
+        listed = tuple(PodReported(f"d/{name}", *size) for name, size in sorted(pods.items()))
+        report = NodeReported(
+            node=node, at_ns=BEGAN + int(at_s * SECOND), interval_s=60, aggregate_s=300, usage=used,
+            system=Usage(*system), pods=(ClassReported(class_, "LS", listed),),
+        )  # fmt: skip
+        self.say("metrics-0", report, at_s)
+
+    def decide(self, at_s: float) -> list[Event]:
+        """One turn of the controller; what it appended."""
+        now_ns = BEGAN + int(at_s * SECOND)
+        said: list[Event] = []
+        for draft in decide_config(self.state):
+            said.append(draft.event)
+            self.say("slo", draft.event, at_s)
+        config = InForce(self.state.texts)
+        names = [*self.state.changed, *(n for n in expired(self.state, config, now_ns) if n not in self.state.changed)]
+        self.state.changed.clear()
+        for draft in decide_nodes(self.state, config, names, self.settings, now_ns):
+            said.append(draft.event)
+            self.say("slo", draft.event, at_s)
+        return said
+
+    def decided(self, at_s: float, name: str = "n") -> NodeOvercommitted | None:
+        """What a turn says of a node; None: nothing."""
+        found = [event for event in self.decide(at_s) if isinstance(event, NodeOvercommitted) and event.node == name]
+        return found[-1] if found else None
+
+    def batch_cpu(self, name: str = "n") -> int | None:
+        """Batch-cpu as it was decided last."""
+        decided = self.state.decided.get(name)
+        return decided.batch_cpu.amount if decided and decided.batch_cpu else None

@@ -1,0 +1,304 @@
+"""What the controller says of nodes, from a log."""
+
+import json
+
+from services.slo_controller import batch
+from services.slo_controller.decide import AMOUNTS, METADATA, SPEC
+from services.slo_controller.state import NODE_METRICS, NODE_SLOS, NODES
+from shared.events.cluster import (
+    NodeDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+)
+from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.log import ConfigRefused, ConfigTaken
+from shared.kube.meta import Metadata
+from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeStatus
+from tests.unit.slo_controller.cluster import ON, Cluster
+
+G = 10**9
+
+
+def running() -> Cluster:
+    """A node with a prod pod that uses 33 cores and 33 GB, 7 cores and 12 GB beside pods: BU1 and MU1 of the spec."""
+    cluster = Cluster()
+    cluster.configure()
+    cluster.node()
+    cluster.pod("web", cpu="40", memory="60G")
+    cluster.report(30, {"web": (33_000, 33 * G)}, system=(7_000, 12 * G))
+    return cluster
+
+
+def test_what_a_node_sells_is_on_record_with_every_term() -> None:
+    decided = running().decided(31)
+    assert decided is not None
+    fall = decided.batch_cpu
+    assert fall is not None
+    assert (fall.capacity, fall.margin, fall.system, fall.reserved, fall.pods) == (100_000, 35_000, 7_000, 0, 33_000)
+    assert fall.left == fall.amount == 25_000
+    assert decided.amounts[batch.CPU] == "25k"
+    assert decided.amounts[batch.MEMORY] == "33000000000"
+    assert (decided.why, decided.source, decided.ratio) == ("first", "metrics", "1.00")
+
+
+def test_the_node_is_to_say_so_in_capacity_and_allocatable() -> None:
+    said = running().decide(31)
+    (amounts,) = [e for e in said if isinstance(e, FieldsDecided) and e.fields == AMOUNTS]
+    assert (amounts.resource, amounts.name, amounts.subresource) == (NODES, "n", "status")
+    assert amounts.patch["status"]["allocatable"] == amounts.patch["status"]["capacity"]
+    assert amounts.patch["status"]["allocatable"][batch.CPU] == "25k"
+    (metadata,) = [e for e in said if isinstance(e, FieldsDecided) and e.fields == METADATA]
+    assert metadata.patch["metadata"]["annotations"]["node.koordinator.sh/cpu-normalization-ratio"] == "1.00"
+
+
+def test_what_did_not_move_by_the_threshold_is_not_written() -> None:
+    cluster = running()
+    cluster.decide(31)
+    cluster.report(90, {"web": (35_400, 33 * G)}, system=(7_000, 12 * G))  # 22,600: 9.6 % less
+    assert cluster.decide(91) == []
+    cluster.report(150, {"web": (35_600, 33 * G)}, system=(7_000, 12 * G))  # 22,400: 10.4 % less
+    decided = cluster.decided(151)
+    assert decided is not None
+    assert (decided.why, decided.amounts[batch.CPU]) == ("moved", "22400")
+
+
+def test_any_difference_is_written_once_the_time_threshold_has_passed() -> None:
+    cluster = running()
+    cluster.decide(31)
+    cluster.report(330, {"web": (33_500, 33 * G)}, system=(7_000, 12 * G))
+    assert cluster.decide(331) == []
+    cluster.report(390, {"web": (33_500, 33 * G)}, system=(7_000, 12 * G))
+    decided = cluster.decided(391)
+    assert decided is not None
+    assert (decided.why, decided.amounts[batch.CPU]) == ("time", "24500")
+
+
+def test_nothing_is_said_twice() -> None:
+    cluster = running()
+    assert cluster.decide(31)
+    cluster.state.changed["n"] = None
+    assert cluster.decide(32) == []
+
+
+def test_a_pod_that_comes_between_two_reports_causes_no_jump() -> None:
+    """Upstream takes its whole request off at once, and gives most of it back with the next report."""
+    cluster = running()
+    cluster.decide(31)
+    cluster.pod("new", cpu="16", memory="16G", at_s=45)
+    upstream = 25_000 - 16_000  # the request of a pod without metrics: P4 of the spec
+    assert cluster.decide(46) == []
+    assert cluster.batch_cpu() == 25_000 != upstream
+    cluster.report(90, {"web": (33_000, 33 * G), "new": (1_000, G)}, system=(7_000, 12 * G))
+    cluster.decide(91)
+    assert cluster.state.books("n").node.used.cpu == 34_000 * 10**6  # measured with the report, by its usage
+    assert cluster.batch_cpu() == 25_000  # 24,000 is within the threshold: no write at all
+
+
+def test_a_pod_that_goes_between_two_reports_causes_no_jump() -> None:
+    """Upstream drops what an LSE pod asked for at once to what was measured of it, then to nothing."""
+    cluster = Cluster()
+    cluster.configure(ON | {"memoryCalculatePolicy": "request"})
+    cluster.node()
+    cluster.pod("lse", cpu="20", memory="60G", qos="LSE")
+    cluster.report(30, {"lse": (2_000, 10 * G)})
+    cluster.decide(31)
+    before = cluster.batch_cpu()
+    assert before == 45_000  # 100,000 - 35,000 - 20,000: by its request
+    cluster.no_pod("lse", at_s=45)
+    upstream = 100_000 - 35_000 - 2_000  # a dangling metric counts with its usage: P7 of the spec
+    assert cluster.decide(46) == []
+    assert cluster.batch_cpu() == before != upstream
+    cluster.report(90, {})
+    cluster.decide(91)
+    assert cluster.batch_cpu() == 65_000
+
+
+def test_a_pod_that_was_there_before_this_log_counts_from_its_own_start() -> None:
+    cluster = Cluster()
+    cluster.configure()
+    cluster.node()
+    cluster.report(30, {})
+    cluster.pod("old", cpu="10", at_s=-500)
+    assert [facts.key for facts in cluster.state.pods_as_of("n", cluster.state.heard["n"])] == ["d/old"]
+
+
+def test_a_node_whose_reports_stop_sells_nothing_after_the_degrade_time() -> None:
+    cluster = running()
+    cluster.decide(31)
+    assert cluster.decide(30 + 15 * 60) == []
+    decided = cluster.decided(30 + 15 * 60 + 1)
+    assert decided is not None
+    assert decided.why == "degraded"
+    assert decided.batch_cpu is None
+    assert decided.amounts[batch.CPU] is None
+    cluster.report(1_000, {"web": (33_000, 33 * G)}, system=(7_000, 12 * G))
+    back = cluster.decided(1_001)
+    assert back is not None
+    assert back.amounts[batch.CPU] == "25k"
+
+
+def test_switched_off_takes_the_resources_away_and_zeroes_the_origin() -> None:
+    cluster = running()
+    cluster.decide(31)
+    cluster.configure({"enable": False})
+    decided = cluster.decided(40)
+    assert decided is not None
+    assert (decided.why, decided.amounts[batch.CPU]) == ("off", None)
+
+
+def test_without_a_colocation_document_the_amounts_of_others_are_left_alone() -> None:
+    cluster = Cluster()
+    cluster.node()
+    cluster.report(30, {})
+    assert not [event for event in cluster.decide(31) if isinstance(event, FieldsDecided)]
+
+
+def test_floor_and_cap_bound_what_is_sold() -> None:
+    cluster = running()
+    cluster.configure(ON | {"koordstream": {"floor": {"cpu": "30"}, "cap": {"memory": "20Gi"}}})
+    decided = cluster.decided(31)
+    assert decided is not None
+    assert (decided.amounts[batch.CPU], decided.amounts[batch.MEMORY]) == ("30k", "20Gi")
+    assert decided.batch_cpu is not None
+    assert (decided.batch_cpu.left, decided.batch_cpu.floor, decided.batch_cpu.amount) == (25_000, 30_000, 30_000)
+
+
+def test_a_rise_may_wait_longer_than_a_fall() -> None:
+    cluster = running()
+    cluster.configure(ON | {"koordstream": {"hysteresis": {"risePercent": 30, "fallPercent": 2}}})
+    cluster.decide(31)
+    cluster.report(90, {"web": (28_000, 33 * G)}, system=(7_000, 12 * G))  # 30,000: 20 % more
+    assert cluster.decided(91) is None
+    cluster.report(150, {"web": (34_000, 33 * G)}, system=(7_000, 12 * G))  # 24,000: 4 % less
+    decided = cluster.decided(151)
+    assert decided is not None
+    assert decided.amounts[batch.CPU] == "24k"
+
+
+def test_a_bad_document_is_refused_on_record_and_the_last_good_one_stays() -> None:
+    cluster = running()
+    cluster.decide(31)
+    cluster.configure({"enable": True, "cpuReclaimThresholdPercent": -1})
+    said = cluster.decide(40)
+    (refused,) = [event for event in said if isinstance(event, ConfigRefused)]
+    assert refused.path == "colocation-config: cpuReclaimThresholdPercent"
+    assert not [event for event in said if isinstance(event, ConfigTaken)]
+    assert cluster.batch_cpu() == 25_000
+    assert cluster.decide(41) == []
+
+
+def test_a_node_gets_a_nodeslo_that_follows_the_configmap_and_goes_with_it() -> None:
+    cluster = Cluster()
+    cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": True}})
+    cluster.node()
+    (made,) = [event for event in cluster.decide(1) if isinstance(event, ObjectDecided)]
+    assert (made.resource, made.name) == (NODE_SLOS, "n")
+    assert made.body is not None
+    assert made.body["spec"]["resourceUsedThresholdWithBE"]["enable"] is True
+    cluster.say("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object=made.body))
+    assert not cluster.decide(2)
+    cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": False}})
+    (changed,) = [event for event in cluster.decide(3) if isinstance(event, ObjectDecided)]
+    assert changed.body is not None
+    assert changed.body["spec"]["resourceUsedThresholdWithBE"]["enable"] is False
+    cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
+    (gone,) = [event for event in cluster.decide(4) if isinstance(event, ObjectDecided)]
+    assert gone.body is None
+
+
+def test_a_nodeslo_that_another_hand_deleted_is_made_again() -> None:
+    cluster = Cluster()
+    cluster.configure()
+    cluster.node()
+    cluster.decide(1)
+    cluster.say("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object={"spec": {}}))
+    cluster.say("cluster", ObjectDeleted(resource=NODE_SLOS, name="n", uid="s"))
+    assert [event.name for event in cluster.decide(2) if isinstance(event, ObjectDecided)] == ["n"]
+
+
+def test_a_nodemetric_gets_its_collect_policy() -> None:
+    cluster = Cluster()
+    cluster.configure(ON | {"metricReportIntervalSeconds": 30})
+    cluster.node()
+    assert not [e for e in cluster.decide(1) if isinstance(e, FieldsDecided) and e.resource == NODE_METRICS]
+    metric = NodeMetric(metadata=Metadata(name="n"), spec=NodeMetricSpec(metric_collect_policy=MetricCollectPolicy()))
+    cluster.say("cluster", NodeMetricObserved(node="n", object=metric))
+    (asked,) = [e for e in cluster.decide(2) if isinstance(e, FieldsDecided) and e.resource == NODE_METRICS]
+    assert asked.fields == SPEC
+    assert asked.patch["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 30
+
+
+def test_a_node_made_anew_under_the_same_name_is_told_again() -> None:
+    cluster = running()
+    cluster.decide(31)
+    cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
+    cluster.node()
+    decided = cluster.decided(35)
+    assert decided is not None
+    assert decided.why == "first"
+
+
+def test_devices_show_without_over_commitment() -> None:
+    cluster = Cluster()
+    cluster.node()
+    device = {"spec": {"devices": [{"type": "rdma", "health": True}]}}
+    name = "devices.scheduling.koordinator.sh"
+    cluster.say("cluster", ObjectObserved(resource=name, name="n", uid="d", object=device))
+    decided = cluster.decided(1)
+    assert decided is not None
+    assert decided.amounts["koordinator.sh/rdma"] == "100"
+
+
+def test_zones_of_a_topology_get_their_part() -> None:
+    cluster = running()
+    name = "noderesourcetopologies.topology.node.k8s.io"
+
+    def resource(of: str, size: str) -> dict[str, str]:
+        return {"name": of, "capacity": size, "allocatable": size, "available": size}
+
+    zones = [
+        {"name": f"node-{index}", "type": "Node", "resources": [resource("cpu", "50"), resource("memory", "60G")]}
+        for index in (0, 1)
+    ]
+    cluster.say("cluster", ObjectObserved(resource=name, name="n", uid="t", object={"zones": zones}))
+    (said,) = [e for e in cluster.decide(31) if isinstance(e, FieldsDecided) and e.resource == name]
+    found = [
+        {each["name"]: each["allocatable"] for each in zone["resources"]}[batch.CPU] for zone in said.patch["zones"]
+    ]
+    assert found == ["12500", "12500"]
+    assert json.loads(json.dumps(said.patch)) == said.patch
+
+
+def test_a_state_restored_from_its_image_decides_the_same() -> None:
+    cluster = running()
+    cluster.decide(31)
+    cluster.pod("more", at_s=40)
+    cluster.report(90, {"web": (1_000, G)}, system=(0, 0))
+    image = cluster.state.encode()
+    other = Cluster()
+    other.state.restore(image)
+    assert other.state.encode() == image
+    assert other.decide(91) == cluster.decide(91)
+
+
+def test_what_a_node_must_say_is_not_lost_when_its_status_lacks_amounts() -> None:
+    cluster = Cluster()
+    cluster.configure()
+    bare = Node(metadata=Metadata(name="n", uid="uid-n"), status=NodeStatus(capacity={"cpu": "4", "memory": "8Gi"}))
+    cluster.say("cluster", NodeObserved(node="n", object=bare))
+    cluster.report(10, {})
+    decided = cluster.decided(11)
+    assert decided is not None
+    assert decided.mid_cpu is None
+    assert decided.problems == ("status.allocatable is absent: no mid resources",)
+
+
+def test_a_pod_that_is_gone_is_forgotten_after_a_while() -> None:
+    cluster = running()
+    cluster.no_pod("web", at_s=100)
+    cluster.pod("other", at_s=100)
+    cluster.say("cluster", PodDeleted(pod="d/other", pod_uid="uid-other"), at_s=100 + 1801)
+    assert list(cluster.state.seats) == ["uid-other"]
