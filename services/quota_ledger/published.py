@@ -3,7 +3,7 @@
 Source: spec/quota.md 6.6, 7.6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -49,12 +49,14 @@ class Published:
 
     Attributes:
         told: `resource/namespace/name` of an object -> what it was told last; with a `#` behind it, what it was made as.
-        due: names of quotas whose numbers may differ from that. Only a note of where to look: the numbers themselves decide.
+        due: names of quotas whose numbers may differ from that; `unshown` of those that metrics may show otherwise. Only notes of
+            where to look: the numbers themselves decide.
     """
 
     def __init__(self) -> None:
         self.told: dict[str, Told] = {}
         self.due: dict[str, None] = {}
+        self.unshown: dict[str, None] = {}
 
     def apply(self, record: Recorded) -> None:
         """Fold one event of the `quota` context."""
@@ -67,16 +69,16 @@ class Published:
     def restore(self, told: Mapping[str, Told], books: Books) -> None:
         """Take over what was told; every quota is looked at once."""
         self.told.update(told)
-        self.due.update(dict.fromkeys((ROOT, *books.names.quotas)))
+        self._note((ROOT, *books.names.quotas))
 
     def touch(self, event: Event, books: Books) -> None:
         """Note whose numbers an event is about; asked before and after it is booked, for a quota that moves or goes."""
         match event:
             case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
                 for names in (*runtimes.values(), *dropped.values()):
-                    self.due.update(dict.fromkeys(names))
+                    self._note(names)
             case CapacitySet():
-                self.due[ROOT] = None
+                self._note((ROOT,))
             case PodMoved(before=before, quota=quota):
                 self._path(before, books)
                 self._path(quota, books)
@@ -95,5 +97,9 @@ class Published:
 
     def _path(self, quota: str, books: Books) -> None:
         if (tree := books.tree_of.get(quota)) is not None:
-            for account in books.trees[tree].path(quota):
-                self.due[account.name] = None
+            self._note(account.name for account in books.trees[tree].path(quota))
+
+    def _note(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.due[name] = None
+            self.unshown[name] = None

@@ -1,0 +1,1 @@
+"""What the leading ledger answers over HTTP: upstream's views of quotas."""
