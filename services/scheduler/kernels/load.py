@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.kernels.compiled import compiled
 from services.scheduler.kernels.room import to_percents
-from services.scheduler.kernels.rows import at
+from services.scheduler.kernels.rows import TILE, at
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -38,21 +38,27 @@ def left(
     Returns:
         [count], 0..100.
     """
-    room, total, least = np.empty(count, np.int64), np.zeros(count, np.int64), np.full(count, 100, np.int64)
-    for resource in range(len(weights)):
-        capacity, used = at(allocatable[resource], rows, count), at(load[resource], rows, count)
-        extra, weight = incoming[resource], weights[resource]
-        for place in range(count):
-            room[place] = max(capacity[place] - used[place] - extra, 0)
-        to_percents(room, capacity)
-        for place in range(count):
-            total[place] += room[place] * weight
-            least[place] = min(least[place], room[place])
-    until = at(until_ns, rows, count)
-    for place in range(count):
-        score = np.int64((total[place] + least[place] * dominant) / total_weight)
-        total[place] = score if until[place] > now_ns else 0
-    return total
+    scores = np.empty(count, np.int64)
+    rooms, least = np.empty(min(count, TILE), np.int64), np.empty(min(count, TILE), np.int64)
+    for start in range(0, count, TILE):
+        total = scores[start : start + TILE]
+        room = rooms[: len(total)]
+        for place in range(len(total)):
+            total[place], least[place] = 0, 100
+        for resource in range(len(weights)):
+            capacity = at(allocatable[resource], rows, count, start)
+            used, extra, weight = at(load[resource], rows, count, start), incoming[resource], weights[resource]
+            for place in range(len(total)):
+                room[place] = max(capacity[place] - used[place] - extra, 0)
+            to_percents(room, capacity)
+            for place in range(len(total)):
+                total[place] += room[place] * weight
+                least[place] = min(least[place], room[place])
+        until = at(until_ns, rows, count, start)
+        for place in range(len(total)):
+            score = np.int64((total[place] + least[place] * dominant) / total_weight)
+            total[place] = score if until[place] > now_ns else 0
+    return scores
 
 
 @compiled(

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.compiled import Number, compiled, inlined
-from services.scheduler.kernels.rows import at
+from services.scheduler.kernels.rows import TILE, at
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 _EXACT = (1 << 53) // 100
@@ -78,21 +79,23 @@ def shortages(
     Returns:
         [count]: bit 0 for no place for a pod, bit i + 1 for the i-th resource, and `too_small`.
     """
-    short = np.empty(count, np.int64)
-    running, allowed = at(pods, rows, count), at(allowed_pods, rows, count)
-    for place in range(count):
-        short[place] = running[place] >= allowed[place]
-    for number in range(len(resources)):
-        resource, size, bit = resources[number], sizes[number], np.int64(2) << number
-        if resource >= requested.shape[0]:
-            for place in range(count):
-                short[place] |= bit | too_small
-            continue
-        capacity, taken = at(allocatable[resource], rows, count), at(requested[resource], rows, count)
-        for place in range(count):
-            lacks = bit if capacity[place] - taken[place] < size else 0
-            short[place] |= lacks | (too_small if capacity[place] < size else 0)
-    return short
+    verdicts = np.empty(count, np.int64)
+    for start in range(0, count, TILE):
+        short = verdicts[start : start + TILE]
+        running, allowed = at(pods, rows, count, start), at(allowed_pods, rows, count, start)
+        for place in range(len(short)):
+            short[place] = running[place] >= allowed[place]
+        for number in range(len(resources)):
+            resource, size, bit = resources[number], sizes[number], np.int64(2) << number
+            if resource >= requested.shape[0]:
+                for place in range(len(short)):
+                    short[place] |= bit | too_small
+                continue
+            capacity, taken = at(allocatable[resource], rows, count, start), at(requested[resource], rows, count, start)
+            for place in range(len(short)):
+                lacks = bit if capacity[place] - taken[place] < size else 0
+                short[place] |= lacks | (too_small if capacity[place] < size else 0)
+    return verdicts
 
 
 _FILL = "int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1]"
@@ -125,26 +128,32 @@ def filled(
     Returns:
         [count], 0..100.
     """
-    part, total, weight = np.empty(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for number in range(len(resources)):
-        resource, source, extra, each = resources[number], sources[number], asked[number], weights[number]
-        if resource < 0:
-            continue
-        capacity = at(allocatable[resource], rows, count)
-        used = at(requested[resource] if source < 0 else scored[source], rows, count)
-        if most:
-            for place in range(count):
-                part[place] = max(min(used[place] + extra, capacity[place]), 0)
-        else:
-            for place in range(count):
-                part[place] = max(capacity[place] - used[place] - extra, 0)
-        to_percents(part, capacity)
-        for place in range(count):
-            total[place] += part[place] * each
-            weight[place] += each if capacity[place] > 0 else 0
-    for place in range(count):
-        total[place] = mean(total[place], weight[place])
-    return total
+    scores = np.empty(count, np.int64)
+    parts, weight = np.empty(min(count, TILE), np.int64), np.empty(min(count, TILE), np.int64)
+    for start in range(0, count, TILE):
+        total = scores[start : start + TILE]
+        part = parts[: len(total)]
+        for place in range(len(total)):
+            total[place] = weight[place] = 0
+        for number in range(len(resources)):
+            resource, source, extra, each = resources[number], sources[number], asked[number], weights[number]
+            if resource < 0:
+                continue
+            capacity = at(allocatable[resource], rows, count, start)
+            used = at(requested[resource] if source < 0 else scored[source], rows, count, start)
+            if most:
+                for place in range(len(total)):
+                    part[place] = max(min(used[place] + extra, capacity[place]), 0)
+            else:
+                for place in range(len(total)):
+                    part[place] = max(capacity[place] - used[place] - extra, 0)
+            to_percents(part, capacity)
+            for place in range(len(total)):
+                total[place] += part[place] * each
+                weight[place] += each if capacity[place] > 0 else 0
+        for place in range(len(total)):
+            total[place] = mean(total[place], weight[place])
+    return scores
 
 
 @compiled(f"int64[::1](int64[::1], int64, {_FILL}, int64[::1], int64[::1])")
@@ -170,17 +179,17 @@ def on_shape(
     Returns:
         [count], 0..100: the weighted mean, halves rounded up.
     """
-    total, weight = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for number in range(len(resources)):
-        resource, source = resources[number], sources[number]
-        if resource < 0:
-            continue
-        capacity = at(allocatable[resource], rows, count)
-        used = at(requested[resource] if source < 0 else scored[source], rows, count)
-        for place in range(count):
-            if capacity[place] <= 0:
+    scores = np.empty(count, np.int64)
+    for place in range(count):
+        row = rows[place] if len(rows) == count else place
+        total = weight = 0
+        for number in range(len(resources)):
+            resource, source = resources[number], sources[number]
+            capacity = allocatable[resource, row] if resource >= 0 else 0
+            if capacity <= 0:
                 continue
-            percents = percent(min(used[place] + asked[number], capacity[place]), capacity[place])
+            used = requested[resource, row] if source < 0 else scored[source, row]
+            percents = percent(min(used + asked[number], capacity), capacity)
             part = shape[-1]
             for point in range(len(shape)):
                 if percents <= shape_at[point]:
@@ -191,11 +200,22 @@ def on_shape(
                         part = shape[point - 1] + (step if rise >= 0 else -step)
                     break
             if part > 0:
-                total[place] += part * weights[number]
-                weight[place] += weights[number]
-    for place in range(count):
-        total[place] = np.int64(np.floor(total[place] / max(weight[place], 1) + 0.5))
-    return total
+                total += part * weights[number]
+                weight += weights[number]
+        scores[place] = np.int64(np.floor(total / max(weight, 1) + 0.5))
+    return scores
+
+
+@inlined
+def _deviation(fractions: Float64, there: Bools, total: float, number: int) -> float:
+    """Half the difference of two fractions; of more their standard deviation."""
+    mean, squares = total / number, 0.0
+    last = second = 0.0
+    for index in range(len(fractions)):
+        if there[index]:
+            squares += (fractions[index] - mean) * (fractions[index] - mean)
+            last, second = second, fractions[index]
+    return abs((last - second) / 2) if number == 2 else np.sqrt(squares / number)
 
 
 @compiled("int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])")
@@ -211,29 +231,29 @@ def evenness(rows: Int64, count: int, allocatable: Int64, requested: Int64, reso
         [count], 0..100.
     """
     scores = np.empty(count, np.int64)
-    number, total, squares = np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
-    first, second = np.zeros(count), np.zeros(count)
-    for index in range(len(resources)):
-        capacity = at(allocatable[resources[index]], rows, count)
-        used, extra = at(requested[resources[index]], rows, count), asked[index]
-        for place in range(count):
-            there = capacity[place] > 0
-            fraction = min((used[place] + extra) / max(capacity[place], 1), 1.0) if there else 0.0
-            first[place] = fraction if there and number[place] == 0 else first[place]
-            second[place] = fraction if there and number[place] == 1 else second[place]
-            total[place] += fraction
-            number[place] += there
-    if len(resources) > 2:
+    size = min(count, TILE)
+    fractions, there = np.empty((len(resources), size)), np.empty((len(resources), size), np.bool_)
+    numbers, totals = np.empty(size, np.int64), np.empty(size)
+    for start in range(0, count, TILE):
+        score = scores[start : start + TILE]
+        number, total = numbers[: len(score)], totals[: len(score)]
+        for place in range(len(score)):
+            number[place] = total[place] = 0
         for index in range(len(resources)):
-            capacity = at(allocatable[resources[index]], rows, count)
-            used, extra = at(requested[resources[index]], rows, count), asked[index]
-            for place in range(count):
-                if capacity[place] > 0:
-                    away = min((used[place] + extra) / capacity[place], 1.0) - total[place] / number[place]
-                    squares[place] += away * away
-    for place in range(count):
-        deviation = abs((first[place] - second[place]) / 2) if number[place] == 2 else 0.0
-        if number[place] > 2:
-            deviation = np.sqrt(squares[place] / number[place])
-        scores[place] = np.int64((1.0 - deviation) * 100)
+            capacity = at(allocatable[resources[index]], rows, count, start)
+            used, extra = at(requested[resources[index]], rows, count, start), asked[index]
+            fraction, has = fractions[index], there[index]
+            for place in range(len(score)):
+                has[place] = capacity[place] > 0
+                part = min((used[place] + extra) / max(capacity[place], 1), 1.0)
+                fraction[place] = part if has[place] else 0.0
+                total[place] += fraction[place]
+                number[place] += has[place]
+        for place in range(len(score)):
+            deviation = 0.0
+            if number[place] == 2 and len(resources) == 2:
+                deviation = abs((fractions[0, place] - fractions[1, place]) / 2)
+            elif number[place] >= 2:
+                deviation = _deviation(fractions[:, place], there[:, place], total[place], number[place])
+            score[place] = np.int64((1.0 - deviation) * 100)
     return scores

@@ -51,9 +51,10 @@ def test_nothing_is_a_share_of_nothing() -> None:
 
 def test_rows_are_looked_up_and_a_slice_is_everything_up_to_its_end() -> None:
     values = np.array([10, 11, 12, 13], np.int64)
-    assert at(values, *selected(np.array([3, 0]), 4)).tolist() == [13, 10]
-    assert at(values, *selected(slice(0, 3), 4)).tolist() == [10, 11, 12]
-    assert at(values, *selected(np.zeros(0, np.int64), 4)).tolist() == []
+    assert at(values, *selected(np.array([3, 0]), 4), 0).tolist() == [13, 10]
+    assert at(values, *selected(slice(0, 3), 4), 0).tolist() == [10, 11, 12]
+    assert at(values, *selected(slice(0, 3), 4), 1).tolist() == [11, 12]
+    assert at(values, *selected(np.zeros(0, np.int64), 4), 0).tolist() == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans()), min_size=1, max_size=40), st.integers(1, 5))
