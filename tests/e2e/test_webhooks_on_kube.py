@@ -20,6 +20,8 @@ import pytest
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from cli.process import Process
+from services.gateway.permissions import look
+from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.system import System, running
 
@@ -155,6 +157,16 @@ async def until(condition: Callable[[], Any], what: str, within_s: float = 30) -
 async def site(own_cluster: StartCluster, tmp_path: Path) -> Site:
     cluster = await asyncio.to_thread(own_cluster)
     return await asyncio.to_thread(Site, cluster, tmp_path)
+
+
+async def test_k8s_webhooks_grants_what_the_webhooks_need(site: Site) -> None:
+    kubeconfig = await asyncio.to_thread(site.cluster.service_account_kubeconfig, *ACCOUNT)
+    settings = GatewaySettings(kubeconfig=str(kubeconfig), webhook_listen="127.0.0.1:9876")
+    found = await look(settings, time.time_ns())
+    assert (found.problem, found.missing) == ("", ())
+    needed = {(rule.verb, rule.resource, rule.name) for rule in found.allowed}
+    assert ("update", "secrets", "koordstream-webhook-certs") in needed
+    assert ("update", "mutatingwebhookconfigurations", "koordstream-webhooks") in needed
 
 
 async def test_pods_become_what_profiles_say_and_bad_objects_are_refused(site: Site, database: str) -> None:
