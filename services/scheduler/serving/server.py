@@ -3,8 +3,7 @@
 A replica that does not lead answers 503. Both ports serve the same; the insecure one is off unless it is asked for.
 """
 
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -18,8 +17,8 @@ from services.scheduler.serving.extender import filtered, preemptable, prioritiz
 from services.scheduler.serving.opinion import BadQuestion, Opinion
 from services.scheduler.serving.wire import BindAnswer, BindAsk, FilterAnswer, FilterAsk, PreemptAnswer, PreemptAsk
 from services.scheduler.settings import SchedulerSettings
-from shared.errors import KoordError
 from shared.kube.pod import Pod
+from shared.listener import Ports, for_leaders, json_response, listening
 from shared.service import Runtime
 
 LARGEST_QUESTION = 64 * 1024 * 1024
@@ -29,11 +28,6 @@ TOP = 20
 """Nodes in a dump of scores, unless the caller says how many."""
 
 T = TypeVar("T")
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class NoCertificate(KoordError):
-    """The secure port was asked for without what it needs."""
 
 
 @asynccontextmanager
@@ -45,38 +39,9 @@ async def serving(runtime: Runtime) -> AsyncIterator[Desk]:
     """
     desk = Desk(runtime)
     settings: SchedulerSettings = runtime.settings
-    if not settings.listen and not settings.insecure_listen:
+    ports = Ports("KOORD_SCHEDULER_", settings.listen, settings.insecure_listen, settings.tls_cert, settings.tls_key)
+    async with listening(_application(desk), ports):
         yield desk
-        return
-    runner = web.AppRunner(_application(desk), access_log=None, handle_signals=False)
-    await runner.setup()
-    try:
-        if settings.insecure_listen:
-            await _site(runner, settings.insecure_listen, None).start()
-        if settings.listen:
-            await _site(runner, settings.listen, _context(settings)).start()
-        yield desk
-    finally:
-        await runner.cleanup()
-
-
-def _site(runner: web.AppRunner, address: str, context: ssl.SSLContext | None) -> web.TCPSite:
-    host, _, port = address.rpartition(":")
-    return web.TCPSite(runner, host or None, int(port), ssl_context=context)
-
-
-def _context(settings: SchedulerSettings) -> ssl.SSLContext:
-    if not settings.tls_cert or not settings.tls_key:
-        raise NoCertificate(
-            "KOORD_SCHEDULER_LISTEN is a port with TLS; give KOORD_SCHEDULER_TLS_CERT and KOORD_SCHEDULER_TLS_KEY, or use "
-            "KOORD_SCHEDULER_INSECURE_LISTEN"
-        )
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    except OSError as error:
-        raise NoCertificate(f"{settings.tls_cert} and {settings.tls_key} cannot be used: {error}") from error
-    return context
 
 
 class _Handlers:
@@ -93,22 +58,22 @@ class _Handlers:
     async def filter(self, request: web.Request) -> web.Response:
         ask = await _read(request, FilterAsk)
         try:
-            return _json(filtered(ask, self._desk.opinion(ask.pod)))
+            return json_response(filtered(ask, self._desk.opinion(ask.pod)))
         except BadQuestion as error:
-            return _json(FilterAnswer(error=str(error)))
+            return json_response(FilterAnswer(error=str(error)))
 
     async def prioritize(self, request: web.Request) -> web.Response:
         ask = await _read(request, FilterAsk)
-        return _json(prioritized(ask, self._opinion(ask.pod)))
+        return json_response(prioritized(ask, self._opinion(ask.pod)))
 
     async def bind(self, request: web.Request) -> web.Response:
-        return _json(BindAnswer(error=await self._desk.bind(await _read(request, BindAsk))))
+        return json_response(BindAnswer(error=await self._desk.bind(await _read(request, BindAsk))))
 
     async def preempt(self, request: web.Request) -> web.Response:
         ask = await _read(request, PreemptAsk)
         opinion = self._opinion(ask.pod)
         left = await self._desk.preempt(ask.pod, preemptable(ask.candidates(), opinion))
-        return _json(PreemptAnswer(node_name_to_meta_victims=left))
+        return json_response(PreemptAnswer(node_name_to_meta_victims=left))
 
     async def node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
@@ -130,7 +95,7 @@ class _Handlers:
         return web.Response(text=views.scores(opinion, int(top)), content_type="text/markdown")
 
     async def filters(self, request: web.Request) -> web.Response:
-        return _json(views.failures(self._opinion(await _read(request, Pod)), self.index.table.rows))
+        return json_response(views.failures(self._opinion(await _read(request, Pod)), self.index.table.rows))
 
     async def configz(self, _: web.Request) -> web.Response:
         return web.Response(text=self.index.view.config_text, content_type="application/yaml")
@@ -138,7 +103,7 @@ class _Handlers:
     async def services(self, _: web.Request) -> web.Response:
         plugins = [f"/apis/v1/plugins/{route}/:nodeName" for route in views.plugin_views(self.index)]
         own = [path.replace("{node}", ":nodeName") for path in _GETS if "{plugin}" not in path]
-        return _json({"GET": sorted([*own, *plugins]), "POST": sorted(_POSTS)})
+        return json_response({"GET": sorted([*own, *plugins]), "POST": sorted(_POSTS)})
 
     def _opinion(self, pod: Pod) -> Opinion:
         try:
@@ -164,18 +129,8 @@ _GETS = {
 
 
 def _application(desk: Desk) -> web.Application:
-    @web.middleware
-    async def leading(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if desk.index is None and request.path != "/healthz":
-            return _json({"message": "the instance is not leader"}, status=503)
-        return await handler(request)
-
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
     handlers = _Handlers(desk)
-    app = web.Application(middlewares=[leading], client_max_size=LARGEST_QUESTION)
-    app.add_routes([web.get("/healthz", healthz)])
+    app = for_leaders(lambda: desk.index is not None, largest=LARGEST_QUESTION)
     app.add_routes([web.get(path, getattr(handlers, name)) for path, name in _GETS.items()])
     app.add_routes([web.post(path, getattr(handlers, name)) for path, name in _POSTS.items()])
     return app
@@ -188,9 +143,5 @@ async def _read(request: web.Request, kind: type[T]) -> T:
         raise web.HTTPBadRequest(text=f"{request.path}: {error}\n") from error
 
 
-def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
-
-
 def _found(told: views.Json | None, name: str) -> web.Response:
-    return _json({"message": f"cannot find node {name}"}, status=404) if told is None else _json(told)
+    return json_response({"message": f"cannot find node {name}"}, status=404) if told is None else json_response(told)
