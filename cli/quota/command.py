@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from cli.instants import Since
 from cli.options import folder_option, output_option
@@ -16,7 +17,6 @@ from cli.output import Format, show, show_table
 from cli.quota import render
 from cli.quota.fold import Folded, fold
 from cli.supervisor.folder import find_endpoints
-from services.quota_ledger.admission import AdmissionRules
 from services.quota_ledger.explain import explain as explain_quota
 from services.quota_ledger.explain import lines, whatif
 from services.quota_ledger.explain import why as why_pod
@@ -80,12 +80,14 @@ def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> 
 @folder_option
 def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder: Path) -> None:
     """Say which quota a pod is short of, who holds it, and who borrows it."""
-    books = _folded(folder, at).state.books
+    folded = _folded(folder, at)
+    books = folded.state.books
     full = pod if "/" in pod else f"default/{pod}"
     uid = next((uid for uid, held in sorted(books.pods.items()) if held.pod == full), None)
     if uid is None:
         raise KoordError(f"no quota knows a pod {full}; it has ended, or belongs to none")
-    found = why_pod(books, uid, AdmissionRules(parents=parents))
+    rules = folded.settings.admission()
+    found = why_pod(books, uid, replace(rules, parents=True) if parents else rules)
     if output == "table":
         click.echo(render.why_pod(found), nl=False)
     else:
@@ -101,7 +103,8 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
 
     Exits with 1 when something does not hold, and names the event.
     """
-    trial = verify_log(_folded(folder, None).own)
+    folded = _folded(folder, None)
+    trial = verify_log(folded.own, folded.settings.new_state().books)
     if output == "table":
         click.echo(f"{trial.events} events to seq {trial.seq}: {'balanced' if not trial.findings else 'NOT balanced'}")
         for finding in trial.findings:

@@ -4,10 +4,13 @@ import time
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, LedgerState
 from shared.events import EVENT_TYPES, Recorded
+from shared.events.log import ConfigTaken
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 from shared.log.session import reading
@@ -17,12 +20,14 @@ class Folded(NamedTuple):
     """What was read.
 
     Attributes:
+        settings: what the ledger decided by.
         own: the events of the `quota` context; made up where the log has none.
         is_computed: no ledger has written: the numbers are what it would have recorded.
     """
 
     state: LedgerState
     own: list[Recorded]
+    settings: LedgerSettings
     is_computed: bool
 
 
@@ -34,8 +39,9 @@ async def fold(postgres: str, until: datetime | None = None) -> Folded:
 
 async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
     """As `fold`, from an open log."""
-    state, own = LedgerState(), []
     there = set(await log.contexts())
+    settings = LedgerSettings.of_text(await _config(log, until) if "quota" in there else "")
+    state, own = settings.new_state(), []
     for context in ("cluster", "scheduling", "quota"):
         # Of the ledger's own log everything: that none is missing is part of what `verify` checks.
         codec = Codec(list(EVENT_TYPES.values() if context == "quota" else FOLDED[context]))
@@ -50,6 +56,15 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
                 if context == "quota":
                     own.append(record)
     if own:
-        return Folded(state, own, is_computed=False)
+        return Folded(state, own, settings, is_computed=False)
     now_ns = int(until.timestamp() * 1e9) if until else time.time_ns()
-    return Folded(state, caught_up(state, LedgerSettings(), now_ns), is_computed=True)
+    return Folded(state, caught_up(state, settings, now_ns), settings, is_computed=True)
+
+
+async def _config(log: LogReader, until: datetime | None) -> str:
+    """The settings that the ledger decided by, as it last recorded them."""
+    text = ""
+    async for row in log.rows(context="quota", kind="ConfigTaken.v1"):
+        if until is None or row.at <= until:
+            text = msgspec.json.decode(row.data, type=ConfigTaken).text
+    return text

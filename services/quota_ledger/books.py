@@ -10,10 +10,10 @@ import msgspec
 from services.quota_ledger import ledger
 from services.quota_ledger.ledger import CONSUMPTION, SUPPLY, Ledger, Posting, contra, held, moved, pending
 from services.quota_ledger.moved import Moved
-from services.quota_ledger.resolve import Names
 from services.quota_ledger.switches import EXACT
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import Amounts, negated, sub
+from shared.domain.quota_names import Names
 from shared.events import Event
 from shared.events.quota import (
     CapacitySet,

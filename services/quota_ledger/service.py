@@ -4,6 +4,7 @@ Source: architecture.md, Charging quota.
 """
 
 import os
+from hashlib import sha256
 
 from prometheus_client import Counter
 
@@ -16,7 +17,7 @@ from shared import failpoints
 from shared.domain.quota_charge import SUBJECT
 from shared.events import Draft
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
-from shared.events.log import WriterStarted
+from shared.events.log import ConfigTaken, WriterStarted
 from shared.kube.instants import SECOND
 from shared.retain import Retention
 from shared.service import Runtime, Service
@@ -45,6 +46,7 @@ class Ledger:
     async def run(self) -> None:
         """Book, answer and look until the service drains."""
         runtime = self._runtime
+        await self._say_settings()
         await runtime.bus.attend(SUBJECT, self._desk.asked)
         while not runtime.draining.is_set():
             read = dict(self._state.positions)
@@ -58,6 +60,12 @@ class Ledger:
             )
             if not worked:
                 await runtime.changed(self._settings.look_every_s)
+
+    async def _say_settings(self) -> None:
+        """Record what is decided by from here on: others foresee answers by it, and `koord quota` adds up by it."""
+        text = self._settings.text()
+        digest = sha256(text.encode()).hexdigest()
+        await self._append([Draft(ConfigTaken(source="environment", digest=digest, text=text))])
 
     async def _book(self) -> bool:
         """Append until the books say what the logs said when this began, whatever comes meanwhile; whether anything was appended."""
@@ -112,7 +120,7 @@ SERVICE = Service(
     name=NAME,
     writes="quota",
     follows=FOLDED,
-    emits=(*OWN, EvictionAsked, FieldsDecided, ObjectDecided, WriterStarted),
+    emits=(*OWN, ConfigTaken, EvictionAsked, FieldsDecided, ObjectDecided, WriterStarted),
     settings=LedgerSettings,
     new_state=new_state,
     lead=lead,

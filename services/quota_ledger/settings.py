@@ -1,7 +1,8 @@
 """What the quota ledger reads from the environment."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
+import msgspec
 from msgspec import Meta
 
 from services.quota_ledger.admission import AdmissionRules
@@ -25,6 +26,15 @@ class LedgerSettings(Settings, frozen=True, kw_only=True):
     compare_runtime: Annotated[bool, Meta(description="pods are held to the runtime quota; else to max")] = True
     check_parents: Annotated[bool, Meta(description="every ancestor must have room too")] = False
     look_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at over-use")] = 1.0
+
+    def text(self) -> str:
+        """All of it, for the log; `of_text` reads it."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        """What the log says; the defaults where it says nothing, or what a later release has added."""
+        return msgspec.json.decode(text or "{}", type=cls)
 
     def admission(self) -> AdmissionRules:
         """What a pod's request is compared with."""

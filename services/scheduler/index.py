@@ -16,6 +16,7 @@ from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.queue import Queue
+from services.scheduler.quotas.gate import QuotaGate
 from services.scheduler.state import ClusterView
 from services.scheduler.surroundings import NODE_TOPOLOGIES, Surroundings
 
@@ -29,6 +30,7 @@ class Index:
         book: which classes of pods run where.
         surroundings: what there is beyond nodes and pods.
         on: row -> uid -> the pod that counts there.
+        gate: the pods that wait for room in their quota.
         nominated: uid -> the pod that waits for room made for it.
         queue: the pods that wait for one of the profiles.
         ledgers: plugin -> the account it asked for, if it did.
@@ -47,6 +49,7 @@ class Index:
         self.surroundings = Surroundings()
         self.surroundings.storage.chosen = view.chosen
         self.queue = Queue({name: profile for name, profile in profiles.items() if name != beside})
+        self.gate = QuotaGate(view.quota)
         self._held: dict[str, Held] = {}
         self.on: dict[int, dict[str, Held]] = {}
         self.nominated: dict[str, PodFacts] = {}
@@ -91,6 +94,9 @@ class Index:
         for _ in range(len(steps) if most is None else min(most, len(steps))):
             settle_one, name = steps.popleft()
             settle_one(name)
+        if not steps:
+            for uid in self.gate.changed():
+                self._settle_pod(uid)
         return not steps
 
     def _settle_object(self, which: tuple[str, str]) -> None:
@@ -145,7 +151,8 @@ class Index:
         else:
             self.nominated.pop(uid, None)
         stayed_at = self._stayed_at(facts.nominated) if uid in self.nominated and facts is not None else 0
-        self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq, stayed_at)
+        queued, stayed_at = self.gate.place(uid, facts, stayed_at)
+        self.queue.put(uid, queued, self.view.gateway_since, self.view.config_seq, stayed_at)
         if facts is not None and facts.stayed_at:
             self._tell_nominated(facts)
 

@@ -6,6 +6,9 @@ from services.scheduler.ask import PodAsk
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 
+_FURTHEST_NS = 2**62
+"""Some 146 years from 1970: an instant beyond it is taken for one at it."""
+
 PluginReason = tuple[str, str]
 """(plugin, reason code)."""
 
@@ -38,7 +41,7 @@ class PodFacts:
         node, node_since_ns: where it runs, and when that was first seen (append time).
         changed_seq: seq of the last change of what it asks for.
         refused_seq: our newest placement (`scheduling` seq) that was answered with anything but PodBound.
-        refusals, refused_ns: how many there were, and when the last one was recorded.
+        refusals: how many there were.
         withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
         allotted: what it has of its node, as it says itself.
         started_ns: when it started, 0 before.
@@ -47,13 +50,13 @@ class PodFacts:
         placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
         refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
         compared with what we would have done. nominated: the node on which pods were asked to make room for it. asked_seq: our newest
-        wish that it goes.
+        wish that it goes. saw_quota: the `quota` seq up to which that round, or the ledger for it, had read.
     """
 
     __slots__ = (
         "allotted", "ask", "asked_seq", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
-        "node_since_ns", "nominated", "observed", "placed_allotted", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals", "refused_ns",
-        "refused_seq", "saw", "scheduled_ns", "since", "started_ns", "stayed_at", "stayed_seq", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
+        "node_since_ns", "nominated", "observed", "placed_allotted", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals",
+        "refused_seq", "saw", "saw_quota", "scheduled_ns", "since", "started_ns", "stayed_at", "stayed_seq", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
     )  # fmt: skip
 
     def __init__(self, uid: str) -> None:
@@ -71,7 +74,6 @@ class PodFacts:
         self.changed_seq = 0
         self.refused_seq = 0
         self.refusals = 0
-        self.refused_ns = 0
         self.withheld_seq = 0
         self.allotted: dict[str, str] | None = None
         self.started_ns = 0
@@ -87,6 +89,7 @@ class PodFacts:
         self.tried_ns = 0
         self.tried_seq = 0
         self.saw = 0
+        self.saw_quota = 0
         self.reasons: tuple[PluginReason, ...] = ()
         self.told = ""
         self.compared = False
@@ -162,6 +165,6 @@ def started_ns(pod: Pod) -> int:
 
 def _readable_ns(text: str) -> int:
     try:
-        return instant_ns(text)
+        return min(max(instant_ns(text), -_FURTHEST_NS), _FURTHEST_NS)
     except BadTime:
         return 0

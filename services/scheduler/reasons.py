@@ -83,6 +83,13 @@ REASONS: Mapping[str, Text] = {
     "AggregatedUsageExceedsThreshold": Text(
         "node(s) {detail} aggregated usage exceed threshold", "节点 {detail} 聚合使用率超过阈值"
     ),
+    # Of a pod, by its quota.
+    "QuotaExceeded": Text("Insufficient quotas, quotaName: {detail}", "配额不足，配额：{detail}"),
+    "NonPreemptibleQuotaExceeded": Text(
+        "Insufficient non-preemptible quotas, quotaName: {detail}", "不可抢占 Pod 的保障配额（min）不足，配额：{detail}"
+    ),
+    "ParentQuotaExceeded": Text("Insufficient quotas of a parent, quotaName: {detail}", "上级配额不足，配额：{detail}"),
+    "QuotaLedgerUnreachable": Text("the quota ledger does not answer", "配额账本无应答"),
     # Of a node, by NodeNUMAResource.
     "CpuNotInteger": Text("the requested CPUs must be integer", "绑核 Pod 请求的 CPU 必须为整数"),
     "NumaPolicyMismatch": Text("node(s) NUMA Topology policy not match", "节点与 Pod 的 NUMA 拓扑策略不一致"),

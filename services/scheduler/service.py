@@ -11,6 +11,7 @@ from typing import NamedTuple
 from services.scheduler.config import config_of
 from services.scheduler.explanations import answers
 from services.scheduler.index import Index
+from services.scheduler.quotas.purse import Purse
 from services.scheduler.round import decide
 from services.scheduler.serving.desk import Desk
 from services.scheduler.serving.server import serving
@@ -18,6 +19,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
+from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable, RoundDecided
@@ -76,6 +78,7 @@ async def lead(runtime: Runtime) -> None:
     shadow = Shadow(view, settings.shadow_scheduler) if settings.shadow_scheduler else None
     if shadow is not None:
         runtime.look(shadow.look)
+    purse = desk.purse = Purse(runtime, settings.quota_timeout_s)
     config_digest = ready.config_digest if ready is not None else ""
     file = _ConfigFile(settings)
     questions_due_ns = 0
@@ -94,7 +97,7 @@ async def lead(runtime: Runtime) -> None:
         desk.index = index
         async with desk.turn:
             seen, now_ns = dict(view.positions), runtime.now_ns()
-            drafts = decide(index, now_ns, settings.batch_size)
+            drafts = await purse.charged(decide(index, now_ns, settings.batch_size), seen)
             if shadow is not None:
                 shadow.judge_by(index, config_digest)
                 drafts += shadow.take()
@@ -166,4 +169,5 @@ SERVICE = Service(
     lead=lead,
     stand_by=stand_by,
     beside=serving,
+    asks=(CHARGE,),
 )

@@ -26,6 +26,9 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
     round_every_s: Annotated[
         float, Meta(ge=0, description="seconds from one round's start to the next; pods that come meanwhile share it")
     ] = 0.02
+    quota_timeout_s: Annotated[
+        float, Meta(gt=0, description="how long a round waits for the quota ledger; its pods wait longer, others go on")
+    ] = 1.0
     config_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at the configuration file")] = (
         5.0
     )

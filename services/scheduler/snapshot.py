@@ -8,6 +8,7 @@ from services.scheduler.ask import PodAsk, ask_key
 from services.scheduler.facts import MetricFacts, NodeFacts
 from services.scheduler.pods import PodFacts
 from services.scheduler.questions import Answered
+from services.scheduler.quotas.view import QuotaImage
 from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -29,11 +30,12 @@ class _Kept(msgspec.Struct):
     chosen: dict[str, str]
     questions: dict[str, dict[str, Any]]
     answered: dict[str, Answered]
+    quota: QuotaImage
 
 
 _SCALARS = (
     "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
-    "config_digest", "config_seq", "refused_digest", "listed_seq",
+    "config_digest", "config_seq", "refused_digest", "listed_seq", "clock_ns",
 )  # fmt: skip
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)
@@ -57,6 +59,7 @@ def encode(view: "ClusterView") -> bytes:
         chosen=dict(sorted(view.chosen.items())),
         questions=dict(sorted(view.questions.items())),
         answered=dict(sorted(view.answered.items())),
+        quota=view.quota.image(),
     )
     return _encoder.encode(kept)
 
@@ -80,4 +83,5 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.chosen = kept.chosen
     view.questions, view.answered = kept.questions, kept.answered
     view.reports = kept.reports
+    view.quota.restore(kept.quota)
     view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}

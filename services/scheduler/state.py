@@ -15,6 +15,8 @@ from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts, Touched
 from services.scheduler.pods import PluginReason, PodFacts, started_ns, true_since_ns
 from services.scheduler.questions import QUESTIONS, Answered, digest_of, forget_old
+from services.scheduler.quotas.view import FOLDED as QUOTA_FOLDED
+from services.scheduler.quotas.view import QuotaView
 from services.scheduler.snapshot import encode, restore
 from services.scheduler.storage import VOLUMES
 from services.scheduler.surroundings import FOLLOWED, NODE_TOPOLOGIES
@@ -47,6 +49,7 @@ from shared.events.scheduling import (
     PodUnschedulable,
     RoundDecided,
 )
+from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.pod import Pod
 
 CONFIG_MAP = "koordinator-system/koord-scheduler-config"
@@ -60,7 +63,8 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
         ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, EvictionRefused, EvictionFailed, WriterStarted, Listed,
     ),
-    "scheduling": (RoundDecided, PodPlaced, PodUnschedulable, FieldsDecided, PodNominated, EvictionAsked, PlacementCompared, ConfigTaken, ConfigRefused),
+    "scheduling": (WriterStarted, RoundDecided, PodPlaced, PodUnschedulable, FieldsDecided, PodNominated, EvictionAsked, PlacementCompared, ConfigTaken, ConfigRefused),
+    "quota": QUOTA_FOLDED,
     "metrics-*": (NodeReported, NodeForgotten),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
@@ -85,15 +89,17 @@ class ClusterView:
         gateway_since: `cluster` seq at which the gateway last started.
         listed_seq: `cluster` seq at which the gateway last had everything listed; what it said before may be incomplete.
         config_map: text of CONFIG_MAP, None while there is none.
+        clock_ns: when our own log last began something, by the clock of whoever wrote it.
         round, round_saw, round_ns: the last round of our log: its number, the `cluster` seq it saw, its `now_ns`.
         config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: when (`scheduling`
             seq) it came into force.
         refused_digest: digest of the last configuration that was refused, empty when one was taken since.
         asks: key -> class of equal pods.
+        quota: what the quota ledger says, and what it will have to.
         touched: what an index has yet to look at; None while there is no index.
     """
 
-    SCHEMA: ClassVar[int] = 8
+    SCHEMA: ClassVar[int] = 9
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -110,6 +116,7 @@ class ClusterView:
         self.gateway_since = 0
         self.listed_seq = 0
         self.config_map: str | None = None
+        self.clock_ns = 0
         self.round = 0
         self.round_saw = 0
         self.round_ns = 0
@@ -119,6 +126,7 @@ class ClusterView:
         self.config_seq = 0
         self.refused_digest = ""
         self.asks: dict[bytes, PodAsk] = {}
+        self.quota = QuotaView()
         self.touched: Touched | None = None
         self._unread: list[PodFacts] = []
 
@@ -126,7 +134,9 @@ class ClusterView:
         """Fold one event. Types that are not in FOLDED move the position only."""
         event = record.event
         fold = self._folds.get(type(event))
-        if fold is not None:
+        if record.context == "quota":
+            self.quota.apply(record)
+        elif fold is not None:
             fold(self, record, event)
         self.positions[record.context] = record.seq
 
@@ -234,7 +244,6 @@ class ClusterView:
             return
         facts.refused_seq = max(facts.refused_seq, record.cause.seq)
         facts.refusals += 1
-        facts.refused_ns = record.at_ns
         if withheld:
             facts.withheld_seq = record.seq
         if self.touched is not None:
@@ -244,6 +253,8 @@ class ClusterView:
         if event.resource in FOLLOWED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
             self._changed_around(record, event)
+        elif event.resource in QUOTAS:
+            self.quota.observe(f"{event.resource}/{event.name}", event.object)
         elif event.resource == QUESTIONS:
             self.questions[event.name] = {**event.object, "status": None}  # the answer is ours, and known
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
@@ -256,6 +267,8 @@ class ClusterView:
         if event.resource in FOLLOWED:
             self.objects.get(event.resource, {}).pop(event.name, None)
             self._changed_around(record, event)
+        elif event.resource in QUOTAS:
+            self.quota.lose(f"{event.resource}/{event.name}")
         elif event.resource == QUESTIONS:
             self.questions.pop(event.name, None)
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
@@ -263,6 +276,7 @@ class ClusterView:
 
     def _writer_started(self, record: Recorded, _: WriterStarted) -> None:
         if record.context != "cluster":
+            self._hear_clock(record.at_ns)
             return
         self.gateway_since = record.seq
         if self.touched is not None:
@@ -295,9 +309,11 @@ class ClusterView:
     # scheduling
 
     def _round_decided(self, record: Recorded, event: RoundDecided) -> None:
+        self._hear_clock(record.at_ns)
         self.round = event.round
         self.round_saw = (event.seen or {}).get("cluster", 0)
         self.round_ns = event.now_ns or 0
+        saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
         reasons: dict[int, tuple[PluginReason, ...]] = {}
         for outcome in event.pods:
             if outcome.node or (facts := self._seen_by_round(outcome.pod_uid)) is None:
@@ -308,6 +324,7 @@ class ClusterView:
             facts.tried_ns = self.round_ns
             facts.tried_seq = record.seq
             facts.saw = self.round_saw
+            facts.saw_quota = saw_quota
             facts.reasons = reasons[outcome.judged]
             if self.touched is not None:
                 self.touched.pods[facts.uid] = None
@@ -391,6 +408,18 @@ class ClusterView:
         elif facts.since > self.round_saw:
             return None
         return facts
+
+    def _hear_clock(self, at_ns: int) -> None:
+        """Our own log goes on at an instant. A clock behind the last one (it was set; another replica leads) has no instants ahead of it:
+        who was tried by the other clock would wait for as long as the two differ.
+        """
+        if at_ns < self.clock_ns:
+            for facts in self.pods.values():
+                if max(facts.tried_ns, facts.placed_ns) > at_ns:
+                    facts.tried_ns, facts.placed_ns = min(facts.tried_ns, at_ns), min(facts.placed_ns, at_ns)
+                    if self.touched is not None:
+                        self.touched.pods[facts.uid] = None
+        self.clock_ns = at_ns
 
     def _changed(self, node: str, change: Change, seq: int) -> None:
         facts = self.nodes.get(node)

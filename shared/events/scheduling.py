@@ -65,6 +65,8 @@ class RoundDecided(Event, frozen=True, tag="koord.scheduling.RoundDecided.v1"):
         pods: the pods in the order in which they were taken, with their outcomes.
         classes: per class of equal pods, how the nodes were judged.
         by: who chose the nodes: empty for the round itself, `extender` when another scheduler did and asked for the binding.
+        charged_at: `quota` seq at which the quota ledger had recorded what it answered for this round; 0 when it was not asked. The pods
+            that it refused are among `pods`, with a class of reason `ElasticQuota`.
     """
 
     KEY: ClassVar[str] = "round"
@@ -73,6 +75,7 @@ class RoundDecided(Event, frozen=True, tag="koord.scheduling.RoundDecided.v1"):
     pods: tuple[PodOutcome, ...] = ()
     classes: tuple[ClassJudged, ...] = ()
     by: str = ""
+    charged_at: int = 0
 
 
 class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):

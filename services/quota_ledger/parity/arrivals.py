@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.resolve import ENDED, Names, counted_request, is_preemptible
+from services.quota_ledger.resolve import ENDED, counted_request, is_preemptible
 from services.quota_ledger.sharing import wrapped
 from services.quota_ledger.switches import UPSTREAM
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import Amounts, add, mask, negated, sub
+from shared.domain.quota_names import Names
 from shared.kube.elastic_quota import DEFAULT, RESERVED, ROOT, SYSTEM, DeclaredQuota, declared
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.pod import Pod

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from services.scheduler.index import Index
 from services.scheduler.pods import PodFacts
+from services.scheduler.quotas.purse import Purse
 from services.scheduler.serving.extender import cheapest
 from services.scheduler.serving.opinion import Opinion
 from services.scheduler.serving.wire import BindAsk, MetaVictims
@@ -32,6 +33,7 @@ class Desk:
 
     Attributes:
         index: what is known; None while this replica does not lead.
+        purse: what placements are charged to; made with the index.
         turn: held while a decision is taken and appended.
         profile: the profile that judges pods of others; empty: the one of their scheduler's name, else the first.
     """
@@ -39,6 +41,7 @@ class Desk:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.index: Index | None = None
+        self.purse: Purse | None = None
         self.turn = asyncio.Lock()
         self.profile: str = runtime.settings.extender_profile
         self._timeout_s: float = runtime.settings.extender_timeout_s
@@ -69,6 +72,8 @@ class Desk:
             if given is None:
                 return f"node {ask.node} does not take pod {pod}: {opinion.why_not(ask.node)[0]}"
             placed_seq = await self._place(facts, opinion, ask.node, given)
+            if not placed_seq:
+                return f"pod {pod} is refused by its quota; see: koord quota why {pod}"
 
         def ended() -> str | None:
             now = self.index and self.index.view.pods.get(facts.uid)
@@ -103,10 +108,12 @@ class Desk:
         return {}
 
     async def _place(self, facts: PodFacts, opinion: Opinion, node: str, given: dict[str, str]) -> int:
-        """Append the round and the placement; the placement's seq."""
+        """Append the round and the placement; the placement's seq, 0 when the pod's quota refused it."""
         assert self.index is not None
+        assert self.purse is not None
         assert facts.ask is not None
         view = self.index.view
+        seen = dict(view.positions)
         number, score = view.round + 1, opinion.score(node)
         judged = opinion.judge.judged(name_hash(facts.uid))
         outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=node)
@@ -121,8 +128,9 @@ class Desk:
             annotations=given,
         )
         drafts = (Draft(decided), Draft(placed, Cause("cluster", facts.since), facts.uid))
-        records = await self.runtime.append(drafts, now_ns=self.runtime.now_ns(), config=view.config_digest)
-        return records[-1].seq
+        charged = await self.purse.charged(drafts, seen)
+        records = await self.runtime.append(charged, now_ns=self.runtime.now_ns(), seen=seen, config=view.config_digest)
+        return records[-1].seq if isinstance(records[-1].event, PodPlaced) else 0
 
     async def _evict(self, pod: Pod, uids: list[str], ends: float) -> bool:
         """Ask for the victims' evictions; whether all of them are going before the time is over."""

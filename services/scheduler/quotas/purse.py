@@ -1,0 +1,90 @@
+"""Asking the ledger for a round's charges, and what becomes of the round then.
+
+While the ledger does not answer, the pods concerned wait and all others go on: after an ask that nobody answered, it is not asked for a
+moment, so that rounds are not held up.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from services.scheduler.quotas.verdict import Told, settled, to_charge
+from services.scheduler.state import ClusterView
+from shared import failpoints
+from shared.bus.bus import NoAnswer, NotPermitted
+from shared.domain.quota_charge import SUBJECT, BadAsk, ChargeAnswer, ChargeAsk, QuotaShort, answer_of, encode
+from shared.events import Draft
+from shared.events.scheduling import RoundDecided
+from shared.service import Runtime
+
+log = logging.getLogger(__name__)
+
+TRIES = 2
+"""An answer that was lost on the way is asked for again; that charges nothing twice."""
+
+AWAY_NS = 1_000_000_000
+"""So long is a ledger that did not answer not asked again."""
+
+
+class Purse:
+    """What a leading scheduler charges its rounds to.
+
+    Attributes:
+        asked, unanswered: how often.
+    """
+
+    def __init__(self, runtime: Runtime, timeout_s: float) -> None:
+        self._runtime = runtime
+        self._timeout_s = timeout_s
+        self._away_until_ns = 0
+        self.asked = 0
+        self.unanswered = 0
+
+    async def charged(self, drafts: Sequence[Draft], seen: dict[str, int]) -> tuple[Draft, ...]:
+        """The round as it may be recorded: without the pods that the ledger refused, or did not answer for.
+
+        Args:
+            seen: the positions that the round rests on.
+        """
+        view: ClusterView = self._runtime.state
+        groups = to_charge(drafts, lambda uid: _must_ask(view, uid))
+        if not groups:
+            return tuple(drafts)
+        decided = drafts[0].event
+        assert isinstance(decided, RoundDecided)
+        ask = ChargeAsk(epoch=self._runtime.writer.epoch, round=decided.round, seen=seen, groups=groups)
+        answer = await self._ask(ask)
+        failpoints.hit("scheduler.charged-before-append")
+        refused: Mapping[str, QuotaShort | None]
+        refused = {uid: None for group in groups for uid in group} if answer is None else answer.refused
+        return settled(drafts, refused, lambda uid: _told(view, uid), answer.charged_at if answer else 0)
+
+    async def _ask(self, ask: ChargeAsk) -> ChargeAnswer | None:
+        runtime = self._runtime
+        if runtime.now_ns() < self._away_until_ns:
+            return None
+        self.asked += 1
+        for _ in range(TRIES):
+            try:
+                data = await runtime.bus.ask(SUBJECT, encode(ask), deadline_s=self._timeout_s / TRIES)
+                answer = answer_of(data)
+            except NoAnswer:
+                continue
+            except (NotPermitted, BadAsk) as error:
+                log.warning("the quota ledger cannot be asked", extra={"error": str(error)})
+                break
+            if (answer.epoch, answer.round) == (ask.epoch, ask.round) and not answer.late:
+                return answer
+        self.unanswered += 1
+        self._away_until_ns = runtime.now_ns() + AWAY_NS
+        log.warning("the quota ledger does not answer", extra={"round": ask.round, "pods": len(ask.groups)})
+        return None
+
+
+def _must_ask(view: ClusterView, uid: str) -> bool:
+    facts = view.pods.get(uid)
+    return facts is not None and facts.ask is not None and view.quota.must_ask(facts.ask.namespace, facts.ask.labels)
+
+
+def _told(view: ClusterView, uid: str) -> Told:
+    facts = view.pods.get(uid)
+    return Told(facts.told, facts.attempts + 1) if facts is not None else Told("", 1)

@@ -1,0 +1,119 @@
+"""Scheduler and quota ledger as processes, on real servers: pods are charged before they are placed, and wait where there is no room."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cli.embedded import EmbeddedNats
+from shared.events import EVENT_TYPES, Event
+from shared.events.cluster import NodeObserved, PodDeleted
+from shared.events.quota import PodAdmissionDecided, PodCharged
+from shared.events.scheduling import PodPlaced, PodUnschedulable, RoundDecided
+from tests.integration.quota_ledger.stage import Stage, stage
+from tests.integration.quota_ledger.test_ledger_service import used
+from tests.unit.quota_ledger.test_state import pod, quota
+from tests.unit.scheduler.scheduling_world import node as roomy_node
+
+BOTH = ("quota-ledger", "scheduler")
+
+
+def ours(name: str, of: str, cpu: str, at: str = "") -> Event:
+    observed = pod(name, of, cpu, at=at)
+    spec = msgspec.structs.replace(observed.object.spec, scheduler_name="koord-scheduler")
+    return msgspec.structs.replace(observed, object=msgspec.structs.replace(observed.object, spec=spec))
+
+
+def roomy(name: str) -> Event:
+    return NodeObserved(node=name, object=roomy_node(name, cpu="64", memory="64Gi"))
+
+
+async def events(on: Stage, context: str) -> list[Event]:
+    return [msgspec.json.decode(row.data, type=EVENT_TYPES[row.type]) async for row in on.log.rows(context=context)]
+
+
+async def placed(on: Stage) -> dict[str, str]:
+    found = [event for event in await events(on, "scheduling") if isinstance(event, PodPlaced)]
+    assert len({event.pod_uid for event in found}) == len(found), "a pod was placed twice"
+    return {event.pod_uid: event.node for event in found}
+
+
+async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when_one_goes(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, *BOTH) as on:
+        await on.see(roomy("n1"), quota("a", "4", "4"), quota("b", "4", "60"))
+        await on.see(*(ours(f"a{n}", "a", "1") for n in range(10)), *(ours(f"b{n}", "b", "1") for n in range(10)))
+        await on.see(*(ours(f"free{n}", "", "1") for n in range(5)))
+        await on.until(lambda: placed(on), lambda found: len(found) == 19)
+        await asyncio.sleep(1)
+        found = await placed(on)
+        team = sorted(uid for uid in found if uid.startswith("a"))
+        assert (len(found), len(team)) == (19, 4)
+        assert used(await on.books(), "a") == {"cpu": 4000}
+        told = {event.pod_uid: event for event in await events(on, "scheduling") if isinstance(event, PodUnschedulable)}
+        assert {event.code for event in told.values()} == {"QuotaExceeded"}
+        waiting = sorted({f"a{n}" for n in range(10)} - set(team))
+        assert "Insufficient quotas, quotaName: a, runtime: cpu:4" in told[waiting[0]].message
+        before = await on.log.head("quota")
+        await on.see(PodDeleted(pod=f"ns/{team[0]}", pod_uid=team[0]))
+        await on.until(lambda: placed(on), lambda found: len(found) == 20)
+        refused = [
+            event for event in (await events(on, "quota"))[before.seq :] if isinstance(event, PodAdmissionDecided)
+        ]
+        assert refused == [], "only the pod that there was room for was tried"
+        rounds = [event for event in await events(on, "scheduling") if isinstance(event, RoundDecided)]
+        assert rounds[-1].charged_at > before.seq
+
+
+async def test_while_the_ledger_is_away_its_pods_wait_and_all_others_go_on(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    env = {"scheduler": {"KOORD_SCHEDULER_QUOTA_TIMEOUT_S": "0.5"}}
+    async with stage(database, nats, tmp_path, *BOTH, env=env) as on:
+        await on.see(roomy("n1"), quota("a", "8", "8"))
+        await on.see(ours("a0", "a", "1"))
+        await on.until(lambda: placed(on), lambda found: set(found) == {"a0"})
+        ledger = on.supervisor.units["quota-ledger"].process
+        ledger.pause()
+        try:
+            await on.see(ours("a1", "a", "1"), *(ours(f"free{n}", "", "1") for n in range(5)))
+            await on.until(lambda: placed(on), lambda found: len(found) == 6, 10)
+            found = [event for event in await events(on, "scheduling") if isinstance(event, PodUnschedulable)]
+            assert [(event.pod_uid, event.code) for event in found] == [("a1", "QuotaLedgerUnreachable")]
+        finally:
+            ledger.resume()
+        await on.until(lambda: placed(on), lambda found: len(found) == 7)
+        await on.until(on.books, lambda books: used(books, "a") == {"cpu": 2000})
+
+
+@pytest.mark.parametrize(
+    ("service", "failpoint"),
+    [
+        ("quota-ledger", "quota.before-charge:4"),
+        ("quota-ledger", "quota.charged-before-answer:4"),
+        ("quota-ledger", "log.after-commit-before-announce:12"),
+        ("scheduler", "scheduler.charged-before-append:4"),
+        ("scheduler", "log.before-commit:6"),
+        ("scheduler", "log.after-commit-before-announce:6"),
+    ],
+)
+async def test_a_service_that_ends_during_charging_leaves_every_pod_charged_once_and_none_lost(
+    database: str, nats: EmbeddedNats, tmp_path: Path, service: str, failpoint: str
+) -> None:
+    async with stage(database, nats, tmp_path, *BOTH, env={service: {"KOORD_FAILPOINT": failpoint}}) as on:
+        await on.see(roomy("n1"), quota("a", "6", "6"), quota("b", "20", "60"))
+        for n in range(10):
+            await on.see(ours(f"a{n}", "a", "1"), ours(f"b{n}", "b", "2"))
+            await asyncio.sleep(0.15)
+        await on.until(lambda: placed(on), lambda found: len(found) == 16, 60)
+        assert on.supervisor.units[service].restarts > 0, "the failpoint was never reached"
+        found = await placed(on)
+        await on.until(
+            on.books, lambda books: used(books, "a") == {"cpu": 6000} and used(books, "b") == {"cpu": 20_000}
+        )
+        books = await on.books()
+        assert {uid for uid, held in books.pods.items() if held.charged} == set(found)
+        charged = [event for event in await events(on, "quota") if isinstance(event, PodCharged)]
+        assert len(charged) >= 16

@@ -1,0 +1,176 @@
+"""Quota on the scheduler's side: who must be charged, what becomes of a round whose pods are refused, and who is woken."""
+
+import random
+from typing import Any
+
+import pytest
+
+from services.scheduler.pods import PodFacts
+from services.scheduler.quotas.codes import EXCEEDED, PLUGIN, UNREACHABLE
+from services.scheduler.quotas.gate import QuotaGate
+from services.scheduler.quotas.verdict import Told, settled, to_charge
+from services.scheduler.quotas.view import QuotaView
+from shared.domain.quota_charge import QuotaShort
+from shared.events import Draft, Event, Recorded
+from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.quota import (
+    PodAttached,
+    PodCharged,
+    PodReleased,
+    PodUncharged,
+    QuotaDeclared,
+    QuotaRetired,
+    RuntimeRecomputed,
+)
+from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, RoundDecided
+from shared.kube.elastic_quota import QUOTA_NAME, DeclaredQuota
+
+LABELED = {QUOTA_NAME: "a"}
+
+
+def view_of(*events: Event) -> QuotaView:
+    view = QuotaView()
+    for event in (WriterStarted(epoch=1, release="0"), ConfigTaken(source="", digest="", text="{}"), *events):
+        tell(view, event)
+    return view
+
+
+def tell(view: QuotaView, *events: Event) -> None:
+    for event in events:
+        view.seq = getattr(view, "seq", 0) + 1  # type: ignore[attr-defined]  # the log's position, which a view does not need
+        view.apply(Recorded("quota", view.seq, event))  # type: ignore[attr-defined]
+
+
+def declared(name: str, parent: str = "") -> QuotaDeclared:
+    more: dict[str, Any] = {"parent": parent} if parent else {}
+    return QuotaDeclared(quota=name, declared=DeclaredQuota(name=name, max={"cpu": 9000}, min={"cpu": 1000}, **more))
+
+
+def attached(uid: str, cpu: int = 1000, quota: str = "a") -> PodAttached:
+    return PodAttached(pod_uid=uid, pod=uid, quota=quota, request={"cpu": cpu})
+
+
+def charged(uid: str) -> PodCharged:
+    return PodCharged(pod_uid=uid, pod=uid, quota="a", request={"cpu": 1000})
+
+
+def runtime(cpu: int) -> RuntimeRecomputed:
+    return RuntimeRecomputed(tree="", runtimes={"cpu": {"a": cpu}})
+
+
+def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodFacts:
+    facts = PodFacts(uid)
+    facts.since, facts.attempts, facts.saw, facts.saw_quota = 1, 1, 5, saw_quota
+    facts.reasons = ((PLUGIN, code),)
+    return facts
+
+
+def test_without_a_ledger_nobody_is_asked_and_with_one_only_for_pods_of_quotas() -> None:
+    view = QuotaView()
+    view.observe("x/a", {"metadata": {"name": "a", "namespace": "q"}})
+    assert not view.must_ask("ns", LABELED)
+    tell(view, WriterStarted(epoch=1, release="0"))
+    assert view.must_ask("ns", LABELED), "the ledger has still to declare what the cluster has"
+    assert not view.must_ask("ns", {})
+    assert not view.must_ask("ns", {QUOTA_NAME: "unknown"})
+    tell(view, declared("a"))
+    view.lose("x/a")
+    assert view.must_ask("ns", LABELED), "the ledger has still to retire it"
+    tell(view, QuotaRetired(quota="a"))
+    assert not view.must_ask("ns", LABELED)
+
+
+def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:
+    view = view_of(declared("a"), runtime(2000), *(attached(f"p{n}") for n in range(6)), charged("p0"), charged("p1"))
+    gate, seen = QuotaGate(view), 99
+    waiting = {f"p{n}": refused(f"p{n}", seen) for n in range(2, 6)}
+    for uid, facts in waiting.items():
+        assert gate.place(uid, facts, 0) == (None, 0)
+    assert gate.changed() == []
+    view.seq = seen  # type: ignore[attr-defined]
+    tell(view, PodUncharged(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="round-ended"))
+    assert gate.changed() == ["p2"]
+    assert gate.place("p2", waiting["p2"], 0) == (waiting["p2"], 6)
+    assert gate.place("p3", waiting["p3"], 0) == (None, 0)
+    tell(view, charged("p2"))
+    gate.place("p2", None, 0)
+    assert gate.changed() == []
+    tell(view, runtime(4000))
+    assert sorted(gate.changed()) == ["p3", "p4"]
+
+
+def test_what_cures_nothing_wakes_nobody() -> None:
+    view = view_of(declared("a"), declared("b"), runtime(1000), attached("p0"), attached("p1"), charged("p0"))
+    gate, facts = QuotaGate(view), refused("p1", 99)
+    gate.place("p1", facts, 0)
+    view.seq = 99  # type: ignore[attr-defined]
+    tell(
+        view, attached("p2", quota="b"), PodReleased(pod_uid="p2", pod="p2", quota="b", reason="deleted"), runtime(500)
+    )
+    assert gate.changed() == []
+    tell(view, PodReleased(pod_uid="p0", pod="p0", quota="a", reason="deleted"))
+    assert gate.changed() == [], "half of it is gone: there is no room yet"
+    tell(view, runtime(1000))
+    assert gate.changed() == ["p1"]
+
+
+def test_a_pod_whose_ledger_did_not_answer_is_tried_again_after_its_backoff() -> None:
+    facts = refused("p", 0, code=UNREACHABLE)
+    assert QuotaGate(view_of()).place("p", facts, 0) == (facts, facts.saw + 1)
+
+
+def round_of(*outcomes: tuple[str, str]) -> list[Draft]:
+    pods = tuple(PodOutcome(pod_uid=uid, judged=0, node=node) for uid, node in outcomes)
+    drafts = [Draft(RoundDecided(round=7, pods=pods, classes=(ClassJudged(nodes=3, feasible=2),)))]
+    for uid, node in outcomes:
+        event: Event = PodPlaced(pod_uid=uid, pod=uid, node=node, round=7, request={})
+        if not node:
+            event = PodUnschedulable(pod_uid=uid, pod=uid, round=7, code="InsufficientResource", message="")
+        drafts.append(Draft(event, None, uid))
+    return drafts
+
+
+def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_tried_again() -> None:
+    drafts = round_of(("p1", ""), ("p2", "n1"), ("p3", "n2"), ("p4", ""))
+    assert to_charge(drafts, lambda uid: uid != "p3") == (("p2",),)
+    short = QuotaShort(quota="a", stage="quota", short={"cpu": 500}, message="Insufficient quotas")
+    decided, *rest = (draft.event for draft in settled(drafts, {"p2": short}, lambda _: Told("", 2), 40))
+    assert isinstance(decided, RoundDecided)
+    assert [(outcome.pod_uid, outcome.node) for outcome in decided.pods] == [("p1", ""), ("p2", ""), ("p3", "n2")]
+    assert decided.charged_at == 40
+    [rejected] = decided.classes[decided.pods[1].judged].rejected
+    assert (rejected.plugin, rejected.code, rejected.detail) == (PLUGIN, EXCEEDED, "a, exceedDimensions: [cpu]")
+    told = [event for event in rest if isinstance(event, PodUnschedulable) and event.pod_uid == "p2"]
+    assert [(event.code, event.attempt) for event in told] == [(EXCEEDED, 2)]
+    assert told[0].message == "0/3 nodes are available: Insufficient quotas."
+    assert not [event for event in rest if getattr(event, "pod_uid", "") == "p4"]
+
+
+@pytest.mark.parametrize("stage", ["quota", "nonPreemptible", "ancestor"])
+def test_what_a_pod_has_been_told_is_not_said_again(stage: str) -> None:
+    drafts = round_of(("p1", "n1"))
+    short = QuotaShort(quota="a", stage=stage, short={"cpu": 1})
+    [_, first] = settled(drafts, {"p1": short}, lambda _: Told("", 1), 1)
+    assert isinstance(first.event, PodUnschedulable)
+    code = first.event.code
+    assert len(settled(drafts, {"p1": short}, lambda _: Told(code, 1), 1)) == 1
+
+
+def test_a_restored_view_knows_the_same() -> None:
+    chance = random.Random(5)
+    view = view_of(declared("org"), declared("a", "org"), runtime(3000))
+    for number in range(60):
+        uid = f"p{chance.randrange(12)}"
+        events = (
+            attached(uid, chance.randrange(900)),
+            charged(uid),
+            PodReleased(pod_uid=uid, pod=uid, quota="a", reason="deleted"),
+        )
+        tell(view, chance.choice(events) if number else events[0])
+    other = QuotaView()
+    other.restore(view.image())
+    assert other.image() == view.image()
+    entry = view.pods[min(view.pods)]
+    for cpu in range(0, 4000, 500):
+        taken = {"a": {"cpu": cpu}}
+        assert other.has_room(entry, taken, {}) == view.has_room(entry, taken, {})
