@@ -177,6 +177,7 @@ async def test_pods_become_what_profiles_say_and_bad_objects_are_refused(site: S
         await asyncio.to_thread(_quotas_come_one_after_the_other, site)
         await _configuration_is_mended(site)
         await _a_standby_answers(site, database, system)
+        await _an_address_that_is_taken_ends_the_process(site, database)
 
 
 def _a_batch_pod_is_translated(site: Site) -> None:
@@ -245,9 +246,18 @@ async def _configuration_is_mended(site: Site) -> None:
     await until(lambda: (site.get(path) or {}).get("webhooks") == before["webhooks"], "configuration again")
 
 
-async def _a_standby_answers(site: Site, database: str, leading: System) -> None:
-    """A replica that does not lead, and hears no bus."""
-    port = free_port()
+async def _an_address_that_is_taken_ends_the_process(site: Site, database: str) -> None:
+    taken = await _replica(site, database, site.port, "taken")
+    try:
+        await until(lambda: taken.exit_code is not None, "end of the process")
+        assert taken.exit_code == 1
+        assert "KOORD_GATEWAY_WEBHOOK_LISTEN is '127.0.0.1:" in (site.folder / "taken.log").read_text()
+    finally:
+        await asyncio.to_thread(taken.stop)
+
+
+async def _replica(site: Site, database: str, port: int, name: str) -> Process:
+    """Another gateway, which hears no bus."""
     kubeconfig = await asyncio.to_thread(site.cluster.service_account_kubeconfig, *ACCOUNT)
     settings = {
         "KOORD_POSTGRES": database,
@@ -256,8 +266,15 @@ async def _a_standby_answers(site: Site, database: str, leading: System) -> None
         **site.env(port=port),
     }
     command = [sys.executable, "-m", "cli", "run", "gateway"]
-    standby = Process("standby", command, site.folder / "standby.log", env=os.environ | settings)
-    standby.start()
+    process = Process(name, command, site.folder / f"{name}.log", env=os.environ | settings)
+    process.start()
+    return process
+
+
+async def _a_standby_answers(site: Site, database: str, leading: System) -> None:
+    """A replica that does not lead, and hears no bus."""
+    port = free_port()
+    standby = await _replica(site, database, port, "standby")
     try:
         secret = site.get(SECRET)
         assert secret is not None

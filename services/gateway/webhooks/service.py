@@ -42,7 +42,8 @@ class Webhooks:
         self._settings = settings
         self._api = api
         self._account = ""
-        hooks = tuple(served(gates_of(settings.webhook_gates)))
+        self._gates = gates_of(settings.webhook_gates)
+        hooks = tuple(served(self._gates))
         self._keeper = Keeper(api, _wanted(settings, hooks))
         metrics = WebhookMetrics(runtime.metrics.registry)
         self._server = WebhookServer(settings.webhook_listen, hooks, self.desk, self._position, metrics)
@@ -62,7 +63,7 @@ class Webhooks:
         """What to answer from, now."""
         settings = self._settings
         terms = Terms(
-            gates_of(settings.webhook_gates),
+            self._gates,
             settings.webhook_namespace,
             names=settings.webhook_strategy_names,
             account=self._account,
@@ -156,21 +157,15 @@ async def beside(runtime: Runtime) -> AsyncIterator[Webhooks | None]:
         async with KubeApi(settings.kubeconfig, timeout_s=settings.timeout_s) as api:
             webhooks = Webhooks(runtime, api)
             serving = asyncio.create_task(webhooks.serve(), name="webhooks")
-            serving.add_done_callback(lambda task: _ended(runtime, task))
+            serving.add_done_callback(lambda task: None if task.cancelled() else runtime.drain())
             try:
                 yield webhooks
             finally:
                 serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await serving  # an error that has ended it ends the process
     except NoCluster as error:
         raise KoordError(str(error)) from error
-
-
-def _ended(runtime: Runtime, task: asyncio.Task[None]) -> None:
-    """Serving ends by cancellation alone; anything else ends the process, which is started again."""
-    if not task.cancelled() and (error := task.exception()):
-        log.error("the webhooks have ended", extra={"error": str(error)})
-        runtime.drain()
 
 
 def _wanted(settings: GatewaySettings, hooks: tuple[Hook, ...]) -> Wanted:
