@@ -11,6 +11,7 @@ from services.quota_ledger.books import Held, Over
 from services.quota_ledger.revoke import Holder, Overuse, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
+from shared.admission.elastic_quota import check_namespaces
 from shared.admission.quota_topology import Topology, checked_place
 from shared.admission.refused import Refused
 from shared.domain.amounts import exceeding
@@ -83,20 +84,17 @@ def _structure(state: LedgerState, settings: LedgerSettings) -> Iterator[Event]:
     topology = Topology(books.names.quotas.values())
     wanted = {name: state.object_of(name) for name in state.quotas_due}
     for name in sorted(wanted, key=lambda each: _depth(each, wanted)):
-        quota, before = wanted[name], books.names.quotas.get(name)
+        quota, before, fault = wanted[name], books.names.quotas.get(name), state.fault_of(name)
+        refused = _refused(topology, quota, before, settings) if quota is not None and quota != before else None
+        code, reason = (fault.code, fault.reason) if fault else (refused.code, str(refused)) if refused else ("", "")
+        if books.rejected.get(name, "") != reason:
+            yield QuotaRejected(quota=name, code=code, reason=reason)
         if quota is None:
             if before is not None and not topology.children.get(name):
                 yield from _retired(state, topology, before)
             continue
-        try:
-            if name not in RESERVED and settings.check_quotas:
-                checked_place(topology, quota, before, settings.guarantees, settings.keys_may_differ)
-        except Refused as error:
-            if books.rejected.get(name) != str(error):
-                yield QuotaRejected(quota=name, code=error.code, reason=str(error))
-            continue
-        if name in books.rejected:
-            yield QuotaRejected(quota=name)
+        if refused or quota == before:
+            continue  # the last good one stays in force
         topology.put(quota)
         tree = books.tree_of.get(name, quota.tree if settings.multi_tree else "")
         if before is None:
@@ -105,6 +103,20 @@ def _structure(state: LedgerState, settings: LedgerSettings) -> Iterator[Event]:
             yield QuotaReparented(quota=name, declared=quota, tree=tree)
         else:
             yield QuotaAmended(quota=name, declared=quota, tree=tree)
+
+
+def _refused(
+    topology: Topology, quota: DeclaredQuota, before: DeclaredQuota | None, settings: LedgerSettings
+) -> Refused | None:
+    """The rule among the others that a quota breaks."""
+    if quota.name in RESERVED or not settings.check_quotas:
+        return None
+    try:
+        check_namespaces(topology, quota)
+        checked_place(topology, quota, before, settings.guarantees, settings.keys_may_differ)
+    except Refused as error:
+        return error
+    return None
 
 
 def _retired(state: LedgerState, topology: Topology, quota: DeclaredQuota) -> Iterator[Event]:

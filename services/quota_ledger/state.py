@@ -3,7 +3,7 @@
 Each context writes fields of its own. What they amount to for one pod is `wanted`; where the books say otherwise, the pod is `due`.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,8 @@ from services.quota_ledger.image import BooksImage, image_of, restored
 from services.quota_ledger.profile_view import ProfilesImage, ProfileView
 from services.quota_ledger.published import Published, Told
 from services.quota_ledger.resolve import ENDED, counted_request, is_preemptible
+from shared.admission.elastic_quota import check_self
+from shared.admission.refused import Refused
 from shared.domain.amounts import Amounts, mask, sub, total
 from shared.events import Event, Recorded
 from shared.events.cluster import (
@@ -107,11 +109,19 @@ class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
     refused_seq: int = 0
 
 
+class Fault(NamedTuple):
+    """Why an ElasticQuota's newest object is not followed."""
+
+    name: str
+    code: str
+    reason: str
+
+
 class LedgerState:
     """A fold over `cluster`, `scheduling` and `quota`.
 
     Attributes:
-        objects: key of an ElasticQuota -> what it declares; None where it cannot be read.
+        objects: key of an ElasticQuota -> what it last declared that was good in itself; faults: what is wrong with it since.
         seen, placed: pods by uid.
         books: what the own log says; published: what it has told the objects.
         profiles: ElasticQuotaProfiles, and what their nodes come to.
@@ -129,6 +139,7 @@ class LedgerState:
         self.published = Published()
         self.profiles = ProfileView()
         self.objects: dict[str, DeclaredQuota] = {}
+        self.faults: dict[str, Fault] = {}
         self.nodes: dict[str, Amounts] = {}
         self.seen: dict[str, Seen] = {}
         self.placed: dict[str, Placed] = {}
@@ -195,6 +206,10 @@ class LedgerState:
             return msgspec.structs.replace(self.objects[min(keys)], deleting=False)
         return DeclaredQuota(name=name, max=STOCK_MAX, weight=STOCK_MAX) if name in RESERVED else None
 
+    def fault_of(self, name: str) -> "Fault | None":
+        """What is wrong with the newest object of that name in itself; its last good declaration stays."""
+        return min((fault for fault in self.faults.values() if fault.name == name), default=None)
+
     def place_of(self, name: str) -> tuple[str, str]:
         """`resource/namespace/name` of a quota's object, and its uid; both empty where there is none."""
         keys = self._keys_of.get(name)
@@ -242,6 +257,7 @@ class LedgerState:
             told=self.published.told,
             profiles=self.profiles.image(),
             objects=self.objects,
+            faults=self.faults,
             nodes=self.nodes,
             seen=self.seen,
             placed=self.placed,
@@ -257,6 +273,7 @@ class LedgerState:
         self.positions, self.round_saw = image.positions, image.round_saw
         self.epoch, self.round = image.epoch, image.round
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
+        self.faults = image.faults
         restored(self.books, image.books)
         self.published.restore(image.told, self.books)
         self.profiles.restore(image.profiles)
@@ -266,7 +283,8 @@ class LedgerState:
             self._look(uid)
         for key, quota in self.objects.items():
             self._keys_of.setdefault(quota.name, {})[key] = None
-        for name in {*self._keys_of, *self.books.tree_of, *RESERVED}:
+        faulty = [fault.name for fault in self.faults.values()]
+        for name in {*self._keys_of, *self.books.tree_of, *self.books.rejected, *faulty, *RESERVED}:
             self._look_at_quota(name)
 
     def _cluster(self, record: Recorded) -> None:
@@ -346,22 +364,37 @@ class LedgerState:
                 if name in RESERVED and before is None:
                     for uid in self.seen:
                         self._look(uid)
+            case QuotaRejected(quota=name):
+                self._look_at_quota(name)
             case PodAttached() | PodCharged() | PodUncharged() | PodReleased() | PodResized() | PodMoved():
                 self._look(event.pod_uid)
 
     def _object(self, key: str, raw: dict[str, Any]) -> None:
+        name = raw["metadata"]["name"]
+        before, fault = self.objects.get(key), None
         try:
             after = _bounded(declared(raw))
-        except BadQuantity:
-            return  # the last good one stays
+            if after != before:
+                check_self(raw, after)
+        except BadQuantity as error:
+            fault = Fault(name, "unreadable", f"quota {name}: {error}")
+        except Refused as error:
+            fault = Fault(name, error.code, str(error))
+        if fault is not None:
+            self.faults[key] = fault  # the last good one stays
+            self._look_at_quota(name)
+            return
+        self.faults.pop(key, None)
         self.objects[key] = after
         self._keys_of.setdefault(after.name, {})[key] = None
         self._look_at_quota(after.name)
 
     def _object_gone(self, key: str) -> None:
-        if (gone := self.objects.pop(key, None)) is not None:
+        fault, gone = self.faults.pop(key, None), self.objects.pop(key, None)
+        if gone is not None:
             self._keys_of[gone.name].pop(key)
-            self._look_at_quota(gone.name)
+        if (there := gone or fault) is not None:
+            self._look_at_quota(there.name)
 
     def _put(self, uid: str, seen: Seen) -> None:
         self._unindex(uid)
@@ -397,7 +430,9 @@ class LedgerState:
             self.due[uid] = None
 
     def _look_at_quota(self, name: str) -> None:
-        if self.books.names.quotas.get(name) == self.object_of(name):
+        is_so = self.books.names.quotas.get(name) == self.object_of(name)
+        fault = self.fault_of(name)
+        if is_so and self.books.rejected.get(name, "") == (fault.reason if fault else ""):
             self.quotas_due.pop(name, None)
         else:
             self.quotas_due[name] = None
@@ -411,6 +446,7 @@ class StateImage(msgspec.Struct, frozen=True):
     told: dict[str, Told]
     profiles: ProfilesImage
     objects: dict[str, DeclaredQuota]
+    faults: dict[str, Fault]
     nodes: dict[str, Amounts]
     seen: dict[str, Seen]
     placed: dict[str, Placed]

@@ -91,7 +91,7 @@ def check_create(topology: Topology, raw: Raw, rules: Rules) -> DeclaredQuota:
     quota = read(raw)
     if quota.name in topology.quotas:
         raise Refused("exists", f"quota {quota.name} exists already; names are unique over all namespaces")
-    _check_namespaces(topology, quota)
+    check_namespaces(topology, quota)
     check_self(raw, quota)
     checked_place(topology, quota, None, rules.guarantees, rules.keys_may_differ, raw)
     return quota
@@ -109,7 +109,7 @@ def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Ru
     if name in (SYSTEM, ROOT):
         raise Refused("immutable", f"quota {name} belongs to the system and cannot be changed")
     quota = read(raw)
-    _check_namespaces(topology, quota)
+    check_namespaces(topology, quota)
     before = topology.quotas.get(name)
     if before is None:
         raise Refused("unknown", f"quota {name} is not known")
@@ -188,7 +188,12 @@ def _check_strict(raw: Raw, quota: DeclaredQuota) -> None:
             raise Refused("strictBelowUsed", message)
 
 
-def _check_namespaces(topology: Topology, quota: DeclaredQuota) -> None:
+def check_namespaces(topology: Topology, quota: DeclaredQuota) -> None:
+    """Whether the namespaces that a quota binds are free.
+
+    Raises:
+        Refused: `namespaceBound`.
+    """
     for namespace in quota.namespaces:
         if (other := topology.namespaces.get(namespace, quota.name)) != quota.name:
             raise Refused("namespaceBound", f"quota {quota.name}: namespace {namespace} is bound to quota {other}")

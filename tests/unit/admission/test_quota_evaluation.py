@@ -1,0 +1,95 @@
+"""Pods measured against their quota at admission. Source of the cases: spec/quota.md 5.5."""
+
+from typing import Any
+
+import pytest
+
+from shared.admission.quota_evaluation import again, evaluate, evaluated_by
+from shared.kube.elastic_quota import DEFAULT, PREFIX, QUOTA_NAME, DeclaredQuota
+from shared.kube.instants import SECOND, instant_ns
+
+ON = frozenset({"EnableQuotaAdmission"})
+BOTH = ON | {"EnableQuotaAdmissionOnUpdate"}
+QUOTAS = {"a": DeclaredQuota(name="a"), "b": DeclaredQuota(name="b")}
+
+
+def quota(limit: dict[str, str] | None = None, **annotations: str) -> dict[str, Any]:
+    metadata = {
+        "name": "a",
+        "namespace": "quotas",
+        "annotations": {PREFIX + k.replace("_", "-"): v for k, v in annotations.items()},
+    }
+    return {"metadata": metadata, "spec": {"max": limit or {"cpu": "10", "memory": "20Gi"}}}
+
+
+def pod(name: str = "p", cpu: str = "4", phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
+    labels = {QUOTA_NAME: "a"}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "labels": labels, **metadata},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+        "status": {"phase": phase},
+    }
+
+
+def test_the_middle_one_of_three_is_refused_and_one_number_is_written() -> None:
+    found = evaluate(quota(), [pod("p1"), pod("p2", "7"), pod("p3")], 0)
+    assert [refused and refused.code for refused in found.refused] == [None, "quotaExceeded", None]
+    assert found.child_request == {"cpu": 8000}
+    assert str(found.refused[1]) == (
+        "pod ns/p2 asks for cpu 7 of quota quotas/a, of which cpu 4 is asked for already and cpu 10 may be; "
+        "ask for less, or have the quota raised"
+    )
+
+
+def test_after_a_conflict_the_batch_is_accepted_at_once_if_it_still_fits() -> None:
+    added = evaluate(quota(), [pod("p1"), pod("p3", "2")], 0).added
+    assert again(quota(child_request='{"cpu": "4"}'), added) == {"cpu": 10_000}
+    assert again(quota(child_request='{"cpu": "5"}'), added) is None
+
+
+def test_the_annotation_admission_is_the_limit_where_there_is_one() -> None:
+    assert evaluate(quota(admission='{"cpu": "3"}'), [pod()], 0).refused[0] is not None
+    assert evaluate(quota(admission='{"memory": "1Gi"}'), [pod(cpu="99")], 0).refused == [None]
+
+
+def test_only_what_the_pod_asks_for_is_compared() -> None:
+    full = quota(child_request='{"cpu": "1", "memory": "30Gi"}')
+    assert evaluate(full, [pod()], 0).refused == [None]
+
+
+def test_an_annotation_that_cannot_be_read_refuses() -> None:
+    [refused] = evaluate(quota(child_request="lots"), [pod()], 0).refused
+    assert refused is not None
+    assert refused.code == "quotaUnreadable"
+    assert "child-request" in str(refused)
+
+
+@pytest.mark.parametrize(
+    "passes",
+    [
+        (quota({"example.com/chip": "1"}), pod(cpu="99")),
+        (quota(), pod(cpu="99", phase="Succeeded")),
+        (quota(), pod(cpu="99", deletionTimestamp="1970-01-01T00:00:00Z", deletionGracePeriodSeconds=5)),
+        (quota(), pod(cpu="0")),
+    ],
+    ids=["counts nothing known", "has ended", "should have ended", "asks for nothing"],
+)
+def test_what_does_not_count_passes_and_writes_nothing(passes: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    raw, one = passes
+    found = evaluate(raw, [one], instant_ns("1970-01-01T00:00:05Z") + 1)
+    assert (found.refused, found.child_request) == ([None], None)
+
+
+def test_a_pod_counts_until_its_grace_is_over() -> None:
+    leaving = pod(cpu="99", deletionTimestamp="1970-01-01T00:00:00Z", deletionGracePeriodSeconds=5)
+    assert evaluate(quota(), [leaving], 5 * SECOND).refused[0] is not None
+
+
+def test_who_is_measured() -> None:
+    moved = pod(labels={QUOTA_NAME: "b"})
+    assert evaluated_by(pod(), None, "ns", QUOTAS, frozenset()) == ""
+    assert evaluated_by(pod(), None, "ns", QUOTAS, ON) == "a"
+    assert evaluated_by(pod(labels={QUOTA_NAME: DEFAULT}), None, "ns", QUOTAS, ON) == ""
+    assert evaluated_by(moved, pod(), "ns", QUOTAS, ON) == ""
+    assert evaluated_by(moved, pod(), "ns", QUOTAS, BOTH) == "b"
+    assert evaluated_by(pod(), pod(), "ns", QUOTAS, BOTH) == ""
