@@ -10,7 +10,16 @@ from shared.errors import KoordError
 if TYPE_CHECKING:
     from shared.service import Service
 
-SERVICES = ("gateway", "scheduler", "quota-ledger", "simulator", "metrics-ingest", "deeds-ingest", "audit")
+SERVICES = (
+    "gateway",
+    "scheduler",
+    "quota-ledger",
+    "slo-controller",
+    "simulator",
+    "metrics-ingest",
+    "deeds-ingest",
+    "audit",
+)
 AGENTS = ("node-agent",)
 """What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the environment."""
 
@@ -26,6 +35,7 @@ CONTEXTS: Mapping[str, int] = {
     "cluster": PARTITION_ROWS,
     "scheduling": PARTITION_ROWS,
     "quota": PARTITION_ROWS,
+    "slo": PARTITION_ROWS // 10,
     "metrics-*": PARTITION_ROWS // 10,
     "nodes-*": PARTITION_ROWS // 10,
     "audit": PARTITION_ROWS // 10,

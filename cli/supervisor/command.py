@@ -78,7 +78,14 @@ def up(
 
 def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spec]:
     """The processes of a system: with a cluster the gateway, else the simulator, and what follows them."""
-    names = chosen or ("gateway" if kubeconfig else "simulator", "scheduler", "quota-ledger", *SHARDED, "audit")
+    names = chosen or (
+        "gateway" if kubeconfig else "simulator",
+        "scheduler",
+        "quota-ledger",
+        "slo-controller",
+        *SHARDED,
+        "audit",
+    )
     own: dict[str, Mapping[str, str]] = {"simulator": {NODES: os.environ.get(NODES, "10")}}
     if kubeconfig:
         own["gateway"] = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig.absolute())}

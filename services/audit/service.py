@@ -31,7 +31,7 @@ from shared.service import OnSubject, Runtime, Service
 
 log = logging.getLogger(__name__)
 
-CONTEXTS = ("cluster", "scheduling", "quota", "metrics-*", "nodes-*")
+CONTEXTS = ("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*")
 """What is followed beside `audit`: every context there is."""
 
 

@@ -198,6 +198,7 @@ SERVICE = Service(
         "cluster": (*OBSERVATIONS, *OUTCOMES, Listed, AdmissionMissed, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
         "quota": ANY_INTENTS,
+        "slo": ANY_INTENTS,
         "metrics-*": ANY_INTENTS,
         "nodes-*": ANY_INTENTS,
         "audit": ANY_INTENTS,

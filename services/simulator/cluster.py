@@ -197,10 +197,10 @@ class Cluster:
         self.put(PODS.name, pod.metadata.key, replace(pod, status=replace(pod.status, conditions=conditions)))
 
     def report(self, node: str, spec: NodeMetricSpec, status: NodeMetricStatus) -> None:
-        """Write a node's NodeMetric, which comes into being with the first report."""
+        """Write a node's NodeMetric, which comes into being with the first report; its spec is its owner's from then on."""
         held = self.find(NODE_METRICS.name, node)
         if isinstance(held, NodeMetric):
-            metadata = held.metadata
+            metadata, spec = held.metadata, held.spec
         else:
             metadata = Metadata(
                 name=node, uid=self._next_uid(NODE_METRICS.name, node), creation_timestamp=self._now_text

@@ -124,6 +124,7 @@ def simulator() -> Service:
             "cluster": (*OBSERVATIONS, *OUTCOMES),
             "scheduling": INTENTS,
             "quota": ANY_INTENTS,
+            "slo": ANY_INTENTS,
             "metrics-*": ANY_INTENTS,
             "nodes-*": ANY_INTENTS,
             "audit": ANY_INTENTS,

@@ -205,6 +205,8 @@ def _node_metric(state: SloState, config: InForce, name: str) -> list[Draft]:
         return []  # made with the node's first report
     spec = node_metric_spec(config.documents.colocation, state.nodes[name].metadata)
     said = state.says(NODE_METRICS, name, SPEC)
+    if said is None and COLOCATION not in state.texts:
+        return []  # the defaults are asked for by an empty spec as well
     if said is not None:
         if said.get("spec") == spec:
             return []

@@ -24,6 +24,7 @@ CONTEXTS = (
     "cluster",
     "scheduling",
     "quota",
+    "slo",
     "audit",
     *(f"{kind}-{n}" for kind in ("metrics", "nodes") for n in range(SHARDS)),
 )

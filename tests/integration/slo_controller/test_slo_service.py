@@ -1,0 +1,140 @@
+"""The SLO controller as a process of its own, beside simulator and scheduler: what a node does not use is sold, and batch pods run on it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cli.embedded import EmbeddedNats
+from cli.simulated import SimulatedApi, SimulatorRefused
+from cli.supervisor import Endpoints, Spec, Supervisor
+from shared.bus import Bus
+from shared.kube.quantity import nanos
+
+NODE_0 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0000"}}
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"},
+}
+SIMULATOR = {
+    "KOORD_SIMULATOR_NODES": "2",
+    "KOORD_SIMULATOR_REPORT_INTERVAL_S": "2",
+    "KOORD_SIMULATOR_AVERAGE_S": "15",
+    "KOORD_SIMULATOR_HOT_PERCENT": "0",
+}
+CONTROLLER = {"KOORD_SLO_CONTROLLER_SETTLE_S": "1", "KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "0.5"}
+
+
+class Stage(NamedTuple):
+    """A running system."""
+
+    supervisor: Supervisor
+    api: SimulatedApi
+
+    async def configure(self, document: Mapping[str, Any], **keys: Any) -> None:
+        """Store the ConfigMap."""
+        data = {"colocation-config": json.dumps(document)}
+        data |= {key.replace("_", "-"): json.dumps(stated) for key, stated in keys.items()}
+        try:
+            await self.api.create({**CONFIG_MAP, "data": data})
+        except SimulatorRefused:
+            await self.api.patch(CONFIG_MAP, {"data": data})
+
+    async def allocatable(self, resource: str) -> int | None:
+        """What the API says the first node has to give of a resource."""
+        found = (await self.api.get(NODE_0))["status"]["allocatable"].get(resource)
+        return None if found is None else nanos(found) // 10**9
+
+    async def until(
+        self, ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 40
+    ) -> Any:
+        """What `ask` returns once it holds."""
+        async with asyncio.timeout(timeout_s):
+            while not holds(found := await ask()):
+                await asyncio.sleep(0.2)
+        return found
+
+
+@asynccontextmanager
+async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as running:
+        bus = Bus(nats.url, name="test")
+        await bus.start()
+        running.push_async_callback(bus.close)
+        specs = [
+            Spec("simulator", "simulator", SIMULATOR),
+            Spec("scheduler", "scheduler", {}),
+            Spec("slo-controller", "slo-controller", CONTROLLER),
+        ]
+        supervisor = Supervisor(
+            specs,
+            Endpoints(database, nats.url),
+            folder,
+            env={"KOORD_SNAPSHOT_EVERY_S": "1", "KOORD_REBUILD_EVERY_S": "1"},
+        )
+        running.push_async_callback(supervisor.stop)
+        await supervisor.start()
+        await supervisor.wait_leading(60)
+        api = SimulatedApi(bus)
+        yield Stage(supervisor, api)
+
+
+def batch_pod(name: str) -> dict[str, Any]:
+    amounts = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"koordinator.sh/qosClass": "BE"}},
+        "spec": {
+            "schedulerName": "koord-scheduler",
+            "priorityClassName": "koord-batch",
+            "containers": [{"name": "work", "image": "work", "resources": {"requests": amounts, "limits": amounts}}],
+        },
+    }
+
+
+async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        await on.api.create(batch_pod("early"))
+        assert await on.allocatable("kubernetes.io/batch-cpu") is None
+        await on.configure({"enable": True, "cpuReclaimThresholdPercent": 65})
+        sold = await on.until(lambda: on.allocatable("kubernetes.io/batch-cpu"), lambda size: size is not None)
+        assert 10_000 < sold < 32_000 * 65 // 100
+        assert await on.allocatable("kubernetes.io/batch-memory")
+        place = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "early", "namespace": "default"}}
+
+        async def node_of_pod() -> str:
+            return str((await on.api.get(place))["spec"].get("nodeName", ""))
+
+        assert (await on.until(node_of_pod, bool)).startswith("node-")
+
+
+async def test_nodeslos_follow_the_configmap_and_a_bad_one_changes_nothing(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        place = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": "node-0000"}}
+
+        async def threshold() -> int:
+            try:
+                spec = (await on.api.get(place))["spec"]
+            except SimulatorRefused:
+                return 0
+            return int(spec["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"])
+
+        def strategy(percent: int) -> dict[str, Any]:
+            return {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": percent}}
+
+        await on.configure({"enable": True}, resource_threshold_config=strategy(55))
+        await on.until(threshold, lambda found: found == 55)
+        sold = await on.until(lambda: on.allocatable("kubernetes.io/batch-cpu"), lambda size: size is not None)
+        await on.configure({"enable": True, "cpuReclaimThresholdPercent": -1}, resource_threshold_config=strategy(101))
+        await asyncio.sleep(2)
+        assert await threshold() == 55
+        assert await on.allocatable("kubernetes.io/batch-cpu") == sold
+        await on.configure({"enable": False}, resource_threshold_config=strategy(60))
+        await on.until(threshold, lambda found: found == 60)
+        await on.until(lambda: on.allocatable("kubernetes.io/batch-cpu"), lambda size: size is None)
