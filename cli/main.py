@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "log": Entry("cli.commands.log", "log", "Take the log out of the database."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
+    "node": Entry("cli.node.command", "node", "Show what a node sells again, and why."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
     "quota": Entry(
         "cli.quota.command", "quota", "Show quotas, what they lend and borrow, and the arithmetic behind it."

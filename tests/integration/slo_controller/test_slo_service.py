@@ -4,14 +4,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from cli.embedded import EmbeddedNats
+from cli.node.command import explained
 from cli.simulated import SimulatedApi, SimulatorRefused
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
+from shared.errors import KoordError
 from shared.kube.quantity import nanos
+from shared.log.database import Database
+from shared.log.reader import LogReader
 
 NODE_0 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0000"}}
 CONFIG_MAP = {
@@ -110,6 +117,18 @@ async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: Em
             return str((await on.api.get(place))["spec"].get("nodeName", ""))
 
         assert (await on.until(node_of_pod, bool)).startswith("node-")
+        opened = Database(database)
+        try:
+            found = await explained(LogReader(opened), "node-0000")
+            assert found == await explained(LogReader(opened), "node-0000", datetime.now(UTC))
+            with pytest.raises(KoordError, match="nothing was decided"):
+                await explained(LogReader(opened), "node-0000", datetime.fromtimestamp(0, UTC))
+        finally:
+            await opened.close()
+        cpu = found.resources[0]
+        assert cpu.adds_up
+        assert cpu.steps[0].amount == 32_000
+        assert cpu.steps[-1].amount == sold
 
 
 async def test_nodeslos_follow_the_configmap_and_a_bad_one_changes_nothing(

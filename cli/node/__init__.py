@@ -1,0 +1,1 @@
+"""`koord node`: what a node sells again, and why."""

@@ -1,0 +1,131 @@
+"""`koord node explain`: from a node's capacity to its batch and mid resources, at any time that the log remembers."""
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from cli.instants import Since
+from cli.options import folder_option, output_option
+from cli.output import Format, show, show_table
+from cli.supervisor.folder import find_endpoints
+from services.slo_controller.explain import Explained, Step
+from services.slo_controller.explain import explain as steps_of
+from shared.errors import KoordError
+from shared.events.slo import NodeOvercommitted
+from shared.kube.instants import SECOND, instant_text
+from shared.kube.quantity import bytes_text
+from shared.log.database import Database
+from shared.log.reader import LogReader
+
+CONTEXT = "slo"
+
+
+class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `koord node explain -o json` prints.
+
+    Attributes:
+        event: `slo/SEQ` of the decision.
+        decided, report: instants; report is empty without one.
+        why: why it was written.
+        annotations: what the node was to say beside its amounts.
+    """
+
+    node: str
+    event: str
+    decided: str
+    why: str
+    report: str = ""
+    source: str = ""
+    resources: tuple[Explained, ...] = ()
+    annotations: dict[str, str | None] = msgspec.field(default_factory=dict)
+    others: dict[str, str | None] = msgspec.field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+@click.group()
+def node() -> None:
+    """Show what a node sells again, and why."""
+
+
+@node.command()
+@click.argument("name")
+@click.option("--at", type=Since(), default=None, help="As of an instant, or an age such as 10m.")
+@output_option
+@folder_option
+def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
+    """Write out how a node's batch and mid resources came about, from the log alone."""
+    found = asyncio.run(_read(find_endpoints(folder).postgres, name, at))
+    if output != "table":
+        show(found, output)
+        return
+    _print(found)
+
+
+async def _read(postgres: str, name: str, at: datetime | None) -> NodeExplained:
+    database = Database(postgres)
+    try:
+        return await explained(LogReader(database), name, at)
+    finally:
+        await database.close()
+
+
+async def explained(log: LogReader, name: str, at: datetime | None = None) -> NodeExplained:
+    """What was in force on a node.
+
+    Raises:
+        KoordError: nothing was, or the log does not reach back so far.
+    """
+    newest: tuple[int, bytes] | None = None
+    if CONTEXT in await log.contexts():
+        kind, limit = "NodeOvercommitted", None if at is not None else 1
+        async for row in log.rows(context=CONTEXT, kind=kind, key=name, newest=limit):
+            if at is None or row.at <= at:
+                newest = row.seq, row.data
+    if newest is None:
+        when = f" at {at.isoformat()}" if at else ""
+        raise KoordError(
+            f"node {name}: nothing was decided{when}; `koord node explain {name}` shows what is in force now"
+        )
+    seq, data = newest
+    decided = msgspec.json.decode(data, type=NodeOvercommitted)
+    resources = steps_of(decided)
+    shown = {each.resource for each in resources}
+    return NodeExplained(
+        node=name,
+        event=f"{CONTEXT}/{seq}",
+        decided=instant_text(decided.decided_ns // SECOND * SECOND),
+        why=decided.why,
+        report=instant_text(decided.report_ns // SECOND * SECOND) if decided.report_ns else "",
+        source=decided.source,
+        resources=resources,
+        annotations=decided.annotations,
+        others={resource: size for resource, size in decided.amounts.items() if resource not in shown and size},
+        problems=decided.problems,
+    )
+
+
+def _print(found: NodeExplained) -> None:
+    basis = f"a report of {found.report} ({found.source})" if found.report else "no report"
+    click.echo(f"{found.node}: decided {found.decided} ({found.event}, {found.why}), by {basis}")
+    for resource in found.resources:
+        click.echo()
+        if not resource.steps:
+            click.echo(f"{resource.resource}: {resource.quantity or 'taken away'}")
+            continue
+        is_memory = resource.resource.endswith("memory")
+        rows = [(step.sign, step.name, _amount(step, is_memory=is_memory), step.remark) for step in resource.steps]
+        show_table(("", resource.resource, "bytes" if is_memory else "milli-cores", ""), rows)
+        if not resource.adds_up:
+            click.echo("the steps do not add up to the amount: please report this event")
+    if found.others:
+        click.echo()
+        show_table(("resource", "amount"), found.others.items())
+    for problem in found.problems:
+        click.echo(f"problem: {problem}")
+
+
+def _amount(step: Step, *, is_memory: bool) -> str:
+    return f"{step.amount:,}" if not is_memory else f"{step.amount:,} ({bytes_text(step.amount)})"
