@@ -21,9 +21,14 @@ def through(patch: Any, value: Any) -> Any:
     return {name: through(part, there.get(name)) for name, part in patch.items()}
 
 
+def body_of(seen: Seen) -> Any:
+    """The kept part of an object as JSON has it, with lists as a level from the log has them."""
+    return seen.object if isinstance(seen.object, dict) else msgspec.json.decode(msgspec.json.encode(seen.object))
+
+
 def says(level: FieldsDecided | ObjectDecided, seen: Seen) -> Any:
     """What an object says about the level's fields."""
-    return through(wanted(level), msgspec.to_builtins(seen.object))
+    return through(wanted(level), body_of(seen))
 
 
 def agrees(level: FieldsDecided | ObjectDecided, seen: Seen) -> bool:

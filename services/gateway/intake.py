@@ -8,6 +8,7 @@ from services.gateway.decide import absent, differences
 from services.gateway.echoes import Echoes
 from services.gateway.intents import Place
 from services.gateway.resources import NODES, PODS
+from services.gateway.retold import Retold
 from services.gateway.state import GatewayState
 from services.gateway.trim import Seen
 from shared.events import Draft
@@ -49,6 +50,7 @@ class Intake:
         self._echoes = echoes
         self._wake = wake
         self._counted = counted
+        self._retold = Retold()
         self._news: dict[Place, Seen | None] = {}
         self._resumed: list[Draft] = []
 
@@ -106,4 +108,5 @@ class Intake:
             for place in news:
                 del self._news[place]
         resumed, self._resumed = self._resumed, []
-        return differences(self._state(), news) + resumed
+        state = self._state()
+        return differences(state, self._retold.news(state, news)) + resumed

@@ -8,7 +8,7 @@ from typing import Any
 
 from services.metrics_ingest.policy import Policy
 from services.metrics_ingest.settings import IngestSettings
-from services.metrics_ingest.state import NODE_METRICS, IngestState
+from services.metrics_ingest.state import NODE_METRICS, STATUS, IngestState
 from services.metrics_ingest.windows import Measured
 from shared.agents.report import BadReport, Report
 from shared.domain.node_reports import status_of
@@ -17,9 +17,6 @@ from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import ResourceMap
-
-STATUS = "status"
-"""The field group of a NodeMetric that ingest owns."""
 
 
 def check_time(report: Report, policy: Policy, settings: IngestSettings, now_ns: int) -> None:
@@ -95,8 +92,12 @@ def levels(state: IngestState, report: NodeReported, settings: IngestSettings, n
     drafts = []
     if node not in state.specs:
         drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=node, body={})))
-    elif report.at_ns < state.updated[node] + settings.node_metric_every_s * SECOND:
-        return []
+    else:
+        told_ns = (
+            0 if node in state.refused else state.told.get(node, 0)
+        )  # a refused write is tried again after its pause
+        if report.at_ns < max(state.updated[node], told_ns) + settings.node_metric_every_s * SECOND:
+            return []
     patch = {"status": _patch(report)}
     drafts.append(
         Draft(FieldsDecided(resource=NODE_METRICS, name=node, fields=STATUS, patch=patch, subresource="status"))

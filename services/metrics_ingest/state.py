@@ -13,6 +13,7 @@ from shared.events import Event, Recorded
 from shared.events.cluster import (
     LevelFailed,
     LevelRejected,
+    LevelWritten,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -23,6 +24,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
+from shared.events.intents import FieldsDecided
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeForgotten, NodeReported
 from shared.kube.annotations import MIRROR
@@ -33,13 +35,16 @@ from shared.kube.pod import Pod
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, LevelRejected, LevelFailed, MissingPermission, WriterStarted,
+        ObjectDeleted, LevelRejected, LevelFailed, LevelWritten, MissingPermission, WriterStarted,
     ),
-    "metrics-*": (NodeReported, NodeForgotten),
+    "metrics-*": (NodeReported, NodeForgotten, FieldsDecided),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
 NODE_METRICS = "nodemetrics.slo.koordinator.sh"
+STATUS = "status"
+"""The field group of a NodeMetric that ingest owns."""
+
 NODE_SLOS = "nodeslos.slo.koordinator.sh"
 
 GONE_KEPT_NS = 300 * SECOND
@@ -81,13 +86,14 @@ class IngestState:
         static: uid of a static pod's image -> the uid under which its node runs it.
         specs: node -> spec of its NodeMetric; present exactly while the object is.
         updated: node -> `status.updateTime` of its NodeMetric, nanoseconds since the epoch; 0 while it has none that can be read.
+        told: node -> the same of the newest status that we decided, which the gateway does not record again when it is written.
         slos: node -> its NodeSLO.
-        refused: node -> when (append time) a write of its NodeMetric was refused last; none since the object was seen to change.
+        refused: node -> when (append time) a write of its NodeMetric was refused last; none since it was written or seen to change.
         cluster_epoch: of the gateway.
         reported: node -> `at_ns` of the newest report that was recorded.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -97,6 +103,7 @@ class IngestState:
         self.static: dict[str, str] = {}
         self.specs: dict[str, NodeMetricSpec] = {}
         self.updated: dict[str, int] = {}
+        self.told: dict[str, int] = {}
         self.slos: dict[str, SloFacts] = {}
         self.refused: dict[str, int] = {}
         self.cluster_epoch = 0
@@ -112,8 +119,9 @@ class IngestState:
             case NodeReported(node=node, at_ns=at_ns):
                 self.reported[node] = max(at_ns, self.reported.get(node, 0))
             case NodeForgotten(node=node, at_ns=at_ns):
-                if self.reported.get(node, 0) <= at_ns:
-                    self.reported.pop(node, None)
+                self._forgotten(node, at_ns)
+            case FieldsDecided() as event:
+                self._decided(event)
             case NodeMetricObserved(node=node, object=metric):
                 self.specs[node] = metric.spec
                 self.updated[node] = _readable_ns(metric.status.update_time)
@@ -129,8 +137,8 @@ class IngestState:
                 self.refused.pop(node, None)
             case ObjectObserved() | ObjectDeleted() as event:
                 self._slo(record, event)
-            case LevelRejected() | LevelFailed() | MissingPermission() as event:
-                self._refused(record, event)
+            case LevelWritten() | LevelRejected() | LevelFailed() | MissingPermission() as event:
+                self._answered(record, event)
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
         self.positions[record.context] = record.seq
@@ -161,9 +169,23 @@ class IngestState:
             spec = event.object.get("spec") or {} if isinstance(event, ObjectObserved) else None
             self.slos[event.name] = SloFacts(self.cluster_epoch, record.seq, spec)
 
-    def _refused(self, record: Recorded, event: LevelRejected | LevelFailed | MissingPermission) -> None:
-        ours = record.cause is not None and record.cause.context.startswith("metrics-")
-        if ours:
+    def _forgotten(self, node: str, at_ns: int) -> None:
+        if self.reported.get(node, 0) <= at_ns:
+            self.reported.pop(node, None)
+            self.told.pop(node, None)
+
+    def _decided(self, event: FieldsDecided) -> None:
+        if (event.resource, event.fields) == (NODE_METRICS, STATUS):
+            self.told[event.name] = _readable_ns(event.patch["status"]["updateTime"])
+
+    def _answered(
+        self, record: Recorded, event: LevelWritten | LevelRejected | LevelFailed | MissingPermission
+    ) -> None:
+        if record.cause is None or not record.cause.context.startswith("metrics-"):
+            return
+        if isinstance(event, LevelWritten):
+            self.refused.pop(event.name, None)
+        else:
             self.refused[event.name] = record.at_ns
 
     def encode(self) -> bytes:
@@ -177,6 +199,7 @@ class IngestState:
                 static=self.static,
                 specs=self.specs,
                 updated=self.updated,
+                told=self.told,
                 slos=self.slos,
                 refused=self.refused,
                 cluster_epoch=self.cluster_epoch,
@@ -194,6 +217,7 @@ class IngestState:
             "static",
             "specs",
             "updated",
+            "told",
             "slos",
             "refused",
             "cluster_epoch",
@@ -219,6 +243,7 @@ class _Stored(msgspec.Struct):
     static: dict[str, str]
     specs: dict[str, NodeMetricSpec]
     updated: dict[str, int]
+    told: dict[str, int]
     slos: dict[str, SloFacts]
     refused: dict[str, int]
     cluster_epoch: int

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from services.metrics_ingest.decide import forgotten, is_due, levels, reported
 from services.metrics_ingest.policy import Policy, policy_of
 from services.metrics_ingest.settings import IngestSettings
-from services.metrics_ingest.state import GONE_KEPT_NS, NODE_METRICS, NODE_SLOS, IngestState, SloFacts
+from services.metrics_ingest.state import GONE_KEPT_NS, NODE_METRICS, NODE_SLOS, STATUS, IngestState, SloFacts
 from services.metrics_ingest.windows import Measured
 from shared.agents.report import Report
 from shared.events import Cause
 from shared.events.cluster import (
+    LevelFailed,
     LevelRejected,
+    LevelWritten,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -71,10 +73,12 @@ cluster_events = st.one_of(
     st.builds(lambda name: ObjectDeleted(resource=NODE_SLOS, name=name, uid=name), names),
     st.builds(lambda number: WriterStarted(epoch=number, release="1"), numbers),
     st.builds(lambda name: LevelRejected(resource=NODE_METRICS, name=name, reason="no"), names),
+    st.builds(lambda name: LevelWritten(resource=NODE_METRICS, name=name, fields=STATUS), names),
     st.builds(lambda name: MissingPermission(name=name, rule="patch nodemetrics"), names),
 )  # fmt: skip
 own_events = st.one_of(
     st.builds(said, names, numbers),
+    st.builds(lambda name, at_s: levels(IngestState(), said(name, at_s), SETTINGS, START_NS)[-1].event, names, numbers),
     st.builds(lambda name, at_s: NodeForgotten(node=name, at_ns=START_NS + at_s * SECOND), names, numbers),
 )
 
@@ -172,6 +176,26 @@ def test_objects_are_written_as_seldom_as_asked_although_every_report_is_recorde
     seldom = IngestSettings(node_metric_every_s=600)
     assert [at_s for at_s in (60, 599, 600) if levels(state, said("a", at_s), seldom, logs.now_ns)] == [600]
     assert levels(state, said("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
+
+
+def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> None:
+    logs, seldom = Logs(), IngestSettings(node_metric_every_s=600)
+    logs.append("cluster", node_seen("a"), metric_seen("a", 60))
+    state = fold(IngestState, logs.contexts["cluster"])
+    decided = levels(state, said("a", 0), seldom, logs.now_ns)[-1].event
+    state.apply(logs.append("metrics-0", decided))
+
+    def due() -> list[int]:
+        later_ns = logs.now_ns + seldom.refused_pause_s * SECOND
+        return [at_s for at_s in (60, 599, 600) if levels(state, said("a", at_s), seldom, later_ns)]
+
+    assert due() == [600]
+    refusal = LevelFailed(resource=NODE_METRICS, name="a", reason="no answer", fields=STATUS)
+    state.apply(logs.append("cluster", refusal, cause=Cause("metrics-0", 1)))
+    assert due() == [60, 599, 600]
+    written = LevelWritten(resource=NODE_METRICS, name="a", fields=STATUS)
+    state.apply(logs.append("cluster", written, cause=Cause("metrics-0", 2)))
+    assert due() == [600]
 
 
 def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
