@@ -8,15 +8,20 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from services.node_agent.collect import SECOND_NS, Collector, Round, Usage
+from services.node_agent.governor import Governor
 from services.node_agent.interval import Interval, Sender
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
 from shared.agents import deeds, report
-from shared.agents.deeds import AnyDeed, DeedTold
+from shared.agents.deeds import AnyDeed, DeedTold, PodsWanted
 from shared.agents.subjects import DEED, REPORT
+from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
+
+WANTS_PODS_EVERY_S = 60.0
+"""How often deeds ingest is told that this agent wants its pods; it tells them on from then on."""
 
 
 class Figures(NamedTuple):
@@ -52,11 +57,15 @@ class Agent:
     Attributes:
         measured: set once a round has given a sample of the node.
         keeper: the NodeSLO in force.
+        governor: runs the strategies after each round; None: this agent only reports.
     """
 
     def __init__(self, settings: AgentSettings, collector: Collector, outbox: Outbox, keeper: SloKeeper) -> None:
         self.measured = asyncio.Event()
         self.keeper = keeper
+        self.governor: Governor | None = None
+        self._wanted_s = -WANTS_PODS_EVERY_S
+        self._failed: set[str] = set()
         self._settings = settings
         self._collector = collector
         self._outbox = outbox
@@ -117,12 +126,28 @@ class Agent:
 
     def _measure(self) -> Round:
         found = self._collector.collect()
+        if self.governor is not None:
+            self._govern(self.governor, found)
         self._cycle_ns += time.monotonic_ns() - found.at_ns
         self._rounds += 1
         if found.node is not None:
             self._usage = found.node
             self.measured.set()
         return found
+
+    def _govern(self, governor: Governor, found: Round) -> None:
+        """Run the strategies; one that cannot go on, as an object is not what it should be, is said once and tried again."""
+        now_s = time.monotonic()
+        if now_s - self._wanted_s >= WANTS_PODS_EVERY_S and not self._outbox.deeds:
+            self._wanted_s = now_s
+            self.tell(PodsWanted())
+        collector = self._collector
+        try:
+            governor.round(found, collector.hierarchy, collector.kube, collector.folders)
+        except KoordError as error:
+            if str(error) not in self._failed:
+                self._failed.add(str(error))
+                log.error("the strategies stop for this round", extra={"why": str(error)})  # noqa: TRY400  the text says what is wrong
 
     def _report(self, interval: Interval, end_ns: int) -> Interval:
         """Put the interval's report into the outbox; the interval that follows it."""

@@ -99,6 +99,9 @@ class Collector:
 
     Attributes:
         pods: how many pods the last round found, measured or not.
+        folders: uid -> folder of each of them, relative to a controller's.
+        hierarchy: the cgroup file systems.
+        kube: how pods are laid out; None while there are none.
     """
 
     def __init__(
@@ -112,12 +115,13 @@ class Collector:
         tick_hz: int = 0,
     ) -> None:
         self.pods = 0
+        self.folders: dict[str, str] = {}
         self._clock_ns = clock_ns
         self._lasts_ns = int(LASTS * every_s * SECOND_NS)
         self._said: set[str] = set()
         self._where = (cgroup_root, cgroup_parent)
-        self._hierarchy = self._mounted()
-        self._kube: KubePods | None = None
+        self.hierarchy = self._mounted()
+        self.kube: KubePods | None = None
         self._best_effort: Meter | None = None
         self._meters: dict[str, Meter] = {}
         self._node = self._node_meter(proc_root, SECOND_NS // (tick_hz or os.sysconf("SC_CLK_TCK")))
@@ -159,19 +163,19 @@ class Collector:
 
     def _sample_pods(self) -> dict[str, Usage] | None:
         """Samples by uid; None when pods cannot be told."""
-        listed = self._hierarchy.listed
+        listed = self.hierarchy.listed
         if listed is None:
             return None
-        if self._kube is None and not self._find_kube(listed):
+        if self.kube is None and not self._find_kube(listed):
             return {}
-        assert self._kube is not None
+        assert self.kube is not None
         try:
-            found = cgroups.pods(listed, self._kube)
+            found = cgroups.pods(listed, self.kube)
         except OSError as error:
             self._say("the cgroup of all pods is gone; looking for another", error=repr(error))
             self._forget_kube()
             return None
-        self.pods = len(found)
+        self.pods, self.folders = len(found), found
         for uid in self._meters.keys() - found.keys():
             self._meters.pop(uid).close()
         samples: dict[str, Usage] = {}
@@ -194,11 +198,11 @@ class Collector:
             return None
 
     def _sample_best_effort(self) -> Usage | None:
-        if self._kube is None:
+        if self.kube is None:
             return None
         try:
             if self._best_effort is None:
-                self._best_effort = self._cgroup_meter(self._kube.best_effort)
+                self._best_effort = self._cgroup_meter(self.kube.best_effort)
             return self._best_effort.sample(self._clock_ns, self._lasts_ns)
         except _GONE:  # the kubelet has not made it yet, or makes it anew
             if self._best_effort is not None:
@@ -221,7 +225,7 @@ class Collector:
         Raises:
             OSError: a file of a controller that the node has cannot be opened.
         """
-        version, cpu, memory = self._hierarchy
+        version, cpu, memory = self.hierarchy
         v1 = version == 1
         cpu_file = Held(cpu / folder / ("cpuacct.usage" if v1 else "cpu.stat")) if cpu else None
         try:
@@ -242,21 +246,21 @@ class Collector:
         if node is None:
             return None
         cpu, memory = node
-        without_pods = self._kube is None
+        without_pods = self.kube is None
         if cpu is not None:
             used = sum(pod.cpu or 0 for pod in pods.values())
-            cpu = max(0, cpu - used) if without_pods or self._hierarchy.cpu else None
+            cpu = max(0, cpu - used) if without_pods or self.hierarchy.cpu else None
         if memory is not None:
             used = sum(pod.memory or 0 for pod in pods.values())
-            memory = max(0, memory - used) if without_pods or self._hierarchy.memory else None
+            memory = max(0, memory - used) if without_pods or self.hierarchy.memory else None
         return Usage(cpu, memory)
 
     def _find_kube(self, listed: Path) -> bool:
-        self._kube = cgroups.kube_pods(listed)
-        if self._kube is None:
+        self.kube = cgroups.kube_pods(listed)
+        if self.kube is None:
             self._say("there is no cgroup of pods yet; only the node is measured", below=str(listed))
             return False
-        details = {"cgroups": f"v{self._hierarchy.version}", "driver": self._kube.driver, "below": str(listed)}
+        details = {"cgroups": f"v{self.hierarchy.version}", "driver": self.kube.driver, "below": str(listed)}
         log.info("pods are measured", extra=details)
         return True
 
@@ -265,7 +269,7 @@ class Collector:
             if meter is not None:
                 meter.close()
         self._meters.clear()
-        self._kube, self._best_effort, self.pods = None, None, 0
+        self.kube, self._best_effort, self.pods, self.folders = None, None, 0, {}
 
     def _say(self, text: str, **details: str) -> None:
         """A warning, once."""

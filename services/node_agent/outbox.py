@@ -43,6 +43,11 @@ class Outbox:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
+    @property
+    def deeds(self) -> int:
+        """How many deeds wait."""
+        return len(self._waiting[DEED])
+
     def put(self, message: Message) -> None:
         """Let a message wait; without room the oldest report goes, then the oldest deed."""
         self._waiting[message.kind].append(message)
@@ -55,16 +60,21 @@ class Outbox:
                     "nobody takes reports; the oldest are dropped",
                     extra={"dropped": self.dropped, "waiting": len(self), "limit_bytes": self._limit_bytes},
                 )
-        self._filled.set()
+        filled, self._filled = self._filled, asyncio.Event()
+        filled.set()  # whoever waits looks again, and waits for the next one
 
-    async def next(self) -> Message:
-        """The message to send, as soon as there is one; it waits on until `done`."""
+    async def next(self, *kinds: str) -> Message:
+        """The message to send, as soon as there is one; it waits on until `done`.
+
+        Args:
+            kinds: only these; any without one.
+        """
         while True:
-            for waiting in self._waiting.values():
-                if waiting:
+            for kind in kinds or self._waiting:
+                if waiting := self._waiting[kind]:
                     return waiting[0]
-            self._filled.clear()
-            await self._filled.wait()
+            filled = self._filled
+            await filled.wait()
 
     def done(self, message: Message, refused: str = "") -> None:
         """A message was taken, or refused for good; it may have been dropped meanwhile."""

@@ -11,6 +11,7 @@ import msgspec
 from aiomqtt import Client, MqttError
 
 from services.node_agent.carrier import Pauses
+from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Outbox
 from services.node_agent.slo import SloKeeper
 from shared.agents import answer, subjects
@@ -27,11 +28,21 @@ REFUSED_FROM = 128
 class OverMqtt:
     """Carries one node's messages through a broker."""
 
-    def __init__(self, node: str, broker: Broker, outbox: Outbox, keeper: SloKeeper, *, ca_file: str = "") -> None:
+    def __init__(
+        self,
+        node: str,
+        broker: Broker,
+        outbox: Outbox,
+        keeper: SloKeeper,
+        pods: PodsKeeper | None = None,
+        *,
+        ca_file: str = "",
+    ) -> None:
         self._node = node
         self._broker = broker
         self._outbox = outbox
         self._keeper = keeper
+        self._pods = pods
         self._tls = broker.tls_context(ca_file)
         self._connected = False
 
@@ -124,11 +135,15 @@ class OverMqtt:
             self._outbox.done(message)
 
     async def _hear(self, client: Client) -> None:
-        slo = subjects.topic(self._node, subjects.SLO)
+        slo, pods = (subjects.topic(self._node, kind) for kind in (subjects.SLO, subjects.PODS))
         async for message in client.messages:
             data = bytes(message.payload)
             if message.topic.value == slo:
                 self._keeper.heard(data)
+                continue
+            if message.topic.value == pods:
+                if self._pods is not None:
+                    self._pods.heard(data)
                 continue
             with contextlib.suppress(msgspec.DecodeError):  # a topic of ours, but who knows who else writes there
                 said = answer.decode(data)

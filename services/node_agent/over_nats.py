@@ -7,9 +7,11 @@ import logging
 import msgspec
 
 from services.node_agent.carrier import Pauses
+from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.slo import SloKeeper
 from shared.agents import answer, subjects
+from shared.agents.subjects import DEED, REPORT
 from shared.bus import Bus
 from shared.errors import KoordError
 
@@ -24,43 +26,50 @@ CONNECTION_SEEN_EVERY_S = 2.0
 
 
 class OverNats:
-    """Carries one node's messages over the bus.
+    """Carries one node's messages over the bus: deeds and reports each in their order, and neither waits for the other's reader.
 
     Attributes:
-        taken: whether the last message had an answer.
+        taken: whether the last message of each kind had an answer.
     """
 
-    def __init__(self, node: str, bus: Bus, outbox: Outbox, keeper: SloKeeper) -> None:
-        self.taken = True
+    def __init__(self, node: str, bus: Bus, outbox: Outbox, keeper: SloKeeper, pods: PodsKeeper | None = None) -> None:
+        self.taken = {REPORT: True, DEED: True}
         self._node = node
         self._bus = bus
         self._outbox = outbox
         self._keeper = keeper
+        self._pods = pods
 
     @property
     def connected(self) -> bool:
         """Whether the server is heard, and somebody answered last."""
-        return self._bus.connected and self.taken
+        return self._bus.connected and any(self.taken.values())
 
     async def run(self) -> None:
         """Carry until cancelled."""
         await self._bus.hear(subjects.subject(self._node, subjects.SLO), self._heard)
+        if self._pods is not None:
+            await self._bus.hear(subjects.subject(self._node, subjects.PODS), self._heard_pods)
         await self._bus.start()
-        following = asyncio.create_task(self._follow_slo(), name="node-slo")
+        parts = [asyncio.create_task(self._follow_slo(), name="node-slo")]
+        parts += [asyncio.create_task(self._send(kind), name=kind) for kind in (DEED, REPORT)]
         try:
-            await self._send()
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
 
     async def close(self) -> None:
         """End the connection in order."""
         await self._bus.close()
 
-    async def _send(self) -> None:
+    async def _send(self, kind: str) -> None:
         pauses = Pauses()
         while True:
-            message = await self._outbox.next()
+            message = await self._outbox.next(kind)
             refused = await self._asked(message)
             if refused is None:
                 await pauses.wait()
@@ -74,19 +83,24 @@ class OverNats:
         try:
             said = answer.decode(await self._bus.ask(subject, message.data, deadline_s=ANSWER_WITHIN_S))
         except (KoordError, msgspec.DecodeError) as error:  # nobody answers, or this login may not ask
-            if self.taken:
+            if self.taken[message.kind]:
                 log.warning(
-                    "reports are not taken; they are kept", extra={"why": str(error), "waiting": len(self._outbox)}
+                    f"{message.kind}s are not taken; they are kept",
+                    extra={"why": str(error), "waiting": len(self._outbox)},
                 )
-            self.taken = False
+            self.taken[message.kind] = False
             return None
-        if not self.taken:
-            log.info("reports are taken again", extra={"waiting": len(self._outbox)})
-        self.taken = True
+        if not self.taken[message.kind]:
+            log.info(f"{message.kind}s are taken again", extra={"waiting": len(self._outbox)})
+        self.taken[message.kind] = True
         return said.refused
 
     def _heard(self, data: bytes) -> None:
         self._keeper.heard(data)
+
+    def _heard_pods(self, data: bytes) -> None:
+        if self._pods is not None:
+            self._pods.heard(data)
 
     async def _follow_slo(self) -> None:
         loop, looked_at, connections = asyncio.get_running_loop(), -LOOK_EVERY_S, -1

@@ -10,9 +10,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from services.node_agent import features
 from services.node_agent.agent import Agent
 from services.node_agent.carrier import Carrier
 from services.node_agent.collect import Collector
+from services.node_agent.governor import Governor, Places
+from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Outbox
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
 from services.node_agent.slo import SloKeeper
@@ -56,7 +59,26 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         clock_ns=time.monotonic_ns,
     )
     agent = Agent(settings, collector, outbox, keeper)
-    carrier = _carrier(environment, settings, outbox, keeper)
+    pods = None
+    if settings.acts:
+        pods = PodsKeeper(settings.node, Path(settings.state_dir))
+        pods.load()
+        agent.governor = Governor(
+            Places(
+                Path(settings.cgroup_root),
+                settings.cgroup_parent.strip("/"),
+                Path(settings.sys_root),
+                Path(settings.container_logs),
+            ),
+            keeper,
+            pods,
+            features.parse(settings.features),
+            tell=agent.tell,
+            clock_ns=time.monotonic_ns,
+            state_dir=Path(settings.state_dir),
+            every_s=settings.collect_every_s,
+        )
+    carrier = _carrier(environment, settings, outbox, keeper, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,6 +94,8 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         for ended in done:
             await ended
         await _cancelled(measuring)  # which reports what it has
+        if agent.governor is not None:
+            agent.governor.release()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(_taken(outbox, carrier), DRAIN_S)
     finally:
@@ -82,13 +106,21 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
             await pages.cleanup()
 
 
-def _carrier(environment: AgentEnvironment, settings: AgentSettings, outbox: Outbox, keeper: SloKeeper) -> Carrier:
+def _carrier(
+    environment: AgentEnvironment,
+    settings: AgentSettings,
+    outbox: Outbox,
+    keeper: SloKeeper,
+    pods: PodsKeeper | None,
+) -> Carrier:
     """The connection that the settings ask for; only its client's library is imported."""
     if settings.transport == "mqtt" or (settings.transport == "auto" and environment.mqtt):
         from services.node_agent.over_mqtt import OverMqtt
         from shared.agents.broker import Broker
 
-        return OverMqtt(settings.node, Broker.parse(environment.mqtt), outbox, keeper, ca_file=environment.nats_ca)
+        return OverMqtt(
+            settings.node, Broker.parse(environment.mqtt), outbox, keeper, pods, ca_file=environment.nats_ca
+        )
     from services.node_agent.over_nats import ECHO_EVERY_S, OverNats
     from shared.bus import Bus
 
@@ -99,7 +131,7 @@ def _carrier(environment: AgentEnvironment, settings: AgentSettings, outbox: Out
         ca=environment.nats_ca,
         echo_every_s=ECHO_EVERY_S,
     )
-    return OverNats(settings.node, bus, outbox, keeper)
+    return OverNats(settings.node, bus, outbox, keeper, pods)
 
 
 async def _pages(address: str, agent: Agent, carrier: Carrier, draining: asyncio.Event) -> "AppRunner":

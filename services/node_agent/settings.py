@@ -48,7 +48,15 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     cgroup_parent: Annotated[str, Meta(description="the cgroup that kubepods lies in: the kubelet's --cgroup-root")] = (
         ""
     )
-    state_dir: Annotated[str, Meta(description="where the newest NodeSLO is kept over restarts")] = (
+    sys_root: Annotated[str, Meta(description="where sysfs is mounted")] = "/sys"
+    container_logs: Annotated[
+        str, Meta(description="the kubelet's links to the logs of containers, which name them")
+    ] = "/var/log/containers"
+    acts: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
+    features: Annotated[
+        str, Meta(description="which strategies run, besides the defaults: CPUEvict=true,CPUBurst=false")
+    ] = ""
+    state_dir: Annotated[str, Meta(description="what outlasts a restart: NodeSLO, pods, what cgroups held before")] = (
         "/var/lib/koord-node-agent"
     )
     backlog_bytes: Annotated[

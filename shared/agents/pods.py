@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from shared.agents.report import Name
 from shared.agents.wire import BadMessage, on_its_topic
+from shared.kube.annotations import MIRROR
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus
@@ -113,4 +114,5 @@ def _seen_container(container: Container) -> Container:
 def _ours(texts: dict[str, str] | None) -> dict[str, str] | None:
     if not texts:
         return None
-    return {name: text for name, text in texts.items() if name.partition("/")[0].endswith(DOMAIN)} or None
+    kept = {name: text for name, text in texts.items() if name == MIRROR or name.partition("/")[0].endswith(DOMAIN)}
+    return kept or None

@@ -116,6 +116,30 @@ class Executor:
             return "-1"
         return text
 
+    def known(self, name: str, folder: str) -> str | None:
+        """What a knob holds by what was written or read lately; the file is looked at when that is FORCE_AFTER_S ago."""
+        held = self._cache.get((name, folder))
+        if held is not None and self._clock_ns() - held[1] <= FORCE_AFTER_S * 1e9:
+            return held[0]
+        if (found := self.read(name, folder)) is not None:
+            self._cache[name, folder] = (found, self._clock_ns())
+        return found
+
+    def cpu_counters(self, folder: str) -> tuple[int, int, int] | None:
+        """A cgroup's CPU time in nanoseconds, its periods, and those in which it was throttled; None when it cannot be read."""
+        try:
+            if self.tree.version == 1:
+                cpu_ns = int((self.tree.root / "cpuacct" / folder / "cpuacct.usage").read_bytes())
+                stat = (self.tree.root / "cpu" / folder / "cpu.stat").read_bytes()
+            else:
+                stat = (self.tree.root / folder / "cpu.stat").read_bytes()
+            fields = dict(line.split() for line in stat.splitlines())
+            if self.tree.version == 2:
+                cpu_ns = int(fields[b"usage_usec"]) * 1000
+            return cpu_ns, int(fields.get(b"nr_periods", 0)), int(fields.get(b"nr_throttled", 0))
+        except (OSError, ValueError, KeyError):
+            return None
+
     def update(self, wanted: Wanted, *, cached: bool = True) -> Done:
         """Make one file hold a value.
 

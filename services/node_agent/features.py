@@ -1,0 +1,55 @@
+"""Which strategies run: upstream's feature gates, by its names and with its defaults. Source: spec/node-agent.md 0.3."""
+
+from collections.abc import Mapping
+
+from shared.errors import KoordError
+
+DEFAULTS: Mapping[str, bool] = {
+    "BECPUSuppress": True,
+    "BECPUManager": False,
+    "BECPUEvict": False,
+    "CPUEvict": False,
+    "CPUAllocatableEvict": False,
+    "BEMemoryEvict": False,
+    "MemoryEvict": False,
+    "MemoryAllocatableEvict": False,
+    "CPUBurst": True,
+    "RdtResctrl": True,
+    "SystemConfig": False,
+    "CgroupReconcile": False,
+    "BlkIOReconcile": False,
+    "GroupIdentity": True,
+    "CPUSetAllocator": True,
+    "BatchResource": True,
+    "CPUNormalization": False,
+    "CoreSched": False,
+    "OOMScoreAdj": False,
+    "PSICollector": False,
+}
+"""The gates that this agent knows."""
+
+
+class BadFeatures(KoordError):
+    """A list of gates that cannot be read."""
+
+    def __init__(self, found: str, reason: str) -> None:
+        super().__init__(
+            f"KOORD_NODE_AGENT_FEATURES: {found!r} {reason}; give NAME=true or NAME=false, separated by commas"
+        )
+
+
+def parse(text: str) -> dict[str, bool]:
+    """Every gate, with what `text` says of some: `CPUEvict=true,CPUBurst=false`.
+
+    Raises:
+        BadFeatures: it names no gate, or says neither true nor false.
+    """
+    gates = dict(DEFAULTS)
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in gates:
+            raise BadFeatures(part, f"is none of {', '.join(sorted(gates))}")
+        if value not in {"true", "false"}:
+            raise BadFeatures(part, "says neither true nor false")
+        gates[name] = value == "true"
+    return gates

@@ -1,0 +1,301 @@
+"""The agent's hands: after each round of measuring, the strategies that are due. What it changes it puts back at the end.
+
+It works from the last NodeSLO and the last pods that it heard, so also when the bus is away. Source: spec/node-agent.md 3, 4.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from services.node_agent import defaults, topology
+from services.node_agent.burster import Burster
+from services.node_agent.cgroup.executor import Executor, Tree
+from services.node_agent.cgroup.found import Found
+from services.node_agent.cgroups import Hierarchy, KubePods
+from services.node_agent.collect import Round
+from services.node_agent.evictor import Evictor, Load
+from services.node_agent.history import Series
+from services.node_agent.known import PodsKeeper
+from services.node_agent.layout import Placed, containers, placed
+from services.node_agent.qos import cpu_burst, cpu_evict, evict
+from services.node_agent.qos.cpu_burst import NodeState
+from services.node_agent.qos.cpu_evict import BATCH_CPU, BestEffort, Window
+from services.node_agent.qos.cpu_suppress import HostApp, Situation, Usage
+from services.node_agent.qos.stated import HeldCpus, cpus
+from services.node_agent.reconciler import KubeFolders, Reconciler
+from services.node_agent.slo import SloKeeper
+from services.node_agent.slo_spec import NodeSloSpec
+from services.node_agent.suppressor import Cgroups, Suppressor
+from shared.agents.deeds import AnyDeed
+from shared.domain.qos import QoS, raw_qos
+from shared.kube.instants import SECOND
+
+log = logging.getLogger(__name__)
+
+RECONCILE_EVERY_NS = 10 * SECOND
+POD_KEPT_NS = 12 * SECOND
+"""What is looked back at of a pod."""
+LATEST_NS = 2 * SECOND
+BURST_WINDOW_NS = 5 * SECOND
+
+
+class Places(NamedTuple):
+    """Where the agent finds things.
+
+    Attributes:
+        root: where cgroup hierarchies are mounted.
+        parent: the cgroup that kubepods lies in, relative to a controller's root.
+        sys: sysfs.
+        logs: the kubelet's links to the logs of containers.
+    """
+
+    root: Path
+    parent: str
+    sys: Path
+    logs: Path
+
+
+class Governor:
+    """Runs the strategies of one node.
+
+    Attributes:
+        executor: what writes; None before there is a cgroup of pods.
+        state: how busy shared CPUs are, by CPU burst's last round.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        slo: SloKeeper,
+        pods: PodsKeeper,
+        gates: Mapping[str, bool],
+        *,
+        tell: Callable[[AnyDeed], None],
+        clock_ns: Callable[[], int],
+        state_dir: Path | None,
+        every_s: float,
+    ) -> None:
+        self.executor: Executor | None = None
+        self.state = NodeState.UNKNOWN
+        self._places, self._slo, self._pods, self._gates = places, slo, pods, gates
+        self._tell, self._clock_ns = tell, clock_ns
+        self._found = Found(state_dir)
+        self._found.load()
+        self._every_s = max(1, int(every_s))
+        self._processors = topology.processors(places.sys)
+        self._spec_of: object = ()
+        self._spec: NodeSloSpec = defaults.merged(None)
+        self._placed: list[Placed] = []
+        self._placed_of: tuple[object, ...] = ()
+        self._reconciled_ns = -RECONCILE_EVERY_NS
+        self._node_cores, self._node_bytes = Series(), Series()
+        self._pod_cores: dict[str, Series] = {}
+        self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
+        self._kube: KubeFolders | None = None
+        self._evictor = Evictor(gates, tell, clock_ns(), self._every_s)
+
+    def round(self, found: Round, hierarchy: Hierarchy, kube: KubePods | None, folders: Mapping[str, str]) -> None:
+        """After a round of measuring.
+
+        Args:
+            kube: how pods are laid out; None while there are none.
+            folders: uid -> folder of each pod, below `hierarchy`'s.
+        """
+        self._remember(found)
+        if kube is None or hierarchy.listed is None:
+            return
+        self._begin(hierarchy, kube)
+        if self._slo.in_force is not self._spec_of:
+            self._spec_of, self._spec = self._slo.in_force, defaults.merged(self._slo.spec)
+        now_ns = self._clock_ns()
+        changed = self._place(folders, now_ns)
+        self._suppress(found, now_ns)
+        self._burst(now_ns)
+        self._evict(found, now_ns)
+        known = self._pods.in_force
+        if known is not None and (changed or now_ns - self._reconciled_ns >= RECONCILE_EVERY_NS):
+            self._reconciled_ns = now_ns
+            self._reconciler.round(self._spec, known.object, known.topology, self._folders, self._placed)
+
+    def release(self) -> None:
+        """Put back what was found."""
+        if self.executor is None:
+            return
+        self._suppressor.release(self._cgroups())
+        written = self.executor.restore()
+        log.info("cgroups are as they were found", extra={"written": written})
+
+    @property
+    def _folders(self) -> KubeFolders:
+        assert self._kube is not None, "set before any strategy runs"
+        return self._kube
+
+    def _begin(self, hierarchy: Hierarchy, kube: KubePods) -> None:
+        if self.executor is not None:
+            return
+        names = [os.path.join(self._places.parent, folder) for folder, _, _ in kube.folders]  # noqa: PTH118  relative names
+        self._kube = KubeFolders(*names)
+        self.executor = Executor(Tree(self._places.root, hierarchy.version, names[0]), self._clock_ns, self._found)
+        self._suppressor = Suppressor(self.executor, self._tell)
+        self._burster = Burster(self.executor, self._tell)
+        self._reconciler = Reconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
+
+    def _remember(self, found: Round) -> None:
+        if found.node is not None:
+            if found.node.cpu is not None:
+                self._node_cores.add(found.at_ns, found.node.cpu / 10**6)
+            if found.node.memory is not None:
+                self._node_bytes.add(found.at_ns, found.node.memory)
+        if not self._keeps_pods:
+            return
+        for uid in self._pod_cores.keys() - found.pods.keys():
+            del self._pod_cores[uid]
+        for uid, usage in found.pods.items():
+            if usage.cpu is not None:
+                series = self._pod_cores.get(uid)
+                if series is None:
+                    series = self._pod_cores[uid] = Series(POD_KEPT_NS)
+                series.add(found.at_ns, usage.cpu / 10**6)
+
+    @property
+    def _keeps_pods(self) -> bool:
+        """Whether CPU burst, which looks back at pods, has anything to do."""
+        burst = self._spec.cpu_burst_strategy
+        return self._gates["CPUBurst"] and burst is not None and burst.policy not in {"", "none"}
+
+    def _place(self, folders: Mapping[str, str], now_ns: int) -> bool:
+        """Look containers up when pods have changed, and now and then; whether anything is new."""
+        known = self._pods.in_force
+        of = (known, self._spec_of, frozenset(folders), now_ns // (5 * SECOND))
+        if of == self._placed_of:
+            return False
+        before, self._placed_of = self._placed, of
+        base = self._places.root / "cpu" if self._executor_version == 1 else self._places.root
+        names = topology.container_names(self._places.logs)
+        self._placed = []
+        for pod in known.pods if known is not None else ():
+            if (folder := folders.get(pod.metadata.uid)) is not None:
+                whole = os.path.join(self._places.parent, folder)  # noqa: PTH118
+                self._placed.append(placed(pod, whole, containers(base, whole), names))
+        gone = {folder for each in before for folder in (each.folder, *each.containers.values())}
+        gone -= {folder for each in self._placed for folder in (each.folder, *each.containers.values())}
+        if gone and self.executor is not None:
+            self.executor.forget(gone)
+        return before != self._placed
+
+    @property
+    def _executor_version(self) -> int:
+        assert self.executor is not None, "made before any strategy runs"
+        return self.executor.tree.version
+
+    def _cgroups(self) -> Cgroups:
+        top = self._folders.best_effort
+        base = self._places.root / "cpuset" if self._executor_version == 1 else self._places.root
+        found = {}
+        try:
+            names = os.listdir(base / top)  # noqa: PTH208
+        except OSError:
+            names = []
+        for name in names:
+            if "pod" in name and (base / top / name).is_dir():
+                folder = f"{top}/{name}"
+                uid = name.partition("pod")[2].removesuffix(".slice").replace("_", "-")
+                found[uid] = (folder, tuple(containers(base, folder).values()))
+        return Cgroups(top, found)
+
+    def _suppress(self, found: Round, now_ns: int) -> None:
+        known, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
+        if not self._gates["BECPUSuppress"] or known is None or threshold is None:
+            return
+        held = self._suppressor.now(self._folders.best_effort)
+        if held is None:
+            return
+        usage = Usage(
+            None if found.node is None or found.node.cpu is None else found.node.cpu * 1000,
+            {uid: used.cpu * 1000 for uid, used in found.pods.items() if used.cpu is not None},
+            {},
+        )
+        at = Situation(
+            known.object,
+            known.pods,
+            usage,
+            tuple(map(HostApp.of, self._spec.host_applications or ())),
+            self._processors,
+            HeldCpus.of(known.topology),
+            *held,
+            manager=self._gates["BECPUManager"],
+        )
+        self._suppressor.round(threshold, at, self._cgroups, self._folders.best_effort, now_ns)
+
+    def _burst(self, now_ns: int) -> None:
+        strategy = self._spec.cpu_burst_strategy
+        if not self._gates["CPUBurst"] or strategy is None:
+            return
+        concerned = self._burster.concerned(strategy, self._placed)
+        if not concerned:
+            return
+        begin = now_ns - BURST_WINDOW_NS
+        cores = {uid: mean for uid, series in self._pod_cores.items() if (mean := series.mean(begin)) is not None}
+        self.state = cpu_burst.node_state(
+            strategy.share_pool_threshold_percent,
+            len(self._processors) or None,
+            self._node_cores.mean(begin),
+            cores,
+            [each.pod for each in self._placed],
+        )
+        self._burster.round(strategy, self.state, concerned, now_ns)
+
+    def _evict(self, found: Round, now_ns: int) -> None:
+        known, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
+        if (
+            not self._evictor.wanted
+            or known is None
+            or known.object is None
+            or threshold is None
+            or not threshold.enable
+        ):
+            return
+        self._sample_best_effort(found)
+        begin = now_ns - cpu_evict.window_s(threshold, self._every_s) * SECOND
+        usage, request, limit = self._best_effort
+        means = tuple(series.mean(begin) for series in self._best_effort)
+        lasts = tuple(series.last(now_ns - LATEST_NS * self._every_s) for series in (usage, request, limit))
+        load = Load(
+            Window(
+                None if None in means else BestEffort(*(mean or 0.0 for mean in means)),
+                len(usage.within(begin)),
+                self._node_cores.mean(begin),
+            ),
+            None if None in lasts else BestEffort(*(last or 0.0 for last in lasts)),
+            self._node_bytes.last(now_ns - LATEST_NS * self._every_s),
+            {uid: used.cpu / 10**6 for uid, used in found.pods.items() if used.cpu is not None},
+            {uid: float(used.memory) for uid, used in found.pods.items() if used.memory is not None},
+        )
+        self._evictor.round(threshold, known.object, known.pods, load, now_ns)
+
+    def _sample_best_effort(self, found: Round) -> None:
+        """What best effort uses, asks for and is held to, for BECPUEvict."""
+        known = self._pods.in_force
+        if known is None or found.best_effort is None or found.best_effort.cpu is None:
+            return
+        held = self._suppressor.now(self._folders.best_effort)
+        if held is None:
+            return
+        sets = [held[0]]
+        for each in self._placed:
+            if each.folder.startswith(self._folders.best_effort):
+                sets += [cpus(self._known_cpus(folder)) for folder in each.containers.values()]
+        limit = 1000 * min((len(one) for one in sets if one), default=0)
+        if held[1] > 0:
+            limit = min(limit, held[1] * 1000 // 100_000)
+        request = sum(
+            evict.requests(pod, (BATCH_CPU,)).get(BATCH_CPU, 0) for pod in known.pods if raw_qos(pod) is QoS.BE
+        )
+        for series, value in zip(self._best_effort, (found.best_effort.cpu / 1000, request, limit), strict=True):
+            series.add(found.at_ns, float(value))
+
+    def _known_cpus(self, folder: str) -> str:
+        assert self.executor is not None, "made before any strategy runs"
+        return self.executor.known("cpuset.cpus", folder) or ""

@@ -1,0 +1,242 @@
+"""The strategies on a node made of files: cgroups of both versions, a clock moved by hand, pods and NodeSLO as the bus would bring them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.node_agent import cgroups, features
+from services.node_agent.collect import Round, Usage
+from services.node_agent.governor import Governor, Places
+from services.node_agent.known import PodsKeeper
+from services.node_agent.slo import SloKeeper
+from shared.agents import pods, slo
+from shared.agents.deeds import AnyDeed, EvictionAsked, Suppressed
+from shared.agents.pods import NodePods
+from shared.agents.slo import NodeSlo
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from tests.unit.node_agent.cgroup.tree import Clock, Files
+
+GIB = 2**30
+CID = {"be": "b" * 64, "ls": "a" * 64}
+BE, LS = "kubepods/besteffort/podbe", "kubepods/burstable/podls"
+NODE = Node(
+    metadata=Metadata(name="n"),
+    status=NodeStatus(capacity={"cpu": "8", "memory": "16Gi"}, allocatable={"cpu": "8", "memory": "16Gi"}),
+)
+
+
+def pod(uid: str, qos: str, kube: str, resources: ResourceRequirements, **labels: str) -> Pod:
+    labels = {f"koordinator.sh/{name.replace('_', '-')}": text for name, text in labels.items()}
+    meta = Metadata(name=uid, namespace="default", uid=uid, labels={"koordinator.sh/qosClass": qos} | labels)
+    spec = PodSpec(containers=(Container(name="c", resources=resources),), priority=5500 if qos == "BE" else 9500)
+    return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Running", qos_class=kube))
+
+
+BATCH = pod(
+    "be",
+    "BE",
+    "BestEffort",
+    ResourceRequirements(
+        requests={"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "1Gi"},
+        limits={"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "1Gi"},
+    ),
+    eviction_enabled="true",
+)
+WEB = pod("ls", "LS", "Burstable", ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "2"}))
+
+
+class Machine:
+    """A node of 8 CPUs with one best-effort and one latency-sensitive pod.
+
+    Attributes:
+        told: the deeds.
+    """
+
+    def __init__(self, folder: Path, version: int, gates: str = "") -> None:
+        self.files = Files(folder / "cgroup", version)
+        self.clock = Clock()
+        self.told: list[AnyDeed] = []
+        for one in ("kubepods/besteffort", "kubepods/burstable", BE, LS, f"{BE}/{CID['be']}", f"{LS}/{CID['ls']}"):
+            self.files.make(one)
+        for cpu in range(8):
+            topology = folder / f"sys/devices/system/cpu/cpu{cpu}/topology"
+            topology.mkdir(parents=True)
+            (topology / "core_id").write_text(f"{cpu % 4}\n")
+            (topology / "physical_package_id").write_text("0\n")
+        logs = folder / "logs"
+        logs.mkdir()
+        for uid, cid in CID.items():
+            (logs / f"{uid}_default_c-{cid}.log").write_text("")
+        self._slo = SloKeeper("n", folder / "state")
+        self._pods = PodsKeeper("n", folder / "state")
+        self._seq = 0
+        self._folder, self._gates = folder, gates
+        self.governor = self.new_governor()
+        self.pods(BATCH, WEB)
+
+    def new_governor(self) -> Governor:
+        folder = self._folder
+        return Governor(
+            Places(folder / "cgroup", "", folder / "sys", folder / "logs"),
+            self._slo,
+            self._pods,
+            features.parse(self._gates),
+            tell=self.told.append,
+            clock_ns=self.clock,
+            state_dir=folder / "state",
+            every_s=1,
+        )
+
+    def slo(self, **spec: Any) -> None:
+        self._seq += 1
+        assert self._slo.heard(slo.encode(NodeSlo("n", 1, self._seq, spec)))
+
+    def pods(self, *found: Pod, topology: Mapping[str, str] | None = None) -> None:
+        self._seq += 1
+        told = NodePods("n", 1, self._seq, NODE, dict(topology) if topology is not None else None, found)
+        assert self._pods.heard(pods.encode(told))
+
+    def round(self, *, node: float, ls: float, be: float, memory: int = GIB) -> None:
+        """A second passes; usage in cores."""
+        self.clock.now_ns += SECOND
+        used = {"ls": Usage(int(ls * 10**6), GIB), "be": Usage(int(be * 10**6), GIB)}
+        found = Round(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used)
+        hierarchy = cgroups.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
+        listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
+        kube = cgroups.kube_pods(listed)
+        assert kube is not None
+        self.governor.round(found, hierarchy, kube, cgroups.pods(listed, kube))
+
+    def cpus(self, folder: str) -> str:
+        """What the kernel would say: a v2 set that is written is in effect."""
+        return self.files.text("cpuset.cpus", folder)
+
+    def settle(self) -> None:
+        """Do what a v2 kernel does: bring sets into effect."""
+        if self.files.tree.version == 2:
+            for path in (self._folder / "cgroup").rglob("cpuset.cpus"):
+                if text := path.read_text().strip():
+                    path.with_name("cpuset.cpus.effective").write_text(text)
+
+
+@pytest.fixture(params=[1, 2])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+    return Machine(tmp_path, request.param)
+
+
+def test_batch_resources_become_shares_quota_and_limit_of_a_best_effort_pod(machine: Machine) -> None:
+    machine.round(node=1, ls=0.5, be=0.3)
+    v1 = machine.files.tree.version == 1
+    for folder in (BE, f"{BE}/{CID['be']}"):
+        assert machine.files.text("cpu.shares", folder) == ("2048" if v1 else "79")
+        assert machine.files.text("cpu.cfs_quota_us", folder) == "200000"
+        assert machine.files.text("memory.limit_in_bytes", folder) == str(GIB)
+    assert machine.files.text("cpu.shares", LS) == ("1024" if v1 else "100")
+
+
+def test_suppress_holds_best_effort_to_what_is_left_and_gives_it_back(machine: Machine) -> None:
+    machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65})
+    machine.round(node=4.0, ls=2.5, be=1.0)  # 5.2 - 2.5 - 0.5 = 2.2 cores: 3 CPUs
+    folders = ("kubepods/besteffort", BE, f"{BE}/{CID['be']}")
+    assert {machine.cpus(folder) for folder in folders} == {"0-1,4"}
+    assert machine.cpus(LS) in {"0-7", ""}
+    assert machine.told == [Suppressed("cpuset", 2_200, "0-1,4")]
+    machine.settle()
+    machine.slo(resourceUsedThresholdWithBE={"enable": False})
+    machine.round(node=4.0, ls=2.5, be=1.0)
+    assert {machine.cpus(folder) for folder in folders} == {"0-7"}
+    assert machine.told[-1] == Suppressed("cpuset")
+
+
+def test_at_the_end_cgroups_are_as_they_were(machine: Machine) -> None:
+    before = {path: path.read_text() for path in (machine._folder / "cgroup").rglob("*") if path.is_file()}
+    machine.slo(
+        resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"},
+        resourceQOSStrategy={"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}},
+    )
+    machine.round(node=6.0, ls=4.5, be=1.0)
+    assert machine.files.text("cpu.cfs_quota_us", "kubepods/besteffort") not in {"-1", "max 100000"}
+    assert machine.files.text("cpu.bvt_warp_ns", LS) == "2"
+    machine.governor.release()
+    same = {"-1", "max", "max 100000", "9223372036854771712"}
+    for path, text in before.items():
+        if not path.name.startswith("cpuset."):
+            assert path.read_text().strip() == text.strip() or {path.read_text().strip(), text.strip()} <= same, path
+
+
+def test_an_agent_that_was_killed_still_knows_what_it_found(machine: Machine) -> None:
+    machine.round(node=1, ls=0.5, be=0.3)
+    machine.governor = machine.new_governor()
+    machine.round(node=1, ls=0.5, be=0.3)
+    machine.governor.release()
+    assert machine.files.text("cpu.shares", BE) == ("1024" if machine.files.tree.version == 1 else "100")
+
+
+def test_without_a_bus_the_last_word_stays_in_force_also_after_a_restart(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    machine.slo(resourceUsedThresholdWithBE={"enable": True})
+    restarted = SloKeeper("n", tmp_path / "state"), PodsKeeper("n", tmp_path / "state")
+    for keeper in restarted:
+        keeper.load()
+    machine._slo, machine._pods = restarted
+    machine.governor = machine.new_governor()
+    machine.round(node=4.0, ls=2.5, be=1.0)
+    assert machine.cpus(BE) == "0-1,4"
+
+
+def test_memory_pressure_asks_for_the_eviction_of_best_effort_with_its_reason(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 2, "BEMemoryEvict=true")
+    machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
+    machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
+    machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
+    asked = [deed for deed in machine.told if isinstance(deed, EvictionAsked)]
+    assert asked == [EvictionAsked("be", "trigger by koordlet feature BEMemoryEvict: to release memory 2233382993")]
+
+
+def test_a_throttled_container_gets_a_larger_quota_and_loses_it_again(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    machine.slo(cpuBurstStrategy={"policy": "auto", "cpuBurstPercent": 200})
+    container = f"{LS}/{CID['ls']}"
+    for folder, quota in ((LS, "200000"), (container, "200000")):
+        machine.files.put("cpu.cfs_quota_us", folder, quota)
+    (tmp_path / f"cgroup/cpuacct/{container}").mkdir(parents=True)
+    for second in range(4):
+        (tmp_path / f"cgroup/cpuacct/{container}/cpuacct.usage").write_text(f"{second * 2 * SECOND}\n")
+        (tmp_path / f"cgroup/cpu/{container}/cpu.stat").write_text(
+            f"nr_periods {second * 10}\nnr_throttled {second * 5}\nthrottled_time 1\n"
+        )
+        machine.round(node=2.2, ls=2.0, be=0.1)
+    assert machine.files.text("cpu.cfs_burst_us", container) == "400000"
+    assert int(machine.files.text("cpu.cfs_quota_us", container)) > 240_000
+    assert machine.files.text("cpu.cfs_quota_us", LS) == machine.files.text("cpu.cfs_quota_us", container)
+    machine.slo(cpuBurstStrategy={"policy": "none"})
+    machine.round(node=2.2, ls=2.0, be=0.1)
+    assert machine.files.text("cpu.cfs_quota_us", container) == "200000"
+    assert machine.files.text("cpu.cfs_burst_us", container) == "0"
+
+
+def test_memory_qos_is_written_where_its_gate_is_on(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 2, "CgroupReconcile=true")
+    machine.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}})
+    machine.round(node=1, ls=0.5, be=0.3)
+    assert machine.files.text("memory.min", LS) == str(GIB // 2)
+    assert machine.files.text("memory.min", "kubepods/burstable") == str(GIB // 2)
+    assert machine.files.text("memory.min", f"{LS}/{CID['ls']}") == str(GIB // 2)
+
+
+def test_what_nobody_asks_for_is_not_touched(machine: Machine) -> None:
+    machine.pods(WEB)
+    machine.round(node=1, ls=0.5, be=0.3)
+    assert machine.governor.executor is not None
+    assert machine.governor.executor.written == 0
+    assert machine.told == []
+
+
+def test_a_gate_that_is_not_known_is_named() -> None:
+    with pytest.raises(features.BadFeatures, match="CPUBrust"):
+        features.parse("CPUBrust=true")
