@@ -1,7 +1,7 @@
 """How results are shown: tables for people, JSON or YAML for programs. One object, or one object a line when streamed."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import click
@@ -32,8 +32,18 @@ def show_one_of_many(value: object, output: Format) -> None:
         click.echo(msgspec.json.encode(plain))
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True) -> None:
-    """Print rows under a header: with colour on a terminal, as plain aligned text elsewhere."""
+def show_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    header: bool = True,
+    right: Collection[str] = (),
+) -> None:
+    """Print rows under a header: with colour on a terminal, as plain aligned text elsewhere.
+
+    Args:
+        right: columns that are aligned to the right.
+    """
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -41,14 +51,16 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, head
 
         table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
         for column in columns:
-            table.add_column(column)
+            table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
         for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))
+            table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
         Console().print(table)
         return
     texts = [[str(cell) for cell in row] for row in rows]
     if header:
         texts.insert(0, [column.upper() for column in columns])
     widths = [max(len(line[i]) for line in texts) for i in range(len(columns))]
+    aligned = [str.rjust if column in right else str.ljust for column in columns]
     for line in texts:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        cells = (align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import sys
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
-from cli.quota import render
+from cli.quota import render, watching
 from cli.quota.fold import Folded, fold
 from cli.supervisor.folder import find_endpoints
 from services.quota_ledger.explain import explain as explain_quota
@@ -43,19 +42,16 @@ def quota() -> None:
 @folder_option
 def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
     """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
-    while True:
-        folded = _folded(folder, at)
-        found = lines(folded.state.books)
-        if output != "table":
-            show(found, output)
-        else:
-            bars = sys.stdout.isatty()
-            if watch and bars:
-                click.clear()
-            show_table((*render.COLUMNS, "") if bars else render.COLUMNS, render.rows(found, bars=bars))
-        if not watch:
-            return
-        time.sleep(2)
+    if watch:
+        watching.watch(lambda: lines(_folded(folder, at).state.books), output)
+        return
+    found = lines(_folded(folder, at).state.books)
+    if output != "table":
+        show(found, output)
+    elif sys.stdout.isatty():
+        watching.draw(found)
+    else:
+        show_table(render.COLUMNS, render.rows(found), right=render.AMOUNTS)
 
 
 @quota.command()
@@ -127,7 +123,11 @@ def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, fo
     """Show whose runtime another min, max or weight would change."""
     found = whatif(_folded(folder, at).state.books, parsed(changes))
     if output == "table":
-        show_table(("quota", "resource", "now", "then", "change"), render.changes(found))
+        if not found:
+            click.echo("No runtime would be another.")
+            return
+        columns = ("quota", "resource", "now", "then", "change")
+        show_table(columns, render.changes(found), right=columns[2:])
     else:
         show(found, output)
 

@@ -17,25 +17,41 @@ def amount(resource: str, size: int | None) -> str:
     return amount_text(resource, size)
 
 
-COLUMNS = ("quota", "resource", "min", "max", "runtime", "used", "borrowed", "lent", "waiting")
+AMOUNTS = ("min", "max", "runtime", "used", "borrowed", "lent", "waiting")
+COLUMNS = ("quota", "resource", *AMOUNTS)
+
+USED, OVER, FREE, BEYOND = "█", "▓", "▒", "·"
+STYLES = {USED: "green", OVER: "bold red", FREE: "cyan", BEYOND: "dim"}
+LEGEND = f"{USED} used  {OVER} used beyond the runtime  {FREE} free of the runtime  {BEYOND} up to max"
 
 
-def rows(lines: Iterable[Line], *, bars: bool) -> Iterator[tuple[str, ...]]:
+def rows(lines: Iterable[Line]) -> Iterator[tuple[str, ...]]:
     """The table of `koord quota tree`."""
     for line in lines:
         sizes = (line.min, line.max, line.runtime, line.used, line.borrowed, line.lent, line.waiting)
-        name = "  " * (line.depth - 1) + line.quota + (f" ({line.tree})" if line.tree and line.depth == 1 else "")
-        cells = (name, line.resource, *(amount(line.resource, size) for size in sizes))
-        yield (*cells, bar(line)) if bars else cells
+        name = "  " * line.depth + line.quota if line.depth else f"all of tree {line.tree}" if line.tree else "all"
+        yield name, line.resource, *(amount(line.resource, size) for size in sizes)
 
 
 def bar(line: Line) -> str:
-    """Used `#` of the runtime `-`, what is over it `!`, on a scale of the larger of max and used."""
-    top = max(line.runtime, line.used, 1)
+    """What is used, free and beyond the runtime, on a scale of the largest of max, runtime and used.
+
+    Cells are rounded up, so that what is not zero is seen.
+    """
+    top = max(line.runtime, line.used)
     if line.max is not None and line.max < NO_LIMIT:
         top = max(top, line.max)
-    used, runtime = (min(BAR, -(-size * BAR // top)) for size in (line.used, line.runtime))
-    return "#" * min(used, runtime) + "!" * max(0, used - runtime) + "-" * max(0, runtime - used)
+    if not top:
+        return ""
+    used, runtime = (-(-size * BAR // top) for size in (line.used, line.runtime))
+    within = min(used, runtime)
+    if line.used > line.runtime:
+        within, used = (
+            min(within, BAR - 1),
+            max(used, min(within, BAR - 1) + 1),
+        )  # over-use is seen, be it ever so small
+        runtime = within
+    return USED * within + OVER * (used - within) + FREE * max(0, runtime - used) + BEYOND * (BAR - max(used, runtime))
 
 
 def explained(found: Explained) -> str:

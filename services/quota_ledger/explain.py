@@ -31,7 +31,7 @@ class Line(msgspec.Struct, frozen=True):
     """One quota in one resource.
 
     Attributes:
-        depth: 1 below the root.
+        depth: 1 below the root; 0 for the root itself, whose `min` is what the quotas below it are promised together.
         borrowed: what its runtime is above its min in force; `lent` what it is below.
         used: of its pods and of those below; `waiting` what pods ask for and do not use yet.
     """
@@ -126,12 +126,12 @@ class WhyPod(msgspec.Struct, frozen=True):
 
 
 def lines(books: Books) -> list[Line]:
-    """Every quota in every resource, parents before children."""
+    """Every quota in every resource, parents before children; each tree begins with what it shares as a whole, at depth 0."""
     return [
         line
         for name, tree in sorted(books.trees.items())
-        for quota in _in_order(tree, ROOT)
-        for line in _lines(name, tree, quota)
+        for found in (_whole(name, tree), *(_lines(name, tree, quota) for quota in _in_order(tree, ROOT)))
+        for line in found
     ]
 
 
@@ -275,6 +275,31 @@ def _rounds(left: int, hungry: list[Child]) -> dict[str, list[int]]:
                 still.append(child)
         hungry, weights = still, sum(child.weight for child in still)
     return added
+
+
+def _whole(name: str, tree: Tree) -> list[Line]:
+    """What a tree shares, and what is promised, used and waited for of it; the reserved groups take theirs before."""
+    root = tree.accounts[ROOT]
+    below = [tree.accounts[child] for child in root.children if child not in RESERVED]
+    minima, used = total(each.declared.min for each in below), total(each.used for each in below)
+    asked = total(each.limited() for each in below)
+    return [
+        Line(
+            tree=name,
+            quota=ROOT,
+            parent="",
+            depth=0,
+            resource=resource,
+            min=minima.get(resource, 0),
+            max=None,
+            runtime=tree.capacity.get(resource, 0),
+            used=used.get(resource, 0),
+            borrowed=0,
+            lent=0,
+            waiting=max(0, asked.get(resource, 0) - used.get(resource, 0)),
+        )
+        for resource in tree.dimensions(ROOT)
+    ]
 
 
 def _lines(name: str, tree: Tree, quota: str) -> list[Line]:
