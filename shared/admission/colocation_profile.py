@@ -5,13 +5,14 @@ Source: spec/api.md 1.8, 5.3; upstream pkg/webhook/pod/mutating/cluster_colocati
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from shared.admission.pod_view import Raw, all_containers, annotations_of, copy_of, labels_of, pod_of, stated, written
 from shared.admission.refused import Refused
-from shared.domain.node_selection import problem_of, selects
+from shared.domain.node_selection import meets, problem_of
 from shared.domain.priority import Priority, priority, resource_of
 from shared.domain.qos import LABEL as QOS
 from shared.kube.quantity import milli, nanos
@@ -174,11 +175,18 @@ def _percent(profile: Raw) -> int:
 
 
 def _selects(raw: Raw, labels: Mapping[str, str]) -> bool:
+    selector = _readable(msgspec.json.encode(raw))
+    return selector is None or meets(selector, labels)
+
+
+@lru_cache(maxsize=4096)
+def _readable(encoded: bytes) -> LabelSelector | None:
+    """A selector; None if it cannot be read. Each is read once, for all pods."""
     try:
-        selector = msgspec.convert(raw, LabelSelector)
+        selector = msgspec.json.decode(encoded, type=LabelSelector)
     except msgspec.ValidationError:
-        return True
-    return bool(problem_of(selector)) or selects(selector, labels)
+        return None
+    return None if problem_of(selector) else selector
 
 
 def applied_to_reservation(

@@ -35,14 +35,21 @@ class PodWorld(msgspec.Struct, frozen=True, kw_only=True):
     required_labels: RequiredLabels = RequiredLabels()
 
 
-def mutated(world: PodWorld, pod: Raw, namespace: str, draw: Draw) -> dict[str, Any]:
+def mutated(
+    world: PodWorld, pod: Raw, namespace: str, draw: Draw, chosen: Sequence[Raw] | None = None
+) -> dict[str, Any]:
     """A pod as it is created.
+
+    Args:
+        chosen: the profiles that select it, where that is known already.
 
     Raises:
         Refused: a profile that selects it cannot be applied.
     """
     gates, result = world.gates, copy_of(pod)
-    if chosen := matching(result, namespace, world.profiles, world.namespaces):
+    if chosen is None:
+        chosen = matching(result, namespace, world.profiles, world.namespaces)
+    if chosen:
         translates = "ColocationProfileSkipMutatingResources" not in gates
         result = applied(result, chosen, world.classes, draw, translates=translates)
     if "DisableExtendedResourceSpec" not in gates:

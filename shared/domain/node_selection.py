@@ -35,8 +35,11 @@ def first_match(entries: Iterable[S], labels: Mapping[str, str]) -> S | None:
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Whether a selector selects labels; an absent one, or one that cannot be read, never does."""
-    if selector is None or problem_of(selector):
-        return False
+    return selector is not None and not problem_of(selector) and meets(selector, labels)
+
+
+def meets(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet a selector that can be read."""
     return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
         _meets(requirement, labels) for requirement in selector.match_expressions
     )

@@ -83,7 +83,7 @@ class Desk:
             return None
         world = self.world()
         chosen = matching(request.object, request.namespace, world.profiles, world.namespaces)
-        after = pods.mutated(world, request.object, request.namespace, draw_of(request.uid))
+        after = pods.mutated(world, request.object, request.namespace, draw_of(request.uid), chosen)
         if chosen:
             marks = after.setdefault("metadata", {}).setdefault("annotations", {})
             marks[MARK] = ",".join(profile["metadata"]["name"] for profile in chosen)

@@ -1,4 +1,7 @@
-"""The difference of two JSON values as a JSON Patch (RFC 6902), as admission answers carry it."""
+"""The difference of two JSON values as a JSON Patch (RFC 6902), as admission answers carry it.
+
+Values that Python calls equal are the same here: no rule makes 1 of true.
+"""
 
 from typing import Any
 
@@ -7,14 +10,15 @@ Operation = dict[str, Any]
 
 def patch(before: Any, after: Any, path: str = "") -> list[Operation]:
     """Operations that make `after` of `before`; lists of another length are replaced whole."""
+    if before == after:
+        return []
     if isinstance(before, dict) and isinstance(after, dict):
         return _of_objects(before, after, path)
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         return [
             step for at, pair in enumerate(zip(before, after, strict=True)) for step in patch(*pair, f"{path}/{at}")
         ]
-    same = before == after and isinstance(before, bool) == isinstance(after, bool)
-    return [] if same else [{"op": "replace", "path": path, "value": after}]
+    return [{"op": "replace", "path": path, "value": after}]
 
 
 def _of_objects(before: dict[str, Any], after: dict[str, Any], path: str) -> list[Operation]:

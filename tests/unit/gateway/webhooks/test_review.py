@@ -13,7 +13,7 @@ from services.gateway.webhooks.json_patch import patch
 from services.gateway.webhooks.review import BadReview, Request
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.text("a/~b", max_size=3),
+    st.none() | st.booleans() | st.integers(2, 5) | st.text("a/~b", max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("a/~b", max_size=2), inner, max_size=3),
     max_leaves=12,
 )
