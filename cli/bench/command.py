@@ -21,6 +21,7 @@ ENTRIES = {
         "takeover",
         "Measure a scheduler's start and a standby's take-over: until the first pod is placed.",
     ),
+    "webhook": Entry("cli.bench.webhook", "webhook", "Measure the admission webhooks alone: no log, no cluster."),
 }
 
 
