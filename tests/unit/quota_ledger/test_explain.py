@@ -91,7 +91,7 @@ def test_whatif_changes_nothing_but_says_what_would() -> None:
 def test_the_tree_shows_what_there_is_and_who_borrows() -> None:
     whole, a, b = found = lines(borrowed())
     rows = list(render.rows(found))
-    assert rows[0] == ("all", "cpu", "10", "-", "10", "8", "0", "0", "5")
+    assert rows[0] == ("all", "cpu", "10", "-", "10", "8", "0", "0", "6")
     assert rows[1] == ("  a", "cpu", "5", "9", "5", "8", "0", "0", "0")
     assert (whole.quota, whole.depth) == (ROOT, 0)
     assert (render.bar(a), render.bar(b)) == ("████████████▓▓▓▓▓▓··", "▒▒▒▒▒▒▒▒▒▒▒▒········")
