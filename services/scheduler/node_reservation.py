@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.domain.cpu_set import BadCpuList, parse_cpus
+from shared.kube.json_text import read_json
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
@@ -34,7 +35,7 @@ def less_reserved(node: Node) -> Node:
     if not text:
         return node
     try:
-        reservation = msgspec.json.decode(text, type=_Reservation)
+        reservation = read_json(text, _Reservation)
         reserved = {name: nanos(size) for name, size in (reservation.resources or {}).items()}
     except (msgspec.MsgspecError, BadQuantity):
         return node

@@ -119,7 +119,8 @@ class Queue:
             heappush(self._cooling, (facts.tried_ns + backoff_ns(facts.attempts), uid, ticket, is_new_question))
             heappush(self._overdue, (facts.tried_ns + FLUSH_S * SECOND, uid, ticket))
         elif facts.refusals:
-            heappush(self._cooling, (facts.refused_ns + backoff_ns(facts.refusals), uid, ticket, True))
+            # From the placement on: that was by the clock of this log, the refusal by the gateway's.
+            heappush(self._cooling, (facts.placed_ns + backoff_ns(facts.refusals), uid, ticket, True))
         else:
             self._due.push(facts.ask, facts.since, uid, ticket)
 
@@ -250,7 +251,7 @@ class _Stands(NamedTuple):
     saw: int
     reasons: tuple[PluginReason, ...]
     refusals: int
-    refused_ns: int
+    placed_ns: int
     is_new_question: bool
 
 
@@ -263,7 +264,7 @@ def _stands(facts: PodFacts, ask: PodAsk, *, is_new_question: bool) -> _Stands:
         facts.saw,
         facts.reasons,
         facts.refusals,
-        facts.refused_ns,
+        facts.placed_ns,
         is_new_question,
     )
 

@@ -11,8 +11,8 @@ from shared.errors import KoordError
 
 _NUMBER = re.compile(r"\+?[0-9]{1,19}").fullmatch
 _LARGEST = 2**63 - 1
-_LAST_OF_RANGE = 4096
-"""A range may not end above this, so that a short text cannot stand for a billion CPUs."""
+_LAST_OF_RANGE = 1 << 16
+"""A range may not end above this, so that a short text cannot stand for a billion CPUs; the largest machines have some thousands."""
 
 
 class BadCpuList(KoordError):
@@ -26,7 +26,7 @@ def parse_cpus(text: str) -> frozenset[int]:
     """Read a list of CPUs; the empty text is the empty set, and so is a range that ends before it begins.
 
     Raises:
-        BadCpuList: a part is neither a number nor a range, or a range ends above 4096.
+        BadCpuList: a part is neither a number nor a range, or a range ends above 65536.
     """
     cpus: set[int] = set()
     for part in text.split(",") if text else ():

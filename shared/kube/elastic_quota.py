@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from shared.errors import KoordError
+from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, amounts
 
 PREFIX = "quota.scheduling.koordinator.sh/"
@@ -83,7 +84,7 @@ def resource_list(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | 
     if not text:
         return None
     try:
-        read = msgspec.json.decode(text, type=dict[str, str | int | float])
+        read = read_json(text, dict[str, str | int | float])
         return amounts({name: str(size) for name, size in read.items()})
     except (msgspec.MsgspecError, BadQuantity) as error:
         raise BadResourceList(PREFIX + suffix, text) from error
@@ -139,9 +140,10 @@ def namespaces_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     if not text:
         return ()
     try:
-        return msgspec.json.decode(text, type=tuple[str, ...])
+        read: tuple[str, ...] = read_json(text, tuple[str, ...])
     except msgspec.MsgspecError:
         return ()
+    return read
 
 
 def _readable(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | None:

@@ -24,13 +24,16 @@ def instant_ns(text: str) -> int:
     """Nanoseconds since the epoch: `"2026-05-01T20:06:42.5Z"` -> 1777666002500000000.
 
     Raises:
-        BadTime: the text is not RFC 3339.
+        BadTime: the text is not RFC 3339, or names a day or an hour that does not exist.
     """
     match = _INSTANT.fullmatch(text)
     if match is None:
         raise BadTime(f"{text!r} is not an instant; write it as 2026-05-01T20:06:42Z")
     seconds, fraction, zone = match.groups()
-    whole = datetime.fromisoformat(seconds.upper() + ("+00:00" if zone in "Zz" else zone))
+    try:
+        whole = datetime.fromisoformat(seconds.upper() + ("+00:00" if zone in "Zz" else zone))
+    except ValueError as error:
+        raise BadTime(f"{text!r} is not an instant: {error}") from error
     return int(whole.timestamp()) * SECOND + int((fraction or "0").ljust(9, "0")[:9])
 
 

@@ -19,6 +19,8 @@ _PATTERN = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _LARGEST = (2**63 - 1) * NANO
+_DIGITS = 60
+"""More digits than the largest amount has in nanos; what is longer is read to so many, for any text may be written here."""
 
 
 class BadQuantity(KoordError):
@@ -42,16 +44,34 @@ def nanos(text: str) -> int:
         raise BadQuantity(text)
     sign, number, exponent, suffix = match.groups()
     whole, _, fraction = number.partition(".")
-    digits = int(whole + fraction or "0")
+    written = (whole + fraction).lstrip("0")
+    digits, shift = _leading(written) if len(written) > _DIGITS else (int(written or "0"), 0)
+    shift -= len(fraction)
     if suffix in _BINARY:
-        scaled = (digits << _BINARY[suffix]) * NANO
-        shift = -len(fraction)
+        digits = (digits << _BINARY[suffix]) * NANO
     else:
-        scaled = digits
-        shift = (int(exponent[1:]) if exponent else _DECIMAL[suffix or ""]) - len(fraction) + 9
-    size: int = scaled * 10**shift if shift >= 0 else -(-scaled // 10**-shift)
+        shift += (_power(exponent) if exponent else _DECIMAL[suffix or ""]) + 9
+    if digits and shift > _DIGITS:
+        size = _LARGEST
+    elif shift < -3 * _DIGITS:
+        size = min(digits, 1)
+    else:
+        size = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
     size = min(size, _LARGEST)
     return -size if sign == "-" else size
+
+
+def _leading(written: str) -> tuple[int, int]:
+    """The leading digits of a long number, one more where others follow, and how many do."""
+    rest = written[_DIGITS:]
+    return int(written[:_DIGITS]) + bool(rest.strip("0")), len(rest)
+
+
+def _power(exponent: str) -> int:
+    """The power of ten of `e12` or `E-3`; of an absurd one, something as absurd."""
+    digits = exponent[1:].lstrip("+-").lstrip("0")
+    size = int(digits or "0") if len(digits) < 6 else 10**6
+    return -size if exponent[1] == "-" else size
 
 
 def milli(amount_nanos: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from services.scheduler.ask import HINTS
+from shared.kube.json_text import read_json
 
 _CUT_SHORT = "unexpected end of JSON input"
 
@@ -42,6 +43,7 @@ def read_hint(annotations: Mapping[str, str] | None) -> Hint | None:
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=Hint)
+        hint: Hint = read_json(text, Hint)
     except msgspec.MsgspecError as error:
         raise BadHint(_CUT_SHORT if "truncated" in str(error) else f"scheduling hint: {error}") from error
+    return hint

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, amount, nanos
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer that upstream's int64 can hold."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_counts = msgspec.json.Decoder(dict[str, Int64 | None] | None)
-_quantities = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+_WHOLE_DIGITS = 40  # more than any int64 has; what is longer is none
 
 
 def read_counts(text: str | None) -> dict[str, int]:
@@ -21,7 +21,7 @@ def read_counts(text: str | None) -> dict[str, int]:
     if not text:
         return {}
     try:
-        stated = _counts.decode(text) or {}
+        stated = read_json(text, dict[str, Int64 | None] | None) or {}
     except msgspec.MsgspecError:
         return {}
     return {name: value or 0 for name, value in stated.items()}
@@ -32,7 +32,7 @@ def read_amounts(text: str | None) -> dict[str, int]:
     if not text:
         return {}
     try:
-        stated = _quantities.decode(text) or {}
+        stated = read_json(text, dict[str, msgspec.Raw] | None) or {}
         return {name: amount(name, _nanos(bytes(raw))) for name, raw in stated.items()}
     except (msgspec.MsgspecError, BadQuantity):
         return {}
@@ -40,7 +40,7 @@ def read_amounts(text: str | None) -> dict[str, int]:
 
 def read_whole(text: str | None) -> int:
     """A decimal int64 such as `60` or `+60`; -1 for anything else, which stands for unset."""
-    if text is None or not _WHOLE.fullmatch(text):
+    if text is None or len(text) > _WHOLE_DIGITS or not _WHOLE.fullmatch(text):
         return -1
     number = int(text)
     return number if -(2**63) <= number < 2**63 else -1

@@ -12,6 +12,7 @@ Source: spec/scheduler-core.md 3.2; upstream pkg/scheduler/plugins/loadaware/est
 import math
 from collections.abc import Mapping
 
+from services.scheduler.plugins.load_aware.amounts import bounded
 from services.scheduler.plugins.load_aware.annotations import read_amounts, read_counts
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from shared.domain.priority import Priority, priority, resource_of
@@ -51,7 +52,7 @@ def estimate_pod(pod: Pod, args: LoadAwareArgs) -> dict[str, int]:
     """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units."""
     class_, requests, limits = priority(pod), pod_requests(pod), pod_limits(pod)
     return {
-        resource: _estimate(class_, resource, factor, requests, limits)
+        resource: bounded(_estimate(class_, resource, factor, requests, limits))
         for resource, factor in factors_of(pod, args).items()
     }
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.plugins.load_aware.amounts import bounded
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware.assignment import deadline_ns, initialized_at_ns
 from services.scheduler.plugins.load_aware.estimate import estimate_node
@@ -82,7 +83,7 @@ class LoadAwareLedger:
         state = self._row(row)
         before, state.thresholds = state.thresholds, node_thresholds(node, self.args) if node else self._thresholds
         amounts = estimate_node(node) if node else {}
-        self.fleet.set_allocatable(row, [amounts.get(name, 0) for name in self.resources])
+        self.fleet.set_allocatable(row, [bounded(amounts.get(name, 0)) for name in self.resources])
         self._judge(row, state)
         if before.window != state.thresholds.window:
             self._add_up(row, state)
@@ -220,4 +221,7 @@ def _share(
 
 
 def _expires_ns(report: Report | None, expiration_ns: int) -> int:
-    return NEVER if report is None or report.updated_ns is None else report.updated_ns + expiration_ns
+    if report is None or report.updated_ns is None:
+        return NEVER
+    # Of an absurd time, the nearest that an array holds.
+    return min(max(report.updated_ns + expiration_ns, NEVER), FOREVER)

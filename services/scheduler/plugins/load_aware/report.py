@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import repeat
 from typing import NamedTuple
 
+from services.scheduler.plugins.load_aware.amounts import bounded
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware.thresholds import Window
 from shared.domain.priority import Priority
@@ -152,7 +153,7 @@ def to_vector(usage: ResourceMap | None, resources: tuple[str, ...]) -> Vector:
 
 def _amount(name: str, text: str | None) -> int:
     try:
-        return amount(name, nanos(text)) if text else 0
+        return bounded(amount(name, nanos(text))) if text else 0
     except BadQuantity:
         return 0
 

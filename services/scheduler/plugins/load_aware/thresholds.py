@@ -10,6 +10,7 @@ import msgspec
 from services.scheduler.plugins.load_aware.annotations import Int64
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from shared.kube.instants import BadTime, duration_ns
+from shared.kube.json_text import read_json
 from shared.kube.node import Node
 
 ANNOTATION = "scheduling.koordinator.sh/usage-thresholds"
@@ -47,9 +48,6 @@ class _Stated(msgspec.Struct, rename="camel"):
     usage_thresholds: dict[str, Int64 | None] | None = None
     prod_usage_thresholds: dict[str, Int64 | None] | None = None
     aggregated_usage: _Aggregated | None = None
-
-
-_decoder = msgspec.json.Decoder(_Stated | None)
 
 
 def default_thresholds(args: LoadAwareArgs) -> Thresholds:
@@ -93,7 +91,7 @@ def _read(text: str | None) -> _Stated | None:
     if not text:
         return None
     try:
-        stated: _Stated | None = _decoder.decode(text)
+        stated: _Stated | None = read_json(text, _Stated | None)
         if stated and stated.aggregated_usage and (duration := stated.aggregated_usage.usage_aggregated_duration):
             duration_ns(duration)
     except (msgspec.MsgspecError, BadTime):

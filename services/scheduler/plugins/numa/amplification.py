@@ -8,12 +8,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from shared.kube.json_text import read_json
+
 ANNOTATION = "node.koordinator.sh/resource-amplification-ratio"
+
+MOST = 2.0**62
+"""What is amplified beyond this counts as this."""
 
 Ratios = Mapping[str, float]
 """Resource -> factor; one that is not above 1 changes nothing."""
-
-_decoder = msgspec.json.Decoder(dict[str, float])
 
 
 class BadRatios(Exception):
@@ -30,11 +33,12 @@ def read_ratios(annotations: Mapping[str, str] | None) -> Ratios:
     if not text:
         return {}
     try:
-        return _decoder.decode(text)
+        ratios: Ratios = read_json(text, dict[str, float])
     except msgspec.MsgspecError as error:
         raise BadRatios(str(error)) from error
+    return ratios
 
 
 def amplified(amount: int, ratio: float) -> int:
     """The amount times the ratio, rounded up; unchanged when the ratio is not above 1."""
-    return amount if ratio <= 1 else math.ceil(float(amount) * ratio)
+    return amount if ratio <= 1 else math.ceil(min(float(amount) * ratio, MOST))

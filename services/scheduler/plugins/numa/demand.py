@@ -17,6 +17,7 @@ from services.scheduler.plugins.numa.wire import RESOURCE_SPEC, ResourceSpec, al
 from services.scheduler.reasons import Reason
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, raw_qos
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 
 NAME = "NodeNUMAResource"
@@ -168,7 +169,8 @@ def _read(notes: Mapping[str, str], name: str, kind: type[T]) -> T:
     if not text:
         return kind()
     try:
-        msgspec.json.decode(text)
-        return msgspec.json.decode(text, type=kind)
+        read_json(text)
+        read: T = read_json(text, kind)
     except msgspec.MsgspecError as error:
         raise _Unreadable(_CUT_SHORT if "truncated" in str(error) else f"{name}: {error}") from error
+    return read

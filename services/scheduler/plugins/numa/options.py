@@ -19,6 +19,7 @@ from services.scheduler.plugins.numa.amplification import BadRatios, Ratios, amp
 from services.scheduler.plugins.numa.ledger import Amounts
 from services.scheduler.plugins.numa.topology import CpuTopology
 from shared.domain.cpu_set import BadCpuList, parse_cpus
+from shared.kube.json_text import read_json
 from shared.kube.node import Node
 from shared.kube.node_topology import NodeResourceTopology
 from shared.kube.quantity import BadQuantity, amount, nanos
@@ -161,7 +162,7 @@ def _topology(text: str) -> tuple[CpuTopology, str]:
     if not text:
         return _NO_CPUS, ""
     try:
-        detail = msgspec.json.decode(text, type=_CpuTopology).detail or ()
+        detail = read_json(text, _CpuTopology).detail or ()
     except msgspec.MsgspecError as error:
         return _NO_CPUS, f"{CPU_TOPOLOGY}: {error}"
     if any(not 0 <= number < MOST_CPUS for cpu in detail for number in (cpu.id, cpu.core, cpu.socket, cpu.node)):
@@ -215,7 +216,7 @@ def _read_json(notes: Mapping[str, str], name: str, kind: type[Any], problems: l
     if not text:
         return kind()
     try:
-        return msgspec.json.decode(text, type=kind)
+        return read_json(text, kind)
     except msgspec.MsgspecError as error:
         problems.append(f"{name}: {error}")
         return kind()

@@ -13,6 +13,7 @@ import msgspec
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.ledger import Allocation
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, amounts
 from shared.kube.quantity_text import Notation, quantity_text, request_notations
@@ -48,7 +49,7 @@ def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
     if not text:
         return Allocation()
     try:
-        status = msgspec.json.decode(text, type=_Status)
+        status = read_json(text, _Status)
         cpus = parse_cpus(status.cpuset)
         zones = tuple(sorted((share.node, amounts(share.resources)) for share in status.shares or ()))
     except (msgspec.MsgspecError, BadCpuList, BadQuantity):
@@ -84,7 +85,7 @@ def _status_text(pod: Pod, got: Allocation) -> str:
 
 
 def _spec_text(stated: str | None, bind: str, *, required: bool) -> str | None:
-    spec = msgspec.json.decode(stated, type=ResourceSpec) if stated else ResourceSpec()
+    spec: ResourceSpec = read_json(stated, ResourceSpec) if stated else ResourceSpec()
     filled = spec
     if required and spec.required in ("", policies.DEFAULT_BIND):
         filled = msgspec.structs.replace(filled, required=bind)
@@ -95,6 +96,7 @@ def _spec_text(stated: str | None, bind: str, *, required: bool) -> str | None:
 
 def _exclusive(notes: Mapping[str, str]) -> str:
     try:
-        return msgspec.json.decode(notes.get(RESOURCE_SPEC) or "{}", type=ResourceSpec).exclusive
+        spec: ResourceSpec = read_json(notes.get(RESOURCE_SPEC) or "{}", ResourceSpec)
     except msgspec.MsgspecError:
         return ""
+    return spec.exclusive
