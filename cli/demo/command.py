@@ -37,7 +37,7 @@ def demo(*, nodes: int, pods: int, folder: Path | None) -> None:
     """Place 1,000 pods on 100 simulated nodes and show what came of it.
 
     Starts Postgres, NATS and the services, twice: with the shipped profile and with one that leaves load-awareness out.
-    Takes less than a minute, needs no cluster and leaves nothing running.
+    Takes about a minute, needs no cluster and leaves nothing running.
     """
     with ExitStack() as kept:
         folder = folder or Path(
