@@ -1,0 +1,387 @@
+"""Scheduler, quota ledger and gateway without servers: three logs, each follower as far behind as chance has it, messages lost, late and doubled.
+
+What each decides is the real code; only the shells are short here. After every event of the ledger its books must balance, and after every
+step no pod may have a place by us without a charge.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from services.quota_ledger.admission import limit_of
+from services.quota_ledger.books import Books
+from services.quota_ledger.charge import charge
+from services.quota_ledger.decide import MOST_PODS, postings, runtimes, structure
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state import FOLDED, LedgerState
+from services.quota_ledger.verify import checked, holds
+from services.scheduler.config import config_of
+from services.scheduler.index import Index
+from services.scheduler.quotas.verdict import Told, settled, to_charge
+from services.scheduler.round import decide
+from services.scheduler.state import ClusterView
+from services.scheduler.takeover import config_drafts
+from shared.domain.amounts import exceeding
+from shared.domain.quota_charge import ChargeAnswer, ChargeAsk, QuotaShort, answer_of, ask_of, encode
+from shared.events import Cause, Draft, Event, Recorded
+from shared.events.cluster import (
+    BindRejected,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    PodBound,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.quota import PodCharged
+from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.kube.elastic_quota import RESERVED
+from shared.kube.instants import SECOND
+from tests.unit.quota_ledger.test_state import pod, quota
+from tests.unit.scheduler.scheduling_world import START_NS
+from tests.unit.scheduler.scheduling_world import node as roomy
+
+CONTEXTS = ("cluster", "scheduling", "quota")
+TEAMS = ("a", "b")
+SETTINGS = LedgerSettings()
+
+
+class Waiting(NamedTuple):
+    """A round of the scheduler between its ask and its append."""
+
+    drafts: tuple[Draft, ...]
+    seen: dict[str, int]
+    ask: ChargeAsk
+
+
+class World:
+    """All of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.logs: dict[str, list[Recorded]] = {context: [] for context in CONTEXTS}
+        self.now_ns = START_NS
+        self.books = Books()  # the ledger's log at its head
+        self.pods: dict[str, Event] = {}  # uid -> as the API has it
+        self.bound: dict[str, str] = {}
+        self.elsewhere: set[str] = set()  # pods that another scheduler has bound
+        self.answered: set[int] = set()  # placements (`scheduling` seq) with an outcome
+        self.asked_for: set[tuple[int, str]] = set()  # (round, uid) of which the ledger was asked
+        self.epoch = 0
+        self.made = 0
+        self.charged = self.refused = self.late = self.unanswered = 0
+        self.bus: list[bytes] = []  # asks that may arrive, any number of times
+        self.answers: list[ChargeAnswer] = []
+        self.waiting: Waiting | None = None
+        self.say("cluster", *(NodeObserved(node=f"n{n}", object=roomy(f"n{n}", cpu="12")) for n in range(2)))
+        self.say("cluster", quota("a", "4", "10"), quota("b", "6", "12"))
+        self.start_ledger()
+        self.start_scheduler()
+
+    # -- logs
+
+    def say(
+        self, context: str, *events: Event, cause: Cause | None = None, seen: dict[str, int] | None = None
+    ) -> list[Recorded]:
+        """Append events in one transaction; the ledger's are checked one by one."""
+        records = []
+        if events and seen is not None:
+            events = (replace(events[0], seen=dict(seen), now_ns=self.now_ns), *events[1:])
+        for event in events:
+            record = Recorded(context, len(self.logs[context]) + 1, event, self.now_ns, cause)
+            self.logs[context].append(record)
+            records.append(record)
+            if context == "quota":
+                self._check(record)
+        return records
+
+    def _check(self, record: Recorded) -> None:
+        event = record.event
+        before = self.books.pods.get(getattr(event, "pod_uid", ""))
+        assert [*checked(self.books, record)] == [], record
+        if isinstance(event, PodCharged) and event.epoch and before is not None and not before.charged:
+            self.charged += 1
+            account = self.books.trees[before.tree].accounts[before.quota]
+            over = exceeding(account.used, limit_of(account, SETTINGS.admission()))
+            assert before.quota in RESERVED or not over, f"{record} exceeds {before.quota}"  # I17
+
+    def read(self, state: LedgerState | ClusterView, context: str, most: int) -> None:
+        """Fold some more of a context."""
+        at = state.positions.get(context, 0)
+        for record in self.logs[context][at : at + most]:
+            if isinstance(state, ClusterView) or isinstance(record.event, FOLDED[context]):
+                state.apply(record)
+            state.positions[context] = record.seq
+
+    # -- the ledger
+
+    def start_ledger(self) -> None:
+        """A new leader: its own log to the head, the others as far as chance has it; from a snapshot, or from the first event."""
+        state = SETTINGS.new_state()
+        old: LedgerState | None = getattr(self, "ledger", None)
+        if old is not None and self.chance.random() < 0.5:
+            state.restore(old.encode())
+        self.ledger = state
+        self.read(state, "quota", 10**6)
+        self.tell_ledger(
+            WriterStarted(epoch=self.now_ns, release="0"), ConfigTaken(source="", digest="", text=SETTINGS.text())
+        )
+
+    def tell_ledger(self, *events: Event) -> None:
+        """The ledger appends, and folds what it appended."""
+        if events:
+            self.say("quota", *events, seen=self.ledger.positions)
+            self.read(self.ledger, "quota", 10**6)
+
+    def book(self) -> None:
+        """As the service does, with other logs read between its appends."""
+        ledger = self.ledger
+        while drafts := structure(ledger, SETTINGS):
+            self.tell_ledger(*(draft.event for draft in drafts))
+            self.lag(ledger)
+        while True:
+            is_all = len(ledger.due) <= MOST_PODS
+            self.tell_ledger(*(draft.event for draft in postings(ledger)))
+            self.lag(ledger)
+            self.tell_ledger(*(draft.event for draft in runtimes(ledger)))
+            self.lag(ledger)
+            if is_all:
+                return
+
+    def serve(self) -> None:
+        """Book, and answer those of the asks on the bus that happen to arrive and rest on nothing unread."""
+        read = dict(self.ledger.positions)
+        self.book()
+        if not self.bus:
+            return
+        chance = self.chance
+        heard = [self.bus[-1] if chance.random() < 0.8 else chance.choice(self.bus) for _ in range(chance.randrange(4))]
+        arrived = [ask_of(data) for data in heard]
+        ready = [ask for ask in arrived if all(read.get(name, 0) >= ask.seen.get(name, 0) for name in CONTEXTS)]
+        if not ready:
+            return
+        drafts, answers = charge(self.ledger, ready, SETTINGS.admission())
+        self.tell_ledger(*(draft.event for draft in drafts))
+        for answer in answers:
+            self.late += answer.late
+            self.refused += len(answer.refused)
+            if self.chance.random() < 0.8:  # else it is lost, or the ledger dies before it answers
+                self.answers.append(answer_of(encode(replace(answer, charged_at=len(self.logs["quota"])))))
+
+    def lag(self, state: LedgerState | ClusterView) -> None:
+        """Read a little of what the others say, or nothing."""
+        for context in CONTEXTS:
+            if self.chance.random() < 0.6:
+                self.read(state, context, self.chance.randrange(12))
+
+    # -- the scheduler
+
+    def start_scheduler(self) -> None:
+        """A new leader of a later epoch; what it waited for is lost."""
+        self.waiting = None
+        self.answers.clear()
+        self.view = view = ClusterView()
+        self.read(view, "scheduling", 10**6)
+        last = max((record.event.seen or {}).get("cluster", 0) for record in [*self.logs["scheduling"], _NONE])
+        self.read(view, "cluster", last)
+        self.read(view, "quota", self.chance.randrange(10**3))
+        self.epoch += 1
+        self.tell_scheduler(WriterStarted(epoch=self.epoch, release="0"))
+        self.tell_scheduler(*(draft.event for draft in config_drafts(view, None)))
+        self.index = Index(view, config_of(view).profiles)
+
+    def tell_scheduler(
+        self, *events: Event, causes: Sequence[Cause | None] = (), seen: dict[str, int] | None = None
+    ) -> None:
+        """The scheduler appends, and folds what it appended."""
+        if events:
+            self.say("scheduling", *events, seen=self.view.positions if seen is None else seen)
+            self.read(self.view, "scheduling", 10**6)
+
+    def begin_round(self) -> None:
+        """Place in memory and ask; or record a round that charges nobody."""
+        if self.waiting is not None:
+            return
+        view = self.view
+        seen = dict(view.positions)
+        drafts = decide(self.index, self.now_ns, self.chance.randrange(1, 9))
+        groups = to_charge(drafts, self._must_ask)
+        if not groups:
+            self.tell_scheduler(*(draft.event for draft in drafts), seen=seen)
+            return
+        if len(groups) > 1 and self.chance.random() < 0.3:
+            groups = (groups[0] + groups[1], *groups[2:])  # a gang
+        decided = drafts[0].event
+        assert isinstance(decided, RoundDecided)
+        ask = ChargeAsk(epoch=self.epoch, round=decided.round, seen=seen, groups=groups)
+        self.waiting = Waiting(drafts, seen, ask)
+        self.bus.append(encode(ask))
+
+    def end_round(self) -> None:
+        """Take the answer if it is there; else ask again, wait, or give up."""
+        if self.waiting is None:
+            return
+        drafts, seen, ask = self.waiting
+        mine = [one for one in self.answers if (one.epoch, one.round) == (ask.epoch, ask.round) and not one.late]
+        chance = self.chance.random()
+        refused: dict[str, QuotaShort | None]
+        if mine:
+            refused, at = dict(mine[-1].refused), mine[-1].charged_at
+        elif chance < 0.15:
+            self.unanswered += 1
+            refused, at = {uid: None for group in ask.groups for uid in group}, 0
+        else:
+            self.bus += [encode(ask)] if chance < 0.35 else []
+            return
+        self.waiting = None
+        self.answers.clear()
+        events = [draft.event for draft in settled(drafts, refused, self._told, at)]
+        self.asked_for |= {(ask.round, uid) for group in ask.groups for uid in group}
+        self.tell_scheduler(*events, seen=seen)
+
+    def _must_ask(self, uid: str) -> bool:
+        facts = self.view.pods.get(uid)
+        return (
+            facts is not None
+            and facts.ask is not None
+            and self.view.quota.must_ask(facts.ask.namespace, facts.ask.labels)
+        )
+
+    def _told(self, uid: str) -> Told:
+        facts = self.view.pods.get(uid)
+        return Told(facts.told, facts.attempts + 1) if facts else Told("", 1)
+
+    # -- the gateway and the cluster
+
+    def carry_out(self) -> None:
+        """One placement without an outcome gets one."""
+        open_ = [
+            record
+            for record in self.logs["scheduling"]
+            if isinstance(record.event, PodPlaced) and record.seq not in self.answered
+        ]
+        if not open_:
+            return
+        record = self.chance.choice(open_)
+        placed = record.event
+        assert isinstance(placed, PodPlaced)
+        self.answered.add(record.seq)
+        cause = Cause("scheduling", record.seq)
+        taken = placed.pod_uid not in self.pods or placed.pod_uid in self.elsewhere
+        if taken or self.chance.random() < 0.25:
+            self.say("cluster", BindRejected(pod=placed.pod, pod_uid=placed.pod_uid, reason="no"), cause=cause)
+            return
+        assert placed.pod_uid not in self.bound, "bound twice"
+        self.say("cluster", PodBound(pod=placed.pod, pod_uid=placed.pod_uid, node=placed.node), cause=cause)
+        self._bind(placed.pod_uid, placed.node)
+
+    def _bind(self, uid: str, node: str) -> None:
+        event = self.pods[uid]
+        assert isinstance(event, PodObserved)
+        body = event.object
+        self.bound[uid] = node
+        self.pods[uid] = after = replace(event, object=replace(body, spec=replace(body.spec, node_name=node)))
+        self.say("cluster", after)
+
+    def create(self) -> None:
+        """A pod of a team, or of none."""
+        self.made += 1
+        team = self.chance.choice((*TEAMS, *TEAMS, ""))
+        event = pod(f"p{self.made}", team, str(self.chance.randrange(1, 4)), priority=self.chance.randrange(2))
+        spec = replace(event.object.spec, scheduler_name="koord-scheduler")
+        event = replace(event, object=replace(event.object, spec=spec))
+        self.pods[event.pod_uid] = event
+        self.say("cluster", event)
+
+    def delete(self) -> None:
+        """A pod goes."""
+        if self.pods:
+            uid = self.chance.choice(sorted(self.pods))
+            self.pods.pop(uid)
+            self.bound.pop(uid, None)
+            self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
+
+    def bind_elsewhere(self) -> None:
+        """Another scheduler takes a pod for which nobody has an intent."""
+        placed = {record.event.pod_uid for record in self.logs["scheduling"] if isinstance(record.event, PodPlaced)}
+        free = sorted(self.pods.keys() - self.bound.keys() - placed)
+        if free and self.waiting is None:
+            uid = self.chance.choice(free)
+            self.elsewhere.add(uid)
+            self._bind(uid, "n1")
+
+    def amend(self) -> None:
+        """A quota declares something else; or a node comes or goes."""
+        if self.chance.random() < 0.3:
+            event: Event = NodeObserved(node="n2", object=roomy("n2", cpu="8"))
+            self.say("cluster", event if self.chance.random() < 0.5 else NodeDeleted(node="n2", node_uid="node-n2"))
+        elif self.chance.random() < 0.15:
+            resource = "elasticquotas.scheduling.sigs.k8s.io"
+            self.say("cluster", ObjectDeleted(resource=resource, name="quotas/b", uid="b"))
+        else:
+            lowest = self.chance.randrange(1, 6)
+            self.say("cluster", quota(self.chance.choice(TEAMS), str(lowest), str(lowest + self.chance.randrange(8))))
+
+    # -- what must hold
+
+    def step(self) -> None:
+        """Something happens."""
+        actions: list[tuple[int, Callable[[], None]]] = [
+            (12, self.create),
+            (2, self.delete),
+            (1, self.bind_elsewhere),
+            (2, self.amend),
+            (8, self.carry_out),
+            (10, self.begin_round),
+            (16, self.end_round),
+            (16, self.serve),
+            (20, lambda: self.lag(self.ledger)),
+            (20, lambda: self.lag(self.view)),
+            (1, self.start_ledger),
+            (1, self.start_scheduler),
+        ]
+        self.now_ns += self.chance.randrange(3) * SECOND
+        weights = [weight for weight, _ in actions]
+        [(_, act)] = self.chance.choices(actions, weights)
+        act()
+        self.check()
+
+    def check(self) -> None:
+        """No pod that the ledger was asked for may run by our word without a charge."""
+        assert [*holds(self.books)] == []
+        standing = {}
+        for record in self.logs["scheduling"]:
+            placed = record.event
+            if not isinstance(placed, PodPlaced) or record.seq in self.answered:
+                continue
+            if (placed.round, placed.pod_uid) in self.asked_for:
+                standing[placed.pod_uid] = record
+        for uid, record in standing.items():
+            held = self.books.pods.get(uid)
+            if uid in self.pods and held is not None and held.quota not in RESERVED:
+                assert held.charged, f"{record} stands without a charge"
+
+    def drain(self) -> None:
+        """Everything that is under way ends; then all pods go."""
+        for _ in range(2):
+            for _ in range(60):
+                self.now_ns += 10 * SECOND
+                for state in (self.ledger, self.view):
+                    for context in CONTEXTS:
+                        self.read(state, context, 10**6)
+                self.begin_round()
+                for _ in range(4):
+                    self.serve()
+                    self.end_round()
+                self.carry_out()
+                self.check()
+            for uid in sorted(self.pods):
+                self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
+            self.pods.clear()
+            self.bound.clear()
+
+
+_NONE = Recorded("", 0, RoundDecided(round=0))

@@ -1,0 +1,36 @@
+"""Whatever is lost, late or doubled, and whoever dies: no quota is exceeded by a stale view, nothing is charged twice, all is given back."""
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.property.quota_world import World
+
+HISTORIES = int(os.environ.get("KOORD_QUOTA_HISTORIES", "24"))
+STEPS = 160
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_no_pod_is_placed_uncharged_or_charged_twice_and_all_is_given_back(seed: int) -> None:
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.drain()
+    assert world.books.pods == {}
+    assert world.books.ledger.balances.keys() <= {key for key in world.books.ledger.balances if key[1] == "supply"}, (
+        "an account of pods is not at zero"
+    )
+    for account in world.books.trees[""].accounts.values():
+        assert not any(account.used.values())
+
+
+def test_the_histories_are_worth_something() -> None:
+    """They hold charges, refusals, late asks, and rounds that nobody answered."""
+    seen: Counter[str] = Counter()
+    for seed in range(12):
+        world = World(seed)
+        for _ in range(STEPS):
+            world.step()
+        seen.update(charged=world.charged, refused=world.refused, late=world.late, unanswered=world.unanswered)
+    assert min(seen.values()) >= 5, seen
