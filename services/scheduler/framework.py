@@ -238,6 +238,15 @@ class Ledger(Protocol):
 
 
 @runtime_checkable
+class SelectiveLedger(Ledger, Protocol):
+    """An account in which pods of most classes count for nothing."""
+
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether it is told of pods of the class; the same for as long as the account is kept."""
+        ...
+
+
+@runtime_checkable
 class TopologyLedger(Ledger, Protocol):
     """An account that reads NodeResourceTopologies as well."""
 

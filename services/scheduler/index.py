@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from services.scheduler.ask import PodAsk
 from services.scheduler.facts import Touched
-from services.scheduler.framework import Ledger, Plugin, Profile, TopologyLedger
+from services.scheduler.framework import Ledger, Plugin, Profile, SelectiveLedger, TopologyLedger
 from services.scheduler.measured import newest
 from services.scheduler.node_reservation import less_reserved
 from services.scheduler.nodes import NodeTable
@@ -56,6 +57,8 @@ class Index:
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
         self.ledgers: dict[Plugin, Ledger | None] = {plugin: plugin.new_ledger() for plugin in plugins}
         self._ledgers = tuple(ledger for ledger in self.ledgers.values() if ledger is not None)
+        self._told = tuple((each, each if isinstance(each, SelectiveLedger) else None) for each in self._ledgers)
+        self._moves: list[tuple[int, PodAsk, int]] = []  # not counted in the table yet
         view.read()
         for ask in view.asks.values():
             ask.memo.clear()
@@ -97,6 +100,7 @@ class Index:
         if not steps:
             for uid in self.gate.changed():
                 self._settle_pod(uid)
+        self._count_moves()
         return not steps
 
     def _settle_object(self, which: tuple[str, str]) -> None:
@@ -170,9 +174,14 @@ class Index:
 
     def _move(self, uid: str, held: Held, sign: int) -> None:
         row = self.table.row(held.node)
-        self.table.count(((row, held.ask, sign),))
-        self.book.move(row, held.ask, ending=held.ending, sign=sign)
-        for ledger in self._ledgers:
+        ask = held.ask
+        self._moves.append((row, ask, sign))
+        self.book.move(row, ask, ending=held.ending, sign=sign)
+        told: tuple[Ledger, ...] | None = ask.memo.get(self)
+        if told is None:
+            told = tuple(each for each, selective in self._told if selective is None or selective.concerns(ask))
+            ask.memo[self] = told
+        for ledger in told:
             if sign > 0:
                 ledger.assign(row, uid, held)
             else:
@@ -186,7 +195,13 @@ class Index:
         if sign < 0:
             self._release_row(held.node)
 
+    def _count_moves(self) -> None:
+        if self._moves:
+            self.table.count(self._moves)
+            self._moves.clear()
+
     def _release_row(self, name: str) -> None:
+        self._count_moves()  # a row with pods is not released
         view = self.view
         if name not in view.nodes and name not in view.metrics and name not in view.reports:
             self.table.release(name)

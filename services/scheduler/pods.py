@@ -1,5 +1,8 @@
 """One pod as the scheduler's state knows it: facts by context, and what follows from them."""
 
+from collections import deque
+from itertools import islice, repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from services.scheduler.ask import PodAsk
@@ -128,21 +131,24 @@ class PodFacts:
     def encode(self, asks: dict[PodAsk, int]) -> list[Any]:
         """All facts as plain data; `asks` numbers the classes."""
         ask = -1 if self.ask is None else asks[self.ask]
-        return [ask, *(getattr(self, name) for name in _PLAIN), [list(reason) for reason in self.reasons]]
+        return [ask, *_plain(self), [list(reason) for reason in self.reasons]]
 
     @classmethod
     def decode(cls, data: list[Any], asks: list[PodAsk]) -> "PodFacts":
         """The inverse of `encode`."""
-        ask, *plain, reasons = data
-        facts = cls("")
+        if len(data) != len(_PLAIN) + 2:
+            raise ValueError(f"a pod's facts are {len(_PLAIN) + 2} values, not {len(data)}")
+        facts = cls.__new__(cls)
+        deque(map(setattr, repeat(facts), _PLAIN, islice(data, 1, None)), 0)  # no loop: there are many pods
+        ask, reasons = data[0], data[-1]
+        facts.observed = None
         facts.ask = None if ask < 0 else asks[ask]
-        for name, value in zip(_PLAIN, plain, strict=True):
-            setattr(facts, name, value)
-        facts.reasons = tuple((plugin, code) for plugin, code in reasons)
+        facts.reasons = tuple((plugin, code) for plugin, code in reasons) if reasons else ()
         return facts
 
 
 _PLAIN = tuple(name for name in PodFacts.__slots__ if name not in ("ask", "observed", "reasons"))
+_plain = attrgetter(*_PLAIN)
 
 
 def true_since_ns(pod: Pod) -> tuple[int, int]:

@@ -4,6 +4,7 @@ Source: architecture.md, "The core of a service". What is decided is in `round.p
 """
 
 import asyncio
+import gc
 import logging
 from pathlib import Path
 from typing import NamedTuple
@@ -55,10 +56,21 @@ async def stand_by(runtime: Runtime) -> None:
         if not fits and view.config_digest:  # without one nobody has led yet
             ready = runtime.prepared = Ready(_new_index(view, runtime.settings), view.config_digest)
         if ready is not None:
-            while not ready.derived.settle(SETTLED_AT_ONCE):
-                await asyncio.sleep(0)
+            await _settle(ready.derived)
         await asyncio.sleep(STANDBY_SETTLES_EVERY_S)
         await runtime.changed()
+
+
+async def _settle(index: Index) -> None:
+    """Bring an index up to date, a step at a time."""
+    while True:
+        gc.disable()  # what a step makes is kept: collections in the middle of it would only look at it again
+        try:
+            if index.settle(SETTLED_AT_ONCE):
+                return
+        finally:
+            gc.enable()
+        await asyncio.sleep(0)
 
 
 def _new_index(view: ClusterView, settings: SchedulerSettings) -> Index:
@@ -92,8 +104,7 @@ async def lead(runtime: Runtime) -> None:
             if shadow is not None:
                 shadow.judge_by(None)
             index = _new_index(view, settings)
-        while not index.settle(SETTLED_AT_ONCE):
-            await asyncio.sleep(0)
+        await _settle(index)
         desk.index = index
         async with desk.turn:
             seen, now_ns = dict(view.positions), runtime.now_ns()

@@ -3,6 +3,7 @@
 Nothing here knows the bus; a rebuild and a replay need no more than this.
 """
 
+import gc
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -51,7 +52,13 @@ class Folding:
 
     def stand_on(self, snapshot: Snapshot) -> None:
         """Take over a snapshot; called once, before anything is folded."""
-        self.state.restore(snapshot.data)
+        collects = gc.isenabled()
+        gc.disable()  # all that comes into being stays: collections would look at it again and again
+        try:
+            self.state.restore(snapshot.data)
+        finally:
+            if collects:
+                gc.enable()
         for name, position in snapshot.positions.items():
             if (
                 name in self.positions and position.seq

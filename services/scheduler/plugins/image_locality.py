@@ -94,8 +94,12 @@ class ImageLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of images."""
 
+    def concerns(self, ask: PodAsk) -> bool:  # noqa: ARG002
+        """No pod: an image counts once the node says that it has it."""
+        return False
+
     def assign(self, row: int, uid: str, held: Held) -> None:
-        """Nothing: an image counts once the node says that it has it."""
+        """Nothing."""
 
     def release(self, row: int, uid: str, held: Held) -> None:
         """Nothing, likewise."""

@@ -76,7 +76,9 @@ class _RowLedger:
     def assign(self, row: int, uid: str, held: Held) -> None:
         if held.ask.fault:
             return  # what it asks for cannot be read, so nothing can be estimated
-        template = self.account.templates.of(held.ask.pod)
+        template = held.ask.memo.get(self)
+        if template is None:
+            template = held.ask.memo[self] = self.account.templates.of(held.ask.pod)
         self.account.count(uid, row, _split(held.name), template, held.assigned_ns, held.initialized_ns or None)
 
     def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (the account knows by uid)

@@ -51,6 +51,10 @@ class TermLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of terms."""
 
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether the class has terms."""
+        return any(terms_of(ask))
+
     def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (terms are counted, not whose they are)
         """The pod's terms hold from its node on."""
         self._count(row, held.ask, 1)

@@ -74,6 +74,10 @@ class VolumeLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of volumes."""
 
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether pods of the class have volumes."""
+        return bool(ask.pod.spec.volumes)
+
     def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (uses are counted, not whose they are)
         """The pod's volumes are in use."""
         self._count(row, held.ask, 1)
@@ -83,8 +87,6 @@ class VolumeLedger:
         self._count(row, held.ask, -1)
 
     def _count(self, row: int, ask: PodAsk, sign: int) -> None:
-        if not ask.pod.spec.volumes:
-            return
         for claim in claim_keys(ask):
             _move(self.users, claim, sign)
             _move(self.claims.setdefault(row, {}), claim, sign)

@@ -75,6 +75,8 @@ class LoadAwareLedger:
         self.templates = Templates(args, self.resources)
         self._thresholds = default_thresholds(args)
         self._score_window = score_window(args)
+        self._zero = (0,) * len(self.resources)
+        self._nothing = int64((self._zero,) * 3)
         self._rows: dict[int, _Row] = {}
         self._held: dict[str, Held] = {}
 
@@ -120,12 +122,14 @@ class LoadAwareLedger:
             name: (namespace, name), by which reports name the pod.
             initialized_ns: `initialized_at_ns` of the pod.
         """
-        self.release(uid)
+        if uid in self._held:
+            self.release(uid)
         state = self._row(row)
         deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
         block = self._added(state, name, template, assigned_ns, deadline)
         self._held[uid] = state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
-        self.fleet.loads[:, :, row] += block
+        if block is not self._nothing:
+            self.fleet.loads[:, :, row] += block
 
     def release(self, uid: str) -> None:
         """Count a pod no longer; nothing happens when it was not counted."""
@@ -191,10 +195,13 @@ class LoadAwareLedger:
         return self._block(state, _share(report, name, template, assigned_ns, deadline))
 
     def _block(self, state: _Row, share: Share) -> NDArray[np.int64]:
-        zero = (0,) * len(self.resources)
-        usage, delta = share.prod_usage or zero, share.prod_delta or zero
-        filtered, scored = (share.node_delta if measured else share.estimated for measured in state.measured)
-        return int64((filtered or zero, scored or zero, tuple(map(sum, zip(usage, delta, strict=True)))))
+        zero, usage, delta = self._zero, share.prod_usage, share.prod_delta
+        filtered = share.node_delta if state.measured[0] else share.estimated
+        scored = share.node_delta if state.measured[1] else share.estimated
+        prod = tuple(map(sum, zip(usage, delta, strict=True))) if usage and delta else usage or delta
+        if not (filtered or scored or prod):
+            return self._nothing
+        return int64((filtered or zero, scored or zero, prod or zero))
 
     def _judge(self, row: int, state: _Row) -> None:
         """Work out what a node's thresholds and the age of its report mean for filter and score."""
