@@ -144,7 +144,7 @@ def render(explanation: Explanation) -> str:
     lines = [f"{explanation.pod or 'unknown pod'} ({explanation.pod_uid or 'no uid'}): {explanation.summary}"]
     if judgement := explanation.judgement:
         lines += ["", *_judgement_lines(judgement)]
-    lines += ["", *(f"{instant_text(step.at_ns)}  {step.event:<22} {step.text}" for step in explanation.steps)]
+    lines += ["", *(f"{instant_text(step.at_ns):<27}  {step.event:<22} {step.text}" for step in explanation.steps)]
     return "\n".join(lines) + "\n"
 
 
