@@ -79,6 +79,7 @@ class Queue:
         self._due = Due(self._tickets)
         self._cooling: list[tuple[int, str, int, bool]] = []
         self._overdue: list[tuple[int, str, int]] = []
+        self._advanced_ns = 0
         self._bins: dict[BinKey, _Bin] = {}
         self._pooled: dict[str, BinKey] = {}  # uid -> where it is
 
@@ -126,6 +127,7 @@ class Queue:
 
     def advance(self, now_ns: int) -> None:
         """Move what is over by `now_ns`: backoffs, and the wait of pods that nothing has woken for long."""
+        self._advanced_ns = now_ns
         while self._cooling and self._cooling[0][0] <= now_ns:
             _, uid, ticket, is_due = heappop(self._cooling)
             if self._tickets.get(uid) == ticket:
@@ -142,6 +144,17 @@ class Queue:
         """When time alone will next let a pod be tried or pooled."""
         times = [heap[0][0] for heap in (self._cooling, self._overdue) if heap]
         return min(times, default=None)
+
+    def standing(self, uid: str) -> tuple[str, int] | None:
+        """As of the last `advance`: a reason's code and until when it holds (0: no time ends it); None for a pod that does not wait here."""
+        stands = self._stands.get(uid)
+        if stands is None:
+            return None
+        if uid in self._pooled:
+            return "AwaitsChange", stands.tried_ns + FLUSH_S * SECOND
+        since_ns, times = (stands.tried_ns, stands.attempts) if stands.attempts else (stands.placed_ns, stands.refusals)
+        until_ns = since_ns + backoff_ns(times)
+        return ("BackingOff", until_ns) if times and until_ns > self._advanced_ns else ("InQueue", 0)
 
     def bins(self) -> list[BinKey]:
         """The bins that hold pods."""

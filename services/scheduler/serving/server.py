@@ -17,6 +17,7 @@ from services.scheduler.serving.extender import filtered, preemptable, prioritiz
 from services.scheduler.serving.opinion import BadQuestion, Opinion
 from services.scheduler.serving.wire import BindAnswer, BindAsk, FilterAnswer, FilterAsk, PreemptAnswer, PreemptAsk
 from services.scheduler.settings import SchedulerSettings
+from services.scheduler.standing import told
 from shared.kube.pod import Pod
 from shared.listener import Ports, for_leaders, json_response, listening
 from shared.service import Runtime
@@ -87,6 +88,11 @@ class _Handlers:
             raise web.HTTPNotFound(text=f"there is no view {route}\n")
         return _found(view(name), name)
 
+    async def standing(self, request: web.Request) -> web.Response:
+        pod = f"{request.match_info['namespace']}/{request.match_info['pod']}"
+        found = told(self.index, pod, self._desk.runtime.now_ns())
+        return json_response({"message": f"cannot find pod {pod}"}, status=404) if found is None else json_response(found)
+
     async def scores(self, request: web.Request) -> web.Response:
         opinion = self._opinion(await _read(request, Pod))
         top = request.query.get("top", str(TOP))
@@ -102,7 +108,7 @@ class _Handlers:
 
     async def services(self, _: web.Request) -> web.Response:
         plugins = [f"/apis/v1/plugins/{route}/:nodeName" for route in views.plugin_views(self.index)]
-        own = [path.replace("{node}", ":nodeName") for path in _GETS if "{plugin}" not in path]
+        own = [path.replace("{node}", ":nodeName").replace("{", ":").replace("}", "") for path in _GETS if "{plugin}" not in path]
         return json_response({"GET": sorted([*own, *plugins]), "POST": sorted(_POSTS)})
 
     def _opinion(self, pod: Pod) -> Opinion:
@@ -124,6 +130,7 @@ _GETS = {
     "/apis/v1/__services__": "services",
     "/apis/v1/nodes/{node}": "node",
     "/apis/v1/plugins/{plugin}/{view}/{node}": "plugin_node",
+    "/apis/v1/pods/{namespace}/{pod}": "standing",
     "/configz": "configz",
 }
 

@@ -1,0 +1,168 @@
+"""Which event wakes which refused pod, what a pod that waits is told, and why a pod is not attempted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from services.scheduler import round as rounds
+from services.scheduler.reasons import text
+from services.scheduler.standing import standing_of, told
+from shared.events.log import WriterStarted
+from shared.kube.instants import SECOND, instant_text
+from shared.kube.node import Taint
+from tests.unit.scheduler.scheduling_world import (
+    START_NS,
+    World,
+    metric,
+    node,
+    placements,
+    pod,
+    rounds_of,
+    thresholds,
+    use,
+)
+from tests.unit.scheduler.scheduling_world import told as written
+
+Event = Callable[[World], None]
+
+
+def release(world: World) -> None:
+    world.drop_pod("runs")
+
+
+def relabel(world: World) -> None:
+    world.add_node(node("n", **OTHERWISE, labels={"zone": "a"}))
+
+
+def enlarge(world: World) -> None:
+    world.add_node(node("n", **{**OTHERWISE, "cpu": "6"}))
+
+
+def untaint(world: World) -> None:
+    world.add_node(node("n", **{**OTHERWISE, "taints": ()}))
+
+
+def uncordon(world: World) -> None:
+    world.add_node(node("n", **{**OTHERWISE, "unschedulable": False}))
+
+
+def measure(world: World) -> None:
+    world.report(metric("n", cpu="10m", at_ns=world.now_ns))
+
+
+def add_node(world: World) -> None:
+    world.add_node(node("other", cpu="0"))
+
+
+OTHERWISE: dict[str, Any] = {}
+EVENTS = (release, relabel, enlarge, untaint, uncordon, measure, add_node)
+
+
+@pytest.mark.parametrize(
+    ("reason", "made", "asks", "wakes"),
+    [
+        ("InsufficientResource", {"cpu": "1"}, {"cpu": "1"}, (release, enlarge, add_node)),
+        ("NodeUnschedulable", {"unschedulable": True}, {}, (uncordon, add_node)),
+        ("UntoleratedTaint", {"taints": (Taint(key="k", effect="NoSchedule"),)}, {}, (untaint, add_node)),
+        ("NodeAffinityMismatch", {}, {"selector": {"zone": "a"}}, (relabel, add_node)),
+        ("HostPortTaken", {}, {"ports": (80,)}, (release, add_node)),
+        ("UsageExceedsThreshold", {}, {}, (release, enlarge, measure, add_node)),
+    ],
+)
+def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_other(
+    reason: str,
+    made: dict[str, Any],
+    asks: dict[str, Any],
+    wakes: tuple[Event, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the hints alone: with few classes, a pod is not even tried when an event of the right kind cures nothing."""
+    monkeypatch.setattr(rounds, "EXACT_CLASSES", -1)
+    for event in EVENTS:
+        world = World()
+        use(world, thresholds(50 if reason == "UsageExceedsThreshold" else 0, 0))
+        OTHERWISE.clear()
+        OTHERWISE.update(made)
+        world.add_node(node("n", **made))
+        if reason == "UsageExceedsThreshold":
+            world.report(metric("n", cpu="3900m"))
+        world.add_pod(pod("runs", on="n", phase="Running", ports=(80,)))
+        world.add_pod(pod("p", **asks))
+        world.read()
+        assert written(world.rounds())["p"].code == reason
+        world.wait(20)
+        event(world)
+        world.read()
+        tried = [outcome.pod_uid for round_ in rounds_of(world.rounds()) for outcome in round_.pods]
+        assert tried == (["p"] if event in wakes else []), event.__name__
+
+
+def test_a_status_is_written_when_the_code_changes_and_never_because_a_count_did() -> None:
+    world = World()
+    world.add_pod(pod("p", cpu="8"))
+    codes: list[str] = []
+    for step in range(6):
+        if step < 3:
+            world.add_node(node(f"n{step}"))  # more and more nodes are too small
+        else:
+            world.add_node(
+                node(f"n{step - 3}", cpu="16", unschedulable=True)
+            )  # and one after the other is large, and closed
+        world.read()
+        codes += [event.code for event in written(world.rounds()).values()]
+        world.wait(400)
+    assert codes == ["InsufficientResource", "NodeUnschedulable"]
+    assert world.view.pods["p"].attempts == 6
+
+
+def standing(world: World, uid: str) -> tuple[str, str]:
+    index = world.indexed()
+    index.settle()
+    reason = standing_of(index, world.view.pods[uid], world.now_ns)
+    assert reason is not None
+    assert text(reason.code, reason.detail) != text(reason.code, reason.detail, "zh")
+    return reason.code, reason.detail
+
+
+def test_a_pod_that_is_not_attempted_has_a_reason_at_each_stage() -> None:
+    world = World()
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("gated", gates=("example/hold", "example/too")))
+    world.add_pod(pod("foreign", scheduler="default-scheduler"))
+    world.add_pod(pod("going", deleting=True))
+    world.add_pod(pod("p", cpu="2"))
+    world.add_pod(pod("q"))
+    world.read()
+    assert standing(world, "gated") == ("SchedulingGated", "example/hold, example/too")
+    assert standing(world, "foreign") == ("OtherScheduler", "default-scheduler")
+    assert standing(world, "going") == ("Deleting", "")
+    assert standing(world, "p") == ("InQueue", "")
+    placed = next(record for record in world.round() if getattr(record.event, "node", ""))
+    assert standing(world, "p") == ("BackingOff", instant_text(START_NS + SECOND))
+    assert standing(world, "q") == ("BindingUnderWay", "n")
+    world.answer(placed, "withheld")
+    world.read()
+    assert standing(world, "q")[0] == "Withheld"
+    world.observe(WriterStarted(epoch=9, release="x"))
+    world.read()
+    world.wait(2)
+    assert standing(world, "q") == ("InQueue", "")
+    assert standing(world, "p") == ("AwaitsChange", instant_text(START_NS + 300 * SECOND))
+    world.add_node(node("m"))
+    world.read()
+    assert placements(world.rounds()).keys() == {"p", "q"}
+
+
+def test_a_pods_standing_is_told_in_both_languages() -> None:
+    world = World()
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("p", cpu="2"))
+    world.read()
+    world.rounds()
+    found = told(world.indexed(), "d/p", world.now_ns)
+    assert found is not None
+    assert (found["code"], found["attempts"]) == ("BackingOff", 1)
+    assert found["refusedBy"] == [{"plugin": "NodeResourcesFit", "code": "InsufficientResource"}]
+    assert found["text"]["zh"].startswith("上次调度失败")
+    assert told(world.indexed(), "d/nobody", world.now_ns) is None
