@@ -20,7 +20,7 @@ from shared.kube.slo_config import ColocationStrategy
 
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 
-REQUEST, MAX_USAGE_REQUEST = "request", "maxUsageRequest"
+USAGE, REQUEST, MAX_USAGE_REQUEST = "usage", "request", "maxUsageRequest"
 
 
 class Terms(NamedTuple):
@@ -36,16 +36,6 @@ class Terms(NamedTuple):
     system: Amount
     reserved: Amount
     sums: Sums
-
-    def left(self) -> Sums:
-        """What remains by each policy: Sums of (request, usage, max)."""
-        free = self.capacity.minus(self.margin)
-        beside = free.minus(self.system.largest(self.reserved))
-        return Sums(
-            request=free.minus(self.reserved).minus(self.sums.request).not_negative(),
-            used=beside.minus(self.sums.used).not_negative(),
-            max=beside.minus(self.sums.max).not_negative(),
-        )
 
 
 class Batch(NamedTuple):
@@ -102,15 +92,35 @@ def zones_of(terms: Terms, strategy: ColocationStrategy, zones: tuple[Zone, ...]
 
 
 def _chosen(terms: Terms, strategy: ColocationStrategy) -> tuple[int, int]:
-    left = terms.left()
-    cpu = left.max.cpu if strategy.cpu_calculate_policy == MAX_USAGE_REQUEST else left.used.cpu
-    memory = left.used.memory
-    if strategy.memory_calculate_policy == REQUEST:
-        memory = left.request.memory
-    elif strategy.memory_calculate_policy == MAX_USAGE_REQUEST:
-        memory = left.max.memory
+    """(milli-cores, nano-bytes) by the strategy's policies and limits."""
+    cpu = left_of(terms, cpu_policy(strategy), 0)
+    memory = left_of(terms, memory_policy(strategy), 1)
     if (percent := strategy.batch_cpu_threshold_percent) is not None:
         cpu = min(cpu, mul_milli(terms.capacity.cpu, percent / 100))
     if (percent := strategy.batch_memory_threshold_percent) is not None:
         memory = min(memory, mul_int(terms.capacity.memory, percent / 100))
     return milli(cpu), memory
+
+
+def cpu_policy(strategy: ColocationStrategy) -> str:
+    """The policy that is in force for cpu."""
+    return MAX_USAGE_REQUEST if strategy.cpu_calculate_policy == MAX_USAGE_REQUEST else USAGE
+
+
+def memory_policy(strategy: ColocationStrategy) -> str:
+    """The policy that is in force for memory."""
+    stated = strategy.memory_calculate_policy
+    return stated if stated is not None and stated in (REQUEST, MAX_USAGE_REQUEST) else USAGE
+
+
+def left_of(terms: Terms, policy: str, index: int) -> int:
+    """What remains of cpu (0) or memory (1) by a policy, in nanos."""
+    free = terms.capacity[index] - terms.margin[index]
+    reserved = terms.reserved[index]
+    if policy == REQUEST:
+        rest = free - reserved - terms.sums.request[index]
+    else:
+        system = terms.system[index]
+        sums = terms.sums.max if policy == MAX_USAGE_REQUEST else terms.sums.used
+        rest = free - (max(reserved, system)) - sums[index]
+    return max(0, rest)

@@ -19,6 +19,7 @@ RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 
 _LOW = frozenset({Priority.BATCH.value, Priority.FREE.value})
 _PROD = frozenset({Priority.PROD.value, Priority.NONE.value})
+_LSE = QoS.LSE.value
 _LIVE = frozenset({"Running", "Pending"})
 
 
@@ -98,40 +99,44 @@ def add_up(pods: Iterable[PodFacts], measured: Measured, zones: int = 0) -> Book
     known = measured.pods
     seen = set()
     for pod in pods:
-        if not pod.live:
+        key, (cpu, memory), class_, qos_, live, _ = pod
+        if not live:
             continue
-        asked = pod.request
-        found = known.get(pod.key)
+        found = known.get(key)
         if found is not None:
-            seen.add(pod.key)
-        if pod.priority in _PROD:
-            prod_cpu += asked.cpu
-            prod_memory += asked.memory
-        if pod.priority in _LOW:
+            seen.add(key)
+        if class_ in _PROD:
+            prod_cpu += cpu
+            prod_memory += memory
+        elif class_ in _LOW:
             continue
-        request_cpu += asked.cpu
-        request_memory += asked.memory
+        request_cpu += cpu
+        request_memory += memory
         if found is None:
-            used_cpu += asked.cpu
-            used_memory += asked.memory
+            used_cpu += cpu
+            used_memory += memory
         else:
-            used_cpu += asked.cpu if pod.qos == QoS.LSE else found.cpu
-            used_memory += found.memory
-            max_cpu += max(asked.cpu, found.cpu)
-            max_memory += max(asked.memory, found.memory)
+            cpu_used, memory_used, _ = found
+            used_cpu += cpu if qos_ == _LSE else cpu_used
+            used_memory += memory_used
+            max_cpu += max(cpu_used, cpu)
+            max_memory += max(memory_used, memory)
         if zones:
             _split(each, pod, None if found is None else found.usage)
-    for key, found in known.items():
-        if key in seen or found.priority in _LOW:
+    if len(seen) == len(known):
+        known = {}  # nothing was measured of pods that are not there
+    for key, (cpu_used, memory_used, class_) in known.items():
+        if key in seen or class_ in _LOW:
             continue
-        used_cpu += found.cpu
-        used_memory += found.memory
-        max_cpu += found.cpu
-        max_memory += found.memory
-        for zone in each:
-            part = found.usage.divided(zones)
-            zone.used = zone.used.plus(part)
-            zone.max = zone.max.plus(part)
+        used_cpu += cpu_used
+        used_memory += memory_used
+        max_cpu += cpu_used
+        max_memory += memory_used
+        if zones:
+            part = Amount(cpu_used, memory_used).divided(zones)
+            for zone in each:
+                zone.used = zone.used.plus(part)
+                zone.max = zone.max.plus(part)
     return Books(
         Sums(Amount(request_cpu, request_memory), Amount(used_cpu, used_memory), Amount(max_cpu, max_memory)),
         Amount(prod_cpu, prod_memory),

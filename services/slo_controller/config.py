@@ -79,6 +79,7 @@ class InForce:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.documents = config_of(texts)
+        self._cluster = cluster_strategy(self.documents.colocation)
         self._strategies: dict[str, tuple[Metadata, ColocationStrategy]] = {}
 
     def strategy(self, node: Metadata) -> ColocationStrategy:
@@ -86,7 +87,7 @@ class InForce:
         known = self._strategies.get(node.name)
         if known is not None and known[0] is node:
             return known[1]
-        strategy = effective(self.documents.colocation, node)
+        strategy = effective(self.documents.colocation, node, self._cluster)
         self._strategies[node.name] = (node, strategy)
         return strategy
 

@@ -4,19 +4,20 @@ Pure: State, settings and `now` in, events out. Only what differs from what we s
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from services.slo_controller import batch, mid
 from services.slo_controller.calculate import OFF, SELLING, Pass, calculate
 from services.slo_controller.collect_policy import node_metric_spec
 from services.slo_controller.config import InForce, read
+from services.slo_controller.devices import NO_DEVICES
 from services.slo_controller.node_slo import node_slo_spec
-from services.slo_controller.prepare import NORMALIZATION_RATIO, ORIGIN
+from services.slo_controller.outcome import SOLD, outcome_of
+from services.slo_controller.prepare import NORMALIZATION_RATIO
 from services.slo_controller.ratios import AMPLIFICATION_RATIO, normalization_moved
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import (
@@ -29,7 +30,7 @@ from services.slo_controller.state import (
     SloState,
     place_of,
 )
-from services.slo_controller.steady import expires_ns, moved
+from services.slo_controller.steady import differs, expires_ns, moved, thresholds
 from services.slo_controller.strategy import DEFAULTS
 from services.slo_controller.topology import write_of
 from shared.admission.slo_config import COLOCATION
@@ -38,11 +39,11 @@ from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
+from shared.kube.quantity import NANO, nanos
+from shared.kube.slo_config import ColocationStrategy
 
 AMOUNTS, METADATA, SPEC, ZONES = "batch-and-mid", "colocation", "collect-policy", "batch-zones"
 """The field groups that this context owns: of a node's status and metadata, of a NodeMetric, of a NodeResourceTopology."""
-
-SOLD = (batch.CPU, batch.MEMORY, mid.CPU, mid.MEMORY)
 
 
 def decide_config(state: SloState) -> list[Draft]:
@@ -89,13 +90,13 @@ def decide_node(state: SloState, config: InForce, name: str, settings: SloSettin
     if before is None and COLOCATION not in state.texts and not _has_ratios(state, config, name):
         return drafts  # nobody asked for over-commitment: what others wrote to the node is theirs
     found = calculate(state, config, name, settings, now_ns)
-    if settings.topologies and found.batch is not None:
+    if settings.topologies and found.sold is not None:
         drafts += _topology(state, name, found, now_ns)
     why = _why(state, name, before, found, now_ns)
     if not why:
         return drafts
-    after = _with_kept_ratio(found.outcome, before)
-    drafts.append(Draft(replace(after, why=why)))
+    after = outcome_of(state.nodes[name], found, before, why, now_ns)
+    drafts.append(Draft(after))
     patch = {"capacity": after.amounts, "allocatable": after.amounts}
     if before is None or before.amounts != after.amounts:
         drafts.append(
@@ -125,53 +126,53 @@ def expired(state: SloState, config: InForce, now_ns: int) -> list[str]:
 
 def _why(state: SloState, name: str, before: NodeOvercommitted | None, found: Pass, now_ns: int) -> str:
     """Why something is said of the node's amounts now; empty when nothing is."""
-    after, strategy = found.outcome, found.strategy
+    new, devices = found.prepared.amounts, found.devices
     if before is None:
-        sold = any(after.amounts.get(each) is not None for each in after.amounts)
         allocatable = state.nodes[name].status.allocatable or {}
-        there = any(each in allocatable for each in after.amounts)
-        return "first" if sold or there or _ratio_news(after, None) else ""
-    old, new = _present(before.amounts), _present(after.amounts)
-    sold_before = any(each in old for each in SOLD)
-    if found.state != SELLING and sold_before and not any(each in new for each in SOLD):
-        return found.state
-    if moved(old, new, SOLD, strategy):
+        news = any(size is not None for size in (*new.values(), *devices.amounts.values()))
+        there = any(each in allocatable for each in (*new, *devices.amounts))
+        return "first" if news or there or _annotations_moved(found, {}) else ""
+    old, strategy = before.amounts, found.strategy
+    if found.doing != SELLING and any(old.get(each) is not None and new[each] is None for each in SOLD):
+        return found.doing
+    if any((old.get(each) is None) is not (new[each] is None) for each in SOLD) or _sold_moved(old, new, strategy):
         return "moved"
-    if moved(old, new, sorted(set(after.amounts) - set(SOLD)), replace(strategy, koordstream=None)):
-        return "moved"
-    if _ratio_news(after, before):
+    if devices.amounts is not NO_DEVICES.amounts or any(old.get(each) is not None for each in devices.amounts):
+        stated = {each: size for each, size in old.items() if size is not None}
+        wanted = {each: size for each, size in devices.amounts.items() if size is not None}
+        if moved(stated, wanted, devices.amounts, replace(strategy, koordstream=None)):
+            return "moved"
+        if any(before.labels.get(label) != text for label, text in devices.labels.items()):
+            return "moved"
+    if _annotations_moved(found, before.annotations):
         return "moved"
     seconds = strategy.update_time_threshold_seconds
     patience_ns = (DEFAULTS.update_time_threshold_seconds or 0 if seconds is None else seconds) * SECOND
-    if old != new and found.state != OFF and now_ns - before.decided_ns > patience_ns:
+    if found.doing != OFF and now_ns - before.decided_ns > patience_ns and _differs(old, new):
         return "time"
     return ""
 
 
-def _ratio_news(after: NodeOvercommitted, before: NodeOvercommitted | None) -> bool:
-    stated = before.annotations if before is not None else {}
-    new = after.annotations.get(NORMALIZATION_RATIO)
-    if new is not None and normalization_moved(stated.get(NORMALIZATION_RATIO), new):
-        return True
-    if after.annotations.get(AMPLIFICATION_RATIO) != stated.get(AMPLIFICATION_RATIO):
-        return True
+def _sold_moved(old: Mapping[str, str | None], new: Mapping[str, int | None], strategy: ColocationStrategy) -> bool:
+    threshold, hysteresis = thresholds(strategy)
+    for each in SOLD:
+        text, size = old.get(each), new[each]
+        if text is not None and size is not None and differs(nanos(text), size * NANO, threshold, hysteresis):
+            return True
+    return False
+
+
+def _differs(old: Mapping[str, str | None], new: Mapping[str, int | None]) -> bool:
     return any(
-        stated_label != (before.labels if before else {}).get(label) for label, stated_label in after.labels.items()
+        size is not None and (text := old.get(each)) is not None and nanos(text) != size * NANO
+        for each, size in new.items()
     )
 
 
-def _with_kept_ratio(after: NodeOvercommitted, before: NodeOvercommitted | None) -> NodeOvercommitted:
-    """A ratio that cannot be told leaves the node's annotation; one within the tolerance too."""
-    if before is None:
-        return after
-    annotations = dict(after.annotations)
-    old, new = before.annotations.get(NORMALIZATION_RATIO), annotations.get(NORMALIZATION_RATIO)
-    if old is not None and (new is None or not normalization_moved(old, new)):
-        annotations[NORMALIZATION_RATIO] = old
-    if ORIGIN not in annotations and ORIGIN in before.annotations:
-        annotations[ORIGIN] = before.annotations[ORIGIN]
-    labels = before.labels | after.labels
-    return replace(after, annotations=annotations, labels=labels)
+def _annotations_moved(found: Pass, stated: Mapping[str, str | None]) -> bool:
+    if found.ratio is not None and normalization_moved(stated.get(NORMALIZATION_RATIO), found.ratio):
+        return True
+    return found.amplification != stated.get(AMPLIFICATION_RATIO)
 
 
 def _has_ratios(state: SloState, config: InForce, name: str) -> bool:
@@ -217,10 +218,10 @@ def _node_metric(state: SloState, config: InForce, name: str) -> list[Draft]:
 
 def _topology(state: SloState, name: str, found: Pass, now_ns: int) -> list[Draft]:
     topology = state.topologies.get(name)
-    if topology is None or found.batch is None or not found.batch.zones:
+    if topology is None or found.sold is None or not found.sold.zones:
         return []
-    ratio = found.outcome.ratio or None
-    write = write_of(topology.zones, found.batch.zones, found.strategy, ratio, synced_ns=now_ns, now_ns=now_ns)
+    ratio = found.ratio
+    write = write_of(topology.zones, found.sold.zones, found.strategy, ratio, synced_ns=now_ns, now_ns=now_ns)
     if not write.due or write.zones == topology.zones:
         return []
     said = state.says(TOPOLOGIES, name, ZONES)
@@ -236,10 +237,6 @@ def _gone(state: SloState, name: str, now_ns: int) -> list[Draft]:
     if name in state.decided:
         drafts.append(Draft(NodeOvercommitted(node=name, report_ns=0, decided_ns=now_ns, why=GONE)))
     return drafts
-
-
-def _present(amounts: dict[str, str | None]) -> dict[str, str]:
-    return {name: size for name, size in amounts.items() if size is not None}
 
 
 def _canonical(data: dict[str, str]) -> bytes:

@@ -46,14 +46,20 @@ def device_amounts(device: Mapping[str, Any] | None, *, shared: bool = False) ->
         device: the node's Device object; None without one.
         shared: whether `gpu.shared` counts 100 a GPU (upstream's gate EnableSyncGPUSharedResource).
     """
-    listed: list[Mapping[str, Any]] = ((device or {}).get("spec") or {}).get("devices") or []
+    if device is None:
+        return NO_DEVICES
+    listed: list[Mapping[str, Any]] = (device.get("spec") or {}).get("devices") or []
     healthy = [each for each in listed if each.get("health") is True]
-    labels = ((device or {}).get("metadata") or {}).get("labels") or {}
+    labels = (device.get("metadata") or {}).get("labels") or {}
     gpus = [each for each in healthy if each.get("type") == "gpu"]
     rdma = sum(each.get("type") == "rdma" for each in healthy)
     amounts: dict[str, str | None] = _gpu_amounts(gpus, labels.get(_VENDOR, ""), shared=shared)
     amounts[RDMA] = milli_text(rdma * 100_000) if rdma else None
     return DeviceAmounts(amounts, {name: labels[name] for name in LABELS if name in labels} if gpus else {})
+
+
+NO_DEVICES = DeviceAmounts(dict.fromkeys((*MANAGED, RDMA)), {})
+"""Of a node without a Device object."""
 
 
 def _gpu_amounts(gpus: list[Mapping[str, Any]], vendor: str, *, shared: bool) -> dict[str, str | None]:

@@ -35,17 +35,17 @@ _allocations = msgspec.json.Decoder(_Allocations)
 
 
 class Prepared(NamedTuple):
-    """What a node must say.
+    """What a node must say: amounts in whole units, milli-cores of cpu and bytes of memory.
 
     Attributes:
-        amounts: resource -> quantity of capacity and allocatable; None: it must be gone.
-        origin: text of the annotation; None: it stays as it is.
+        amounts: resource -> amount of capacity and allocatable; None: it must be gone.
+        origin: batch-cpu and batch-memory before third parties' are taken off.
         third_parties: taken off batch resources, in nanos: cpu, memory.
         problem: why third parties' allocations were not taken off; empty when there is no problem.
     """
 
-    amounts: dict[str, str | None]
-    origin: str | None
+    amounts: dict[str, int | None]
+    origin: tuple[int, int] = (0, 0)
     third_parties: tuple[int, int] = (0, 0)
     problem: str = ""
 
@@ -57,22 +57,24 @@ def prepared(node: Node, batch_: Batch | None, mid_: Mid | None, ratio_text: str
         batch_, mid_: None: the resources are taken away.
         ratio_text: the cpu normalization ratio of this very calculation; above 1 it raises batch-cpu, rounded up.
     """
-    amounts: dict[str, str | None] = {
-        mid.CPU: None if mid_ is None else count_text(mid_.cpu),
-        mid.MEMORY: None if mid_ is None else bytes_text(mid_.memory),
+    amounts: dict[str, int | None] = {
+        batch.CPU: None,
+        batch.MEMORY: None,
+        mid.CPU: None if mid_ is None else mid_.cpu,
+        mid.MEMORY: None if mid_ is None else mid_.memory,
     }
-    annotations = node.metadata.annotations
     if batch_ is None:
-        amounts |= {batch.CPU: None, batch.MEMORY: None}
-        return Prepared(amounts, _origin(annotations, 0, 0))
+        return Prepared(amounts)
     cpu, memory = amplified(batch_.cpu, ratio_of(ratio_text)), value(batch_.memory)
-    origin = _origin(annotations, cpu, memory)
-    sold, problem = _sold((annotations or {}).get(THIRD_PARTIES))
-    amounts |= {
-        batch.CPU: count_text(value(max(cpu * NANO - sold[0], 0))),
-        batch.MEMORY: bytes_text(value(max(memory * NANO - sold[1], 0))),
-    }
-    return Prepared(amounts, origin, sold, problem)
+    sold, problem = _sold((node.metadata.annotations or {}).get(THIRD_PARTIES))
+    amounts[batch.CPU] = value(max(cpu * NANO - sold[0], 0))
+    amounts[batch.MEMORY] = value(max(memory * NANO - sold[1], 0))
+    return Prepared(amounts, (cpu, memory), sold, problem)
+
+
+def text_of(resource: str, size: int) -> str:
+    """An amount as the API writes it: `25000` of cpu as `25k`, bytes as `15Gi`."""
+    return count_text(size) if resource in (batch.CPU, mid.CPU) else bytes_text(size)
 
 
 def amplified(count: int, ratio: float) -> int:
@@ -93,10 +95,13 @@ def count_text(count: int) -> str:
     return milli_text(count * 1000)
 
 
-def _origin(annotations: Mapping[str, str] | None, cpu: int, memory: int) -> str | None:
-    """The annotation with the amounts before third parties' are taken off; other entries of it stay."""
+def origin_text(annotations: Mapping[str, str] | None, cpu: int, memory: int) -> str | None:
+    """The annotation with the amounts before third parties' are taken off; other entries of it stay.
+
+    None: a node without annotations gets none (quirk Q7).
+    """
     if annotations is None:
-        return None  # quirk Q7
+        return None
     try:
         before: Any = msgspec.json.decode(annotations.get(ORIGIN) or "{}")
         resources = before.get("resources") or {}

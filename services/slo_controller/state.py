@@ -256,12 +256,11 @@ class SloState:
 
     def pods_as_of(self, node: str, at_ns: int) -> list[PodFacts]:
         """The pods that were on a node at an instant; without one, those that are there."""
-        seats = self.seats
+        there = map(self.seats.__getitem__, self.by_node.get(node, ()))
+        if not at_ns:
+            return [facts for _, facts, _, gone_ns in there if not gone_ns]
         return [
-            seat.facts
-            for uid in self.by_node.get(node, ())
-            if (seat := seats[uid]).since_ns <= (at_ns or seat.since_ns)
-            and (not seat.gone_ns or seat.gone_ns > at_ns > 0)
+            facts for _, facts, since_ns, gone_ns in there if since_ns <= at_ns and (not gone_ns or gone_ns > at_ns)
         ]
 
     def machine(self, name: str) -> Machine:

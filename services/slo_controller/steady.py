@@ -18,11 +18,17 @@ def moved(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str], 
     |new - old| > old * threshold, in thousandths; the threshold is `resourceDiffThreshold`, or a percentage of its own for a rise and for
     a fall where `koordstream.hysteresis` states one.
     """
-    ratio = strategy.resource_diff_threshold
-    threshold = DEFAULTS.resource_diff_threshold or 0.0 if ratio is None else ratio
-    steadiness = strategy.koordstream
-    hysteresis = steadiness.hysteresis if steadiness else None
+    threshold, hysteresis = thresholds(strategy)
     return any(_differs(old.get(name), new.get(name), threshold, hysteresis) for name in names)
+
+
+def thresholds(strategy: ColocationStrategy) -> tuple[float, Hysteresis | None]:
+    """`resourceDiffThreshold`, and what outranks it for a rise or a fall."""
+    ratio, steadiness = strategy.resource_diff_threshold, strategy.koordstream
+    return (
+        DEFAULTS.resource_diff_threshold or 0.0 if ratio is None else ratio,
+        steadiness.hysteresis if steadiness else None,
+    )
 
 
 def differs(old_nanos: int, new_nanos: int, threshold: float, hysteresis: Hysteresis | None = None) -> bool:

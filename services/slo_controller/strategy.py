@@ -103,13 +103,18 @@ def with_durations(strategy: ColocationStrategy) -> AggregatePolicy | None:
     return policy and AggregatePolicy(durations=tuple(duration_text(duration_ns(text)) for text in policy.durations))
 
 
-def effective(config: ColocationConfig, node: Metadata) -> ColocationStrategy:
+def effective(
+    config: ColocationConfig, node: Metadata, cluster: ColocationStrategy | None = None
+) -> ColocationStrategy:
     """What is in force on a node: label over annotation over first matching node strategy over cluster strategy.
 
     What an annotation or a label says is not checked again (quirk Q17). Source: spec/slo-controller.md 2.3.
+
+    Args:
+        cluster: `cluster_strategy(config)`, where it is at hand.
     """
     labels, annotations = node.labels or {}, node.annotations or {}
-    strategy: ColocationStrategy = cluster_strategy(config)
+    strategy: ColocationStrategy = cluster or cluster_strategy(config)
     if entry := first_match(config.node_configs, labels):
         strategy = merged(strategy, entry)
     if (text := annotations.get(ANNOTATION)) and (stated := decoded(text)):

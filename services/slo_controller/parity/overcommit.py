@@ -10,7 +10,7 @@ from services.slo_controller.batch import Batch, batch_of, terms_of
 from services.slo_controller.books import add_up, facts_of
 from services.slo_controller.measured import NOTHING, Measured, of_status
 from services.slo_controller.mid import STATIC, Mid, mid_of
-from services.slo_controller.prepare import NORMALIZATION_RATIO, Prepared, prepared
+from services.slo_controller.prepare import NORMALIZATION_RATIO, Prepared, origin_text, prepared
 from services.slo_controller.reserved import capacity_of, reserved_of
 from services.slo_controller.steady import is_degraded, moved
 from services.slo_controller.strategy import effective, invalid
@@ -77,9 +77,9 @@ def calculate(given: Mapping[str, Any]) -> dict[str, Any]:
     if node.status.allocatable is None or node.status.capacity is None:
         return said | {"prepared": None}
     whole = prepared(node, found, found_mid, ratio)
-    said["prepared"] = _prepared(whole)
+    said["prepared"] = _prepared(node, whole)
     old = node.status.allocatable
-    new = {name: size for name, size in whole.amounts.items() if size is not None}
+    new = {name: str(size) for name, size in whole.amounts.items() if size is not None}
     said["needSync"] = {"batch": moved(old, new, BATCH, strategy), "mid": moved(old, new, MID, strategy)}
     return said
 
@@ -142,12 +142,11 @@ def _topology(
     return {"error": False, "written": written, "lastSync": synced, "zones": shown if there is not None else None}
 
 
-def _prepared(whole: Prepared) -> dict[str, Any]:
-    amounts = {name: None if size is None else value(nanos(size)) for name, size in whole.amounts.items()}
+def _prepared(node: Node, whole: Prepared) -> dict[str, Any]:
     return {
-        "allocatable": amounts,
-        "capacity": amounts,
-        "originExtendedAllocatable": _origin(whole.origin),
+        "allocatable": whole.amounts,
+        "capacity": whole.amounts,
+        "originExtendedAllocatable": _origin(origin_text(node.metadata.annotations, *whole.origin)),
         "batchError": bool(whole.problem),
         "midError": False,
     }

@@ -9,7 +9,7 @@ from services.slo_controller import batch
 from services.slo_controller.batch import Batch, Terms
 from services.slo_controller.books import Sums
 from services.slo_controller.measured import NOTHING, Measured
-from services.slo_controller.prepare import ORIGIN, THIRD_PARTIES, amplified, prepared
+from services.slo_controller.prepare import ORIGIN, THIRD_PARTIES, amplified, origin_text, prepared
 from services.slo_controller.steady import differs, is_degraded, moved
 from shared.domain.cpu_memory import ZERO
 from shared.kube.instants import SECOND
@@ -54,23 +54,26 @@ def third(priority: str = "koord-batch", **resources: str) -> dict[str, Any]:
 def test_what_third_parties_sold_is_taken_off(id_: str, allocations: list[Any], cpu: str, memory: str) -> None:
     node = Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: json.dumps({"allocations": allocations})}))
     found = prepared(node, SOLD, None, None)
-    assert (nanos(found.amounts[batch.CPU] or ""), nanos(found.amounts[batch.MEMORY] or "")) == (
-        nanos(cpu), nanos(memory),
-    ), id_  # fmt: skip
-    assert found.origin is not None
-    origin = json.loads(found.origin)["resources"]
+    assert found.amounts[batch.CPU] == nanos(cpu) // NANO, id_
+    assert found.amounts[batch.MEMORY] == nanos(memory) // NANO, id_
+    text = origin_text(node.metadata.annotations, *found.origin)
+    assert text is not None
+    origin = json.loads(text)["resources"]
     assert {name: nanos(size) for name, size in origin.items()} == {batch.CPU: nanos("25k"), batch.MEMORY: nanos("33G")}
 
 
 def test_tp6_a_degraded_node_has_none_and_its_origin_is_zero() -> None:
-    found = prepared(Node(metadata=Metadata(name="n", annotations={ORIGIN: "nope"})), None, None, None)
+    annotations = {ORIGIN: "nope"}
+    found = prepared(Node(metadata=Metadata(name="n", annotations=annotations)), None, None, None)
     assert set(found.amounts.values()) == {None}
-    assert json.loads(found.origin or "") == {"resources": {batch.CPU: "0", batch.MEMORY: "0"}}
+    text = origin_text(annotations, *found.origin)
+    assert json.loads(text or "") == {"resources": {batch.CPU: "0", batch.MEMORY: "0"}}
+    assert origin_text(None, 1, 1) is None, "Q7"
 
 
 def test_a_broken_annotation_of_third_parties_leaves_the_whole_amount_and_is_said() -> None:
     found = prepared(Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: "{"})), SOLD, None, None)
-    assert found.amounts[batch.CPU] == "25k"
+    assert found.amounts[batch.CPU] == 25_000
     assert THIRD_PARTIES in found.problem
 
 
