@@ -19,10 +19,16 @@ from cli.output import show_table
 from cli.ports import free_port
 from cli.process import Process
 from services.node_agent.settings import NAME
-from shared.agents import answer, report, subjects
+from shared.agents import answer, deeds, report, slo, subjects
+from shared.agents import pods as agent_pods
 from shared.agents.answer import Answer
+from shared.agents.pods import NodePods
+from shared.agents.slo import NodeSlo
 from shared.bus import Bus
 from shared.errors import KoordError
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 
 NODE = "bench-node"
 WARM_S = 5.0
@@ -74,7 +80,7 @@ def agent(*, pods: int, seconds: float, transport: Literal["nats", "mqtt"], repo
     """Measure what the node agent costs its node at a sample a second.
 
     Makes that many cgroups with a process each (as root), runs the agent against an embedded NATS, and takes all of it away
-    again. Reports come more often than by default, so their cost is in the figures.
+    again. It measures and acts: CPU suppress, CPU burst, memory QoS, evictions and batch resources are on.
     """
     with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
         figures = asyncio.run(_measure(Path(name), pods, seconds, transport, report_every))
@@ -92,8 +98,16 @@ async def _measure(folder: Path, pods: int, seconds: float, transport: str, repo
         await bus.start()
         await _take_reports(bus, heard, transport)
         with PodCgroups() as cgroups:
+            logs = folder / "containers"
+            logs.mkdir()
             for number in range(pods):
-                cgroups.add(qos=QOS[number % len(QOS)], burn_ms=20 if number % 3 == 0 else 0)
+                container = f"{number:064x}"
+                qos = QOS[number % len(QOS)]
+                cgroups.add(qos=qos, burn_ms=20 if number % 3 == 0 else 0, container=container)
+                if qos != "besteffort":
+                    cgroups.limit(container, milli=500)
+                (logs / f"p{number}_bench_c-{container}.log").touch()
+            await _tell_of_pods(bus, cgroups.uids)
             http = f"127.0.0.1:{free_port()}"
             process = _agent(folder, nats, cgroups.parent, transport, report_every, http)
             process.start()
@@ -133,6 +147,44 @@ async def _take_reports(bus: Bus, heard: list[bytes], transport: str) -> None:
         await bus.hear(subject, heard.append)
 
 
+async def _tell_of_pods(bus: Bus, uids: list[str]) -> None:
+    """Stand in for deeds ingest: the agent is told of its pods, and its deeds are taken."""
+    found = tuple(_pod(number, uid) for number, uid in enumerate(uids))
+    amounts = {"cpu": str(os.cpu_count()), "memory": "16Gi"}
+    node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
+    spec = {
+        "resourceUsedThresholdWithBE": {"enable": True},
+        "cpuBurstStrategy": {"policy": "auto"},
+        "resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 10}}},
+    }
+
+    async def accept(data: bytes) -> bytes:
+        told = deeds.decode(data, NODE)
+        await bus.publish(
+            subjects.subject(NODE, subjects.PODS), agent_pods.encode(NodePods(NODE, 1, 1, node, None, found))
+        )
+        await bus.publish(subjects.subject(NODE, subjects.SLO), slo.encode(NodeSlo(NODE, 1, 1, spec)))
+        return answer.encode(Answer("deed", told.boot, told.seq))
+
+    await bus.answer(subjects.every_subject(subjects.DEED), accept)
+
+
+def _pod(number: int, uid: str) -> Pod:
+    """Of three pods one is prod with a limit, one burstable, one batch, as their cgroups lie."""
+    kube = ("Guaranteed", "Burstable", "BestEffort")[number % len(QOS)]
+    labels = {"koordinator.sh/qosClass": "BE" if kube == "BestEffort" else "LS"}
+    if kube == "BestEffort":
+        asked = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
+    else:
+        asked = {"cpu": "500m", "memory": "256Mi"}
+    container = Container(name="c", resources=ResourceRequirements(requests=asked, limits=asked))
+    return Pod(
+        metadata=Metadata(name=f"p{number}", namespace="bench", uid=uid, labels=labels),
+        spec=PodSpec(priority=5500 if kube == "BestEffort" else 9500, containers=(container,)),
+        status=PodStatus(phase="Running", qos_class=kube),
+    )
+
+
 def _agent(folder: Path, nats: EmbeddedNats, parent: str, transport: str, report_every: float, http: str) -> Process:
     env = {
         **os.environ,
@@ -145,6 +197,8 @@ def _agent(folder: Path, nats: EmbeddedNats, parent: str, transport: str, report
         "KOORD_NODE_AGENT_CGROUP_PARENT": parent,
         "KOORD_NODE_AGENT_REPORT_EVERY_S": str(report_every),
         "KOORD_NODE_AGENT_STATE_DIR": str(folder / "state"),
+        "KOORD_NODE_AGENT_CONTAINER_LOGS": str(folder / "containers"),
+        "KOORD_NODE_AGENT_FEATURES": "CgroupReconcile=true,BECPUEvict=true,BEMemoryEvict=true,CPUEvict=true",
     }
     return Process(NAME, [sys.executable, "-P", "-m", "cli", "run", NAME], folder / "agent.log", env=env)
 

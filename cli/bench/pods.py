@@ -11,7 +11,7 @@ from typing import Self
 from shared.errors import KoordError
 
 ROOT = Path("/sys/fs/cgroup")
-CONTROLLERS = ("cpuacct", "memory")
+CONTROLLERS = ("cpuacct", "memory", "cpu", "cpuset")
 QOS = ("", "burstable", "besteffort")
 
 # Joins its cgroups, so that all it holds is counted there; then burns for so many milliseconds of each second.
@@ -71,30 +71,51 @@ class PodCgroups:
         for folder in reversed(self._folders):
             _remove(folder)
 
-    def add(self, *, qos: str = "besteffort", burn_ms: int = 0, held_mib: int = 1, uid: str = "") -> str:
-        """A pod whose process burns `burn_ms` of each second; its uid, which is a new one unless it is given."""
+    def add(
+        self, *, qos: str = "besteffort", burn_ms: int = 0, held_mib: int = 1, uid: str = "", container: str = ""
+    ) -> str:
+        """A pod whose process burns `burn_ms` of each second; its uid, which is a new one unless it is given.
+
+        Args:
+            container: name of a cgroup below the pod's, in which the process is then.
+        """
         uid = uid or f"00000000-0000-4000-8000-{len(self.uids):012}"
         self.uids.append(uid)
         places = [tree / "kubepods" / qos / f"pod{uid}" for tree in self._trees]
         for folder in places:
             self._make(folder)
+        if container:
+            places = [folder / container for folder in places]
+            for folder in places:
+                self._make(folder)
         joins = [str(folder / "cgroup.procs") for folder in places]
         command = [sys.executable, "-I", "-S", "-c", _WORK, str(burn_ms), str(held_mib), *joins]
         self._processes[uid] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         return uid
 
+    def limit(self, container: str, *, milli: int) -> None:
+        """Hold a container and its pod to so many milli-cores, as the kubelet does."""
+        file = "cpu.max" if self._v2 else "cpu.cfs_quota_us"
+        for folder in [folder for folder in self._folders if folder.name == container]:
+            for place in (folder.parent, folder):
+                if (place / file).exists():
+                    (place / file).write_text(str(milli * 100))
+
     def remove(self, uid: str) -> None:
         """End a pod's process and take its cgroup away."""
         self._end(uid)
-        for folder in [folder for folder in self._folders if folder.name == f"pod{uid}"]:
+        for folder in [folder for folder in reversed(self._folders) if f"pod{uid}" in folder.parts]:
             self._folders.remove(folder)
             _remove(folder)
 
     def _make(self, folder: Path) -> None:
         folder.mkdir()
         self._folders.append(folder)
-        if self._v2 and not folder.name.startswith("pod"):
-            (folder / "cgroup.subtree_control").write_text("+memory")
+        if self._v2 and not any(part.startswith("pod") for part in folder.parts):
+            (folder / "cgroup.subtree_control").write_text("+memory +cpu")
+        if not self._v2 and ROOT / "cpuset" in folder.parents:
+            for file in ("cpuset.cpus", "cpuset.mems"):  # empty at first, and then nothing may run there
+                (folder / file).write_text((folder.parent / file).read_text())
 
     def _end(self, uid: str) -> None:
         process = self._processes.pop(uid)

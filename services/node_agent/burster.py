@@ -4,23 +4,48 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from services.node_agent.cgroup.executor import Executor, Wanted
+from services.node_agent.cgroup.convert import quota
+from services.node_agent.cgroup.executor import Done, Executor, Wanted
+from services.node_agent.counters import Held, number
 from services.node_agent.layout import Placed
-from services.node_agent.qos.cpu_burst import ANNOTATION, Bursts, Held, Measured, NodeState, PodBurst, concerns
+from services.node_agent.qos import cpu_burst
+from services.node_agent.qos.cpu_burst import (
+    ANNOTATION,
+    Bursts,
+    Measured,
+    NodeState,
+    PodBurst,
+    concerns,
+    limit_milli,
+)
 from services.node_agent.slo_spec import CpuBurst
 from shared.agents.deeds import AnyDeed, Burst
 from shared.kube.instants import SECOND
 
 QUOTA, BUFFER = "cpu.cfs_quota_us", "cpu.cfs_burst_us"
+STAT_BYTES = 1_024
+"""Enough for cpu.stat."""
 
 
 class _Counters(NamedTuple):
-    """Of a container: since when, its CPU time, periods in all and throttled."""
+    """Of a container: when, its CPU time, periods in all and throttled."""
 
     at_ns: int
     cpu_ns: int
     periods: int
     throttled: int
+
+
+class _Files(NamedTuple):
+    """A container's cpu.stat, and in v1 its cpuacct.usage, held open."""
+
+    stat: Held
+    usage: Held | None
+
+    def close(self) -> None:
+        self.stat.close()
+        if self.usage is not None:
+            self.usage.close()
 
 
 class Burster:
@@ -34,9 +59,12 @@ class Burster:
         self._executor = executor
         self._tell = tell
         self.bursts = Bursts(lambda _, capacity: int(capacity * random.uniform(0, 0.5)))  # noqa: S311  spreads containers
+        self._files: dict[str, _Files] = {}
         self._before: dict[str, _Counters] = {}
         self._measured: dict[str, Measured] = {}
-        self._touched: set[str] = set()
+        self._scaled: set[str] = set()
+        self._settled: dict[str, tuple[CpuBurst, Placed]] = {}
+        self._capped = False
 
     def concerned(self, strategy: CpuBurst, pods: Iterable[Placed]) -> list[Placed]:
         """The pods whose turn it is: under a policy, or with something to take back."""
@@ -44,67 +72,126 @@ class Burster:
         return [
             each
             for each in pods
-            if concerns(each.pod)
-            and (on or ANNOTATION in (each.pod.metadata.annotations or {}) or each.pod.metadata.uid in self._touched)
+            if (on or ANNOTATION in (each.pod.metadata.annotations or {}) or each.pod.metadata.uid in self._settled)
+            and concerns(each.pod)
         ]
 
     def round(self, strategy: CpuBurst, state: NodeState, pods: Iterable[Placed], now_ns: int) -> None:
-        """One round for the pods that are concerned."""
+        """One round for the pods that are concerned.
+
+        A pod that is not throttled, holds its own quota and has its buffer already is passed over, unless a limiter counts its usage.
+        """
         seen: set[str] = set()
+        uids: set[str] = set()
+        limited = (strategy.cfs_quota_burst_period_seconds or 0) >= 0
         for each in pods:
-            folders = {"": each.folder, **each.containers}
+            uid = each.pod.metadata.uid
+            uids.add(uid)
+            throttled = False
             for cid in each.seen.ids.values():
                 seen.add(cid)
-                self._measure(cid, folders[cid], now_ns)
+                throttled |= self._measure(cid, each.containers[cid], now_ns)
+            own = ANNOTATION in (each.pod.metadata.annotations or {})
+            settled = self._settled.get(uid)
+            if (
+                not (throttled or limited or own or uid in self._scaled)
+                and settled is not None
+                and settled[0] is strategy
+                and settled[1].containers == each.containers
+                and settled[1].pod is each.pod
+            ):
+                continue
+            folders = {"": each.folder, **each.containers}
 
-            def held(cid: str, folders: Mapping[str, str] = folders) -> Held:
+            def held(cid: str, folders: Mapping[str, str] = folders) -> cpu_burst.Held:
                 return self._held(folders.get(cid))
 
             wanted = self.bursts.decide(
                 each.seen, strategy, state, held, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
             )
-            self._carry_out(wanted, folders)
-        for cid in self._before.keys() - seen:
-            del self._before[cid]
+            self._carry_out(wanted, each, folders)
+            self._settled[uid] = (strategy, each)
+        for cid in self._files.keys() - seen:
+            self._files.pop(cid).close()
+            self._before.pop(cid, None)
             self._measured.pop(cid, None)
+        for uid in self._settled.keys() - uids:
+            del self._settled[uid]
+        self._scaled &= uids
         self.bursts.forget_idle(now_ns)
 
-    def _held(self, folder: str | None) -> Held:
+    def _held(self, folder: str | None) -> cpu_burst.Held:
         if folder is None:
-            return Held(None, None)
+            return cpu_burst.Held(None, None)
         quota = self._executor.known(QUOTA, folder)
-        return Held(int(quota) if quota is not None else None, None)
+        return cpu_burst.Held(int(quota) if quota is not None else None, None)
 
-    def _measure(self, cid: str, folder: str, now_ns: int) -> None:
-        counted = self._executor.cpu_counters(folder)
-        if counted is None:
+    def _measure(self, cid: str, folder: str, now_ns: int) -> bool:
+        """Take a sample of a container; whether it was throttled since the one before."""
+        try:
+            files = self._files.get(cid)
+            if files is None:
+                files = self._files[cid] = self._opened(folder)
+            text = files.stat.read(STAT_BYTES)
+            periods, throttled = number(text, b"nr_periods"), number(text, b"nr_throttled")
+            cpu_ns = int(files.usage.read(64)) if files.usage else number(text, b"usage_usec") * 1000
+        except (OSError, ValueError):
             self._measured.pop(cid, None)
-            return
-        now = _Counters(now_ns, *counted)
-        before = self._before.get(cid)
+            return False
+        now, before = _Counters(now_ns, cpu_ns, periods, throttled), self._before.get(cid)
         self._before[cid] = now
-        if before is None or now.cpu_ns < before.cpu_ns or not 0 < now_ns - before.at_ns < 20 * SECOND:
-            return
-        periods = now.periods - before.periods
-        throttled = (now.throttled - before.throttled) / periods if periods > 0 else 0.0
-        self._measured[cid] = Measured(throttled, (now.cpu_ns - before.cpu_ns) / (now_ns - before.at_ns))
+        if before is None or cpu_ns < before.cpu_ns or not 0 < now_ns - before.at_ns < 20 * SECOND:
+            return False
+        passed = periods - before.periods
+        part = (throttled - before.throttled) / passed if passed > 0 else 0.0
+        self._measured[cid] = Measured(part, (cpu_ns - before.cpu_ns) / (now_ns - before.at_ns))
+        return part > 0
 
-    def _carry_out(self, wanted: PodBurst, folders: Mapping[str, str]) -> None:
+    def _opened(self, folder: str) -> _Files:
+        """A container's files.
+
+        Raises:
+            OSError: one cannot be opened.
+        """
+        tree = self._executor.tree
+        if tree.version == 2:
+            return _Files(Held(tree.root / folder / "cpu.stat"), None)
+        stat = Held(tree.root / "cpu" / folder / "cpu.stat")
+        try:
+            return _Files(stat, Held(tree.root / "cpuacct" / folder / "cpuacct.usage"))
+        except OSError:
+            stat.close()
+            raise
+
+    def _carry_out(self, wanted: PodBurst, each: Placed, folders: Mapping[str, str]) -> None:
         update = self._executor.update
+        limits = {each.seen.ids.get(one.name): limit_milli(one) for one in each.pod.spec.containers}
         for cid, burst in wanted.containers_burst_us.items():
-            update(Wanted(BUFFER, folders[cid], str(burst)))
-        update(Wanted(BUFFER, folders[""], str(wanted.burst_us)))
-        if wanted.burst_us or wanted.containers_quota_us:
-            self._touched.add(wanted.uid)
-        elif not any(cid in self.bursts.limiters for cid in wanted.containers_burst_us):
-            self._touched.discard(wanted.uid)
-        grow = {cid: quota for cid, quota in wanted.containers_quota_us.items() if cid in wanted.grows}
-        shrink = {cid: quota for cid, quota in wanted.containers_quota_us.items() if cid not in wanted.grows}
-        for cid, quota in shrink.items():
-            update(Wanted(QUOTA, folders[cid], str(quota)))
+            self._buffer(folders[cid], burst, limits.get(cid, 0))
+        self._buffer(folders[""], wanted.burst_us, sum(limits.values()) if all(limits.values()) else 0)
+        shrink = {cid: us for cid, us in wanted.containers_quota_us.items() if cid not in wanted.grows}
+        done = {cid: update(Wanted(QUOTA, folders[cid], str(us))) for cid, us in shrink.items()}
         if wanted.quota_us is not None:
             update(Wanted(QUOTA, folders[""], str(wanted.quota_us)))
-        for cid, quota in grow.items():
-            update(Wanted(QUOTA, folders[cid], str(quota)))
-        for cid, quota in wanted.containers_quota_us.items():
-            self._tell(Burst(wanted.uid, cid, cfs_quota_us=quota))
+        grow = {cid: us for cid, us in wanted.containers_quota_us.items() if cid in wanted.grows}
+        done |= {cid: update(Wanted(QUOTA, folders[cid], str(us))) for cid, us in grow.items()}
+        for cid, us in wanted.containers_quota_us.items():
+            if done[cid] is Done.WRITTEN:
+                self._tell(Burst(wanted.uid, cid, cfs_quota_us=us))
+        above = any(
+            (self._held(folders[one]).quota_us or 0) > quota(limits.get(one, 0)) > 0
+            for one in wanted.containers_burst_us
+        )
+        (self._scaled.add if above else self._scaled.discard)(wanted.uid)
+
+    def _buffer(self, folder: str, burst_us: int, limit: int) -> None:
+        """Let a cgroup save up. Kernels from kernel.org take no more than its quota, so that is the bound once one has refused."""
+        most = quota(limit)
+        bounded = min(burst_us, most) if self._capped and most > 0 else burst_us
+        if (
+            self._executor.update(Wanted(BUFFER, folder, str(bounded))) is Done.REFUSED
+            and not self._capped
+            and most > 0
+        ):
+            self._capped = True
+            self._executor.update(Wanted(BUFFER, folder, str(min(burst_us, most))))

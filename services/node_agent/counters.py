@@ -129,6 +129,20 @@ def cgroup_memory_v2(file: Held) -> int:
     )
 
 
+def number(text: bytes, name: bytes) -> int:
+    """The number behind a name that begins a line.
+
+    Raises:
+        ValueError: there is no such line.
+    """
+    at = text.find(name + b" ")
+    if at < 0:
+        raise ValueError(name.decode())
+    begin = at + len(name) + 1
+    end = text.find(b"\n", begin)
+    return int(text[begin : end if end >= 0 else len(text)])
+
+
 def _after(file: Held, text: bytes, name: bytes) -> int:
     """The number behind a name that begins a line."""
     at = 0 if text.startswith(name) else text.find(b"\n" + name) + 1

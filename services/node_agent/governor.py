@@ -39,6 +39,8 @@ POD_KEPT_NS = 12 * SECOND
 """What is looked back at of a pod."""
 LATEST_NS = 2 * SECOND
 BURST_WINDOW_NS = 5 * SECOND
+LOOK_EVERY_NS = 5 * SECOND
+"""A pod's new containers are found within this time."""
 
 
 class Places(NamedTuple):
@@ -90,6 +92,8 @@ class Governor:
         self._placed: list[Placed] = []
         self._placed_of: tuple[object, ...] = ()
         self._reconciled_ns = -RECONCILE_EVERY_NS
+        self._reconciled_of: tuple[object, ...] = ()
+        self._request: tuple[object, int] = (None, 0)
         self._node_cores, self._node_bytes = Series(), Series()
         self._pod_cores: dict[str, Series] = {}
         self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
@@ -114,10 +118,20 @@ class Governor:
         self._suppress(found, now_ns)
         self._burst(now_ns)
         self._evict(found, now_ns)
+        self._reconcile(changed=changed, now_ns=now_ns)
+
+    def _reconcile(self, *, changed: bool, now_ns: int) -> None:
+        """Values are worked out when something has changed, and looked at now and then."""
         known = self._pods.in_force
-        if known is not None and (changed or now_ns - self._reconciled_ns >= RECONCILE_EVERY_NS):
-            self._reconciled_ns = now_ns
+        if known is None or not (changed or now_ns - self._reconciled_ns >= RECONCILE_EVERY_NS):
+            return
+        self._reconciled_ns = now_ns
+        of = (known, self._spec)
+        if changed or of != self._reconciled_of:
+            self._reconciled_of = of
             self._reconciler.round(self._spec, known.object, known.topology, self._folders, self._placed)
+        else:
+            self._reconciler.again()
 
     def release(self) -> None:
         """Put back what was found."""
@@ -168,10 +182,11 @@ class Governor:
     def _place(self, folders: Mapping[str, str], now_ns: int) -> bool:
         """Look containers up when pods have changed, and now and then; whether anything is new."""
         known = self._pods.in_force
-        of = (known, self._spec_of, frozenset(folders), now_ns // (5 * SECOND))
-        if of == self._placed_of:
+        what = (known, self._spec_of, frozenset(folders))
+        if (what, now_ns // LOOK_EVERY_NS) == self._placed_of:
             return False
-        before, self._placed_of = self._placed, of
+        before, changed = self._placed, not self._placed_of or what != self._placed_of[0]
+        self._placed_of = (what, now_ns // LOOK_EVERY_NS)
         base = self._places.root / "cpu" if self._executor_version == 1 else self._places.root
         names = topology.container_names(self._places.logs)
         self._placed = []
@@ -183,7 +198,7 @@ class Governor:
         gone -= {folder for each in self._placed for folder in (each.folder, *each.containers.values())}
         if gone and self.executor is not None:
             self.executor.forget(gone)
-        return before != self._placed
+        return changed or before != self._placed
 
     @property
     def _executor_version(self) -> int:
@@ -290,9 +305,10 @@ class Governor:
         limit = 1000 * min((len(one) for one in sets if one), default=0)
         if held[1] > 0:
             limit = min(limit, held[1] * 1000 // 100_000)
-        request = sum(
-            evict.requests(pod, (BATCH_CPU,)).get(BATCH_CPU, 0) for pod in known.pods if raw_qos(pod) is QoS.BE
-        )
+        if self._request[0] is not known:
+            asked = (evict.requests(pod, (BATCH_CPU,)) for pod in known.pods if raw_qos(pod) is QoS.BE)
+            self._request = (known, sum(each.get(BATCH_CPU, 0) for each in asked))
+        request = self._request[1]
         for series, value in zip(self._best_effort, (found.best_effort.cpu / 1000, request, limit), strict=True):
             series.add(found.at_ns, float(value))
 

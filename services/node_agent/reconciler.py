@@ -42,6 +42,7 @@ class Reconciler:
         self._page = page
         self._ratio = Normalization()
         self._identities_used = False
+        self._levels: Levels = ()
         self._said: set[str] = set()
 
     def round(
@@ -52,7 +53,7 @@ class Reconciler:
         folders: KubeFolders,
         pods: Sequence[Placed],
     ) -> None:
-        """Make the cgroups hold what they should.
+        """Work out what the cgroups should hold, and make them hold it.
 
         Args:
             spec: merged with the defaults.
@@ -79,7 +80,12 @@ class Reconciler:
             self._cpus(topology, pods, levels)
         if self._gates["CgroupReconcile"] and node is not None:
             self._memory(qos, node, folders, pods, levels)
-        self._executor.update_levels(levels)
+        self._levels = levels
+        self.again()
+
+    def again(self) -> None:
+        """Make the cgroups hold what was worked out last."""
+        self._executor.update_levels(self._levels)
 
     def _take_ratio(self, node: Node | None) -> None:
         annotations = (node.metadata.annotations if node else None) or {}

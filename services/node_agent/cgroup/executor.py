@@ -4,6 +4,7 @@ Source: spec/node-agent.md 2.4 and 2.5.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -64,11 +65,15 @@ class Tree(NamedTuple):
     version: int
     kube: str
 
-    def path(self, knob: Knob, folder: str) -> Path:
-        """The file of a knob."""
+    def file(self, knob: Knob, folder: str) -> str:
+        """The file of a knob; a text, as a round looks at many."""
         if self.version == 1 or knob.name == "net_cls.classid":
-            return self.root / knob.subsystem / folder / knob.name
-        return self.root / folder / knob.file
+            return f"{self.root}/{knob.subsystem}/{folder}/{knob.name}"
+        return f"{self.root}/{folder}/{knob.file}"
+
+    def path(self, knob: Knob, folder: str) -> Path:
+        """The same as a path."""
+        return Path(self.file(knob, folder))
 
 
 class Executor:
@@ -97,7 +102,7 @@ class Executor:
         if how in {Support.ALWAYS, Support.NEVER}:
             return how is Support.ALWAYS
         if how is Support.TARGET:
-            return self.tree.path(knob, folder).exists()
+            return os.path.exists(self.tree.file(knob, folder))  # noqa: PTH110  half the cost of a Path
         if name not in self._has:
             self._has[name] = self.tree.path(knob, self.tree.kube if how is Support.KUBE else "").exists()
         return self._has[name]
@@ -125,21 +130,6 @@ class Executor:
             self._cache[name, folder] = (found, self._clock_ns())
         return found
 
-    def cpu_counters(self, folder: str) -> tuple[int, int, int] | None:
-        """A cgroup's CPU time in nanoseconds, its periods, and those in which it was throttled; None when it cannot be read."""
-        try:
-            if self.tree.version == 1:
-                cpu_ns = int((self.tree.root / "cpuacct" / folder / "cpuacct.usage").read_bytes())
-                stat = (self.tree.root / "cpu" / folder / "cpu.stat").read_bytes()
-            else:
-                stat = (self.tree.root / folder / "cpu.stat").read_bytes()
-            fields = dict(line.split() for line in stat.splitlines())
-            if self.tree.version == 2:
-                cpu_ns = int(fields[b"usage_usec"]) * 1000
-            return cpu_ns, int(fields.get(b"nr_periods", 0)), int(fields.get(b"nr_throttled", 0))
-        except (OSError, ValueError, KeyError):
-            return None
-
     def update(self, wanted: Wanted, *, cached: bool = True) -> Done:
         """Make one file hold a value.
 
@@ -150,7 +140,7 @@ class Executor:
         if cached and not self._due(key, wanted.value):
             return Done.SAME
         done = self._write(wanted)
-        if done in {Done.WRITTEN, Done.SAME}:
+        if done is not Done.GONE:  # what the kernel does not take now it is asked again after a while only
             self._cache[key] = (wanted.value, self._clock_ns())
         return done
 
@@ -223,11 +213,8 @@ class Executor:
             if self._holds(knob, before, text):
                 self._found.adopt((knob.name, folder), value)
                 return Done.SAME
-            path = self.tree.path(knob, folder)
-            if not path.exists():  # opening for writing would make a file in a folder that is none of the kernel's
-                return Done.GONE
             found = self._v1_words(knob, folder, before)
-            path.write_text(text)
+            _put(self.tree.file(knob, folder), text)
         except (FileNotFoundError, NotADirectoryError):
             return Done.GONE
         except OSError as error:
@@ -254,10 +241,10 @@ class Executor:
         return Done.REFUSED
 
     def _current(self, knob: Knob, folder: str) -> str:
-        path = self.tree.path(knob, folder)
+        file = self.tree.file(knob, folder)
         if knob.kind is Kind.CPUS and self.tree.version == 2:
-            path = path.with_name("cpuset.cpus.effective")
-        return path.read_text().strip("\n")
+            file += ".effective"
+        return _get(file)
 
     def _spelled(self, knob: Knob, value: str) -> str:
         if self.tree.version == 2:
@@ -270,7 +257,7 @@ class Executor:
     def _v1_words(self, knob: Knob, folder: str, text: str) -> str:
         """What was found, as `update` takes it; a v2 set of cpus as it was configured, which may be empty: all of the parent's."""
         if self.tree.version == 2 and knob.kind is Kind.CPUS:
-            return self.tree.path(knob, folder).read_text().strip("\n")
+            return _get(self.tree.file(knob, folder))
         if self.tree.version == 2 and knob.kind is Kind.SHARES:
             found = shares_of_weight(int(text))
             while found < MOST_SHARES and weight(found) < int(text):
@@ -328,3 +315,29 @@ class Executor:
         except (OSError, ValueError, BadCpuList):
             return keep
         return wanted if grows else keep
+
+
+def _get(file: str) -> str:
+    """What a file holds.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 65_536).decode().strip("\n")
+    finally:
+        os.close(fd)
+
+
+def _put(file: str, text: str) -> None:
+    """Write a file of the kernel's: at once, and only one that is there.
+
+    Raises:
+        OSError: it is not there, or the kernel does not take it.
+    """
+    fd = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)

@@ -225,10 +225,9 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
         whole = pool(at.processors, at.pods, at.held)
         levels, done = (Levels(whole, whole, spares),), {**status, CPUSET: Policy.RECOVERED}
         return _recovered_quota(Decision(None, levels, None, done))
-    whole = pool(at.processors, at.pods, at.held)
-    everywhere = Levels(whole, whole)
     if not threshold.enable:
-        return _recovered_quota(Decision(None, (everywhere,), None, {**status, CPUSET: Policy.RECOVERED}))
+        whole = pool(at.processors, at.pods, at.held)
+        return _recovered_quota(Decision(None, (Levels(whole, whole),), None, {**status, CPUSET: Policy.RECOVERED}))
     if at.node is None or not at.pods or at.usage.node is None or not at.processors:
         return Decision(None, (), None, status)
     percent = threshold.cpu_suppress_threshold_percent
@@ -243,10 +242,11 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
     if threshold.cpu_suppress_policy == CFS_QUOTA:
         cores = -(-nanos((at.node.status.capacity or {}).get("cpu", "0")) // CORE_NANOS)
         using = {**status, CFS_QUOTA: Policy.USING, CPUSET: Policy.RECOVERED}
-        return Decision(left, (everywhere,), quota(left, at.now_quota_us, cores), using)
+        whole = pool(at.processors, at.pods, at.held)
+        return Decision(left, (Levels(whole, whole),), quota(left, at.now_quota_us, cores), using)
     cpus = chosen(left, at.now_cpus, at.processors, at.pods, at.held)
     if at.held.static:  # the kubelet moves its own CPUs between these levels
-        steps: tuple[Levels, ...] = (Levels(whole, None),)
+        steps: tuple[Levels, ...] = (Levels(pool(at.processors, at.pods, at.held), None),)
         if cpus:
             steps += (Levels(None, cpus),)
     else:
