@@ -1,0 +1,146 @@
+"""The half of the fold that is of our own log, `scheduling`."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from services.scheduler.ask import allotments
+from services.scheduler.known_facts import KnownFacts
+from services.scheduler.pods import PluginReason, PodFacts
+from services.scheduler.questions import QUESTIONS, Answered, digest_of, forget_old
+from services.scheduler.storage import VOLUMES
+from shared.events import Event, Recorded
+from shared.events.cluster import (
+    EvictionFailed,
+    EvictionRefused,
+)
+from shared.events.intents import EvictionAsked, FieldsDecided
+from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.scheduling import (
+    ClassJudged,
+    PlacementCompared,
+    PodNominated,
+    PodPlaced,
+    PodUnschedulable,
+    RoundDecided,
+)
+
+
+class DecidedFacts(KnownFacts):
+    """Folds what we decided, and what we took for our configuration."""
+
+    def _round_decided(self, record: Recorded, event: RoundDecided) -> None:
+        self._hear_clock(record.at_ns)
+        self.round = event.round
+        self.round_saw = (event.seen or {}).get("cluster", 0)
+        self.round_ns = event.now_ns or 0
+        saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
+        reasons: dict[int, tuple[PluginReason, ...]] = {}
+        for outcome in event.pods:
+            if outcome.node or (facts := self._seen_by_round(outcome.pod_uid)) is None:
+                continue
+            if outcome.judged not in reasons:
+                reasons[outcome.judged] = _reasons(event.classes[outcome.judged])
+            facts.attempts += 1
+            facts.tried_ns = self.round_ns
+            facts.tried_seq = record.seq
+            facts.saw = self.round_saw
+            facts.saw_quota = saw_quota
+            facts.reasons = reasons[outcome.judged]
+            if self.touched is not None:
+                self.touched.pods[facts.uid] = None
+
+    def _pod_placed(self, record: Recorded, event: PodPlaced) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is None:
+            return
+        facts.placed_node = event.node
+        facts.placed_seq = record.seq
+        facts.placed_ns = self.round_ns
+        facts.placed_allotted = allotments(event.annotations)
+        facts.attempts = 0
+        facts.nominated = ""
+        if self.touched is not None:
+            self.touched.pods[event.pod_uid] = None
+
+    def _pod_nominated(self, _: Recorded, event: PodNominated) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is not None:
+            facts.nominated = event.node
+            if self.touched is not None:
+                self.touched.pods[event.pod_uid] = None
+
+    def _eviction_asked(self, record: Recorded, event: EvictionAsked) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is not None:
+            facts.asked_seq = record.seq
+
+    def _eviction_refused(self, record: Recorded, event: EvictionRefused | EvictionFailed) -> None:
+        facts = self.pods.get(event.pod_uid)
+        if facts is not None and record.cause is not None and record.cause.context == "scheduling":
+            facts.stayed_seq = max(facts.stayed_seq, record.cause.seq)
+            facts.stayed_at = record.seq
+            if self.touched is not None:
+                self.touched.pods[event.pod_uid] = None
+
+    def _fields_decided(self, record: Recorded, event: FieldsDecided) -> None:
+        if event.resource == QUESTIONS:
+            forget_old(self.answered, record.at_ns)
+            self.answered[event.name] = Answered(event.uid, record.at_ns, digest_of(event.patch["status"]))
+        if event.resource == VOLUMES:
+            reference = event.patch["spec"]["claimRef"]
+            self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
+
+    def _pod_unschedulable(self, _: Recorded, event: PodUnschedulable) -> None:
+        facts = self._seen_by_round(event.pod_uid)
+        if facts is not None:
+            facts.told = event.code
+
+    def _placement_compared(self, record: Recorded, event: PlacementCompared) -> None:
+        binding = record.cause.seq if record.cause else 0
+        facts = self.pods.get(event.pod_uid)
+        if facts is None:
+            if self.positions.get("cluster", 0) >= binding:
+                return  # it was bound before, and is gone
+            facts = self.pods[event.pod_uid] = PodFacts(event.pod_uid)
+        facts.compared = True
+
+    def _config_taken(self, record: Recorded, event: ConfigTaken) -> None:
+        self.config_seq = record.seq
+        self.config_source, self.config_text, self.config_digest = event.source, event.text, event.digest
+        self.refused_digest = ""
+
+    def _config_refused(self, _: Recorded, event: ConfigRefused) -> None:
+        self.refused_digest = event.digest
+
+    def _seen_by_round(self, uid: str) -> PodFacts | None:
+        """The pod that the last round meant, or None when it is gone.
+
+        The round saw the pod: absent although we have read as far means gone for good, and one that was first observed
+        later is another life of the same uid.
+        """
+        facts = self.pods.get(uid)
+        if facts is None:
+            if self.positions.get("cluster", 0) >= self.round_saw:
+                return None
+            facts = self.pods[uid] = PodFacts(uid)
+        elif facts.since > self.round_saw:
+            return None
+        return facts
+
+    folds: ClassVar[dict[type[Event], Callable[[Any, Recorded, Any], None]]] = {
+        RoundDecided: _round_decided,
+        PodPlaced: _pod_placed,
+        PodUnschedulable: _pod_unschedulable,
+        FieldsDecided: _fields_decided,
+        PodNominated: _pod_nominated,
+        EvictionAsked: _eviction_asked,
+        EvictionRefused: _eviction_refused,
+        EvictionFailed: _eviction_refused,
+        PlacementCompared: _placement_compared,
+        ConfigTaken: _config_taken,
+        ConfigRefused: _config_refused,
+    }
+
+
+def _reasons(judged: ClassJudged) -> tuple[PluginReason, ...]:
+    return tuple(dict.fromkeys((rejected.plugin, rejected.code) for rejected in judged.rejected))
