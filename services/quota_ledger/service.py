@@ -4,6 +4,7 @@ Source: architecture.md, Charging quota.
 """
 
 import os
+from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 
 from prometheus_client import Counter
@@ -11,14 +12,19 @@ from prometheus_client import Counter
 from services.quota_ledger.charge import charge
 from services.quota_ledger.decide import MOST_PODS, overuse, postings, runtimes, structure
 from services.quota_ledger.desk import Asked, Desk
+from services.quota_ledger.metrics import QuotaMetrics
+from services.quota_ledger.profiles import made_by_profiles
+from services.quota_ledger.serving.server import serving
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, OWN, LedgerState
+from services.quota_ledger.status import statuses
 from shared import failpoints
 from shared.domain.quota_charge import SUBJECT
 from shared.events import Draft
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.log import ConfigTaken, WriterStarted
 from shared.kube.instants import SECOND
+from shared.listener import Ports
 from shared.retain import Retention
 from shared.service import Runtime, Service
 
@@ -32,8 +38,9 @@ class Ledger:
         self._runtime = runtime
         self._settings: LedgerSettings = runtime.settings
         self._desk = Desk(runtime)
-        self._overuse_due_ns = 0
+        self._look_due_ns = 0
         registry = runtime.metrics.registry
+        self._metrics = QuotaMetrics(registry)
         self._charged = Counter("koord_quota_pods_charged", "Pods charged to their quota", registry=registry)
         self._refused = Counter("koord_quota_pods_refused", "Pods whose quota has no room", registry=registry)
         self._late = Counter("koord_quota_late_asks", "Asks of rounds that were over", registry=registry)
@@ -54,7 +61,7 @@ class Ledger:
             if asked := self._desk.ready(read):
                 await self._answer(asked)
                 worked = True
-            worked = await self._look_at_overuse() or worked
+            worked = await self._look() or worked
             self._runtime.counts.update(
                 quotas=len(self._state.books.names.quotas), pods=len(self._state.books.pods), asks=len(self._desk)
             )
@@ -98,17 +105,30 @@ class Ledger:
             await self._desk.answer(each, answer, self._state.positions.get("quota", 0))
         failpoints.hit("quota.answered")
 
-    async def _look_at_overuse(self) -> bool:
+    async def _look(self) -> bool:
+        """Now and then: over-use, what objects are told of their quota's numbers, the root quotas of profiles, and what metrics show."""
         now_ns = self._runtime.now_ns()
-        if now_ns < self._overuse_due_ns:
+        if now_ns < self._look_due_ns:
             return False
-        self._overuse_due_ns = now_ns + int(self._settings.look_every_s * SECOND)
-        return await self._append(overuse(self._state, self._settings, now_ns))
+        self._look_due_ns = now_ns + int(self._settings.look_every_s * SECOND)
+        state = self._state
+        worked = await self._append(overuse(state, self._settings, now_ns))
+        worked = await self._append(made_by_profiles(state, now_ns)) or worked
+        worked = await self._append(statuses(state, now_ns)) or worked
+        self._metrics.look(state)
+        return worked
 
 
 async def lead(runtime: Runtime) -> None:
     """Keep the books for as long as this replica writes `quota`."""
     await Ledger(runtime).run()
+
+
+def beside(runtime: Runtime) -> AbstractAsyncContextManager[None]:
+    """Upstream's views over HTTP, on every replica; who does not lead answers 503."""
+    own: LedgerSettings = runtime.settings
+    ports = Ports("KOORD_QUOTA_LEDGER_", own.listen, own.insecure_listen, own.tls_cert, own.tls_key)
+    return serving(ports, lambda: runtime.state, lambda: runtime.phase == "leading")
 
 
 def new_state() -> LedgerState:
@@ -124,6 +144,7 @@ SERVICE = Service(
     settings=LedgerSettings,
     new_state=new_state,
     lead=lead,
+    beside=beside,
     hears=(SUBJECT,),
     retention=Retention(days=36_500, restates=False),
 )
