@@ -111,10 +111,16 @@ class World:
     def read(self, state: LedgerState | ClusterView, context: str, most: int) -> None:
         """Fold some more of a context."""
         at = state.positions.get(context, 0)
-        for record in self.logs[context][at : at + most]:
+        for record in self.logs[context][at : at + max(most, 0)]:
             if isinstance(state, ClusterView) or isinstance(record.event, FOLDED[context]):
                 state.apply(record)
             state.positions[context] = record.seq
+
+    def catch_up(self, state: LedgerState | ClusterView, own: str) -> None:
+        """Read what the last append of the own log had seen; before that nobody leads."""
+        seen = next((found for record in reversed(self.logs[own]) if (found := record.event.seen)), {})
+        for context, seq in seen.items():
+            self.read(state, context, seq - state.positions.get(context, 0))
 
     # -- the ledger
 
@@ -126,6 +132,7 @@ class World:
             state.restore(old.encode())
         self.ledger = state
         self.read(state, "quota", 10**6)
+        self.catch_up(state, "quota")
         self.tell_ledger(
             WriterStarted(epoch=self.now_ns, release="0"), ConfigTaken(source="", digest="", text=SETTINGS.text())
         )
@@ -185,8 +192,7 @@ class World:
         self.answers.clear()
         self.view = view = ClusterView()
         self.read(view, "scheduling", 10**6)
-        last = max((record.event.seen or {}).get("cluster", 0) for record in [*self.logs["scheduling"], _NONE])
-        self.read(view, "cluster", last)
+        self.catch_up(view, "scheduling")
         self.read(view, "quota", self.chance.randrange(10**3))
         self.epoch += 1
         self.tell_scheduler(WriterStarted(epoch=self.epoch, release="0"))
@@ -382,6 +388,3 @@ class World:
                 self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
             self.pods.clear()
             self.bound.clear()
-
-
-_NONE = Recorded("", 0, RoundDecided(round=0))
