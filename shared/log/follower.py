@@ -9,20 +9,20 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events import Cause, Event, Recorded
+from shared.events import Recorded
 from shared.events.log import Restated
 from shared.fold import State
 from shared.log import announce
-from shared.log.announce import Batch, Entry
+from shared.log.batches import decoded
 from shared.log.codec import Codec, Unreadable
 from shared.log.database import FAILURES
+from shared.log.ending import Ending
 from shared.log.folding import LOOKED_AT_ONCE, Folding, Look, Reads
 from shared.log.heard import Heard
 from shared.log.positions import LogRewound, Position
@@ -36,24 +36,12 @@ BEACON_LATE_S = 3.0
 POLL_EVERY_S = 1.0
 SLICE_S = 0.05
 """How long buffered batches may hold the event loop at a time."""
-PARKING_DEADLINE_S = 5.0
-
-
-class Parked(KoordError):
-    """An event that cannot be decoded or folded stops the follower until someone looks at it."""
-
-    def __init__(self, service: str, context: str, seq: int, error: BaseException) -> None:
-        super().__init__(
-            f"{service} cannot fold {context}/{seq}: {error!r}. It is parked and the service stands still; fix the code, or "
-            f"pass over the event with: koord events skip {service} {context}/{seq} --reason '...'"
-        )
 
 
 class Follower:
     """Keeps a State at the heads of the contexts it follows.
 
     Attributes:
-        failed: ends with the error that stops this follower: an event that is parked, a hole in the log.
         reloads: how often the log was rewound and the State replaced by a new one.
         repairs: how often something had to be read from Postgres that the bus had not brought.
     """
@@ -70,10 +58,10 @@ class Follower:
     ) -> None:
         self.reloads = 0
         self.repairs = 0
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._service = service
         self._reader = reader
         self._registry = Registry(reader.database, service)
+        self._ending = Ending(service, self._registry)
         self._bus = bus
         self._new_state = new_state
         self._own = own
@@ -82,10 +70,13 @@ class Follower:
         self._contexts = {name: Heard() for name in reads}
         self._folding = Folding(reader, self._codecs, new_state())
         self._folded_before = 0
-        self._started = False
         self._leading = False
         self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def failed(self) -> "asyncio.Future[None]":
+        """Ends with the error that stops this follower: an event that is parked, a hole in the log."""
+        return self._ending.failed
 
     @property
     def state(self) -> State:
@@ -131,17 +122,13 @@ class Follower:
         try:
             self._folding = await self._loaded()
         except Unreadable as error:
-            raise await self._park(error) from error.error
+            raise await self._ending.park(error) from error.error
         self._resume()
-        self._spawn(self._poll(), "follower")
+        self._ending.spawn(self._poll(), "follower")
 
     async def stop(self) -> None:
         """End polling and repairs."""
-        self._started = False
-        for task in self._tasks:
-            if task.get_name() != "parking":
-                task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._ending.stop()
 
     def take_over(self) -> None:
         """From here on this process writes its own context: a log that is rewound then ends it, for what it decided is void.
@@ -149,7 +136,7 @@ class Follower:
         Raises:
             KoordError: the State is just being loaded anew.
         """
-        if not self._started:
+        if not self._ending.started:
             raise KoordError(f"{self._service} loads its state anew while it takes over; it starts over")
         self._leading = True
 
@@ -166,7 +153,7 @@ class Follower:
             try:
                 look(record)
             except Exception as error:  # noqa: BLE001  whatever it is, it is no fault of the event, which is folded
-                self._fail(error)
+                self._ending.fail(error)
 
         self._folding.look = guarded
 
@@ -194,7 +181,7 @@ class Follower:
             try:
                 await self._folding.read_to(name, targets[name])
             except Unreadable as error:
-                raise await self._park(error) from error.error
+                raise await self._ending.park(error) from error.error
         self._changed.set()
 
     async def read_to_head(self, name: str) -> Position:
@@ -217,7 +204,7 @@ class Follower:
         try:
             self._take(self._own, left, position)
         except Unreadable as error:
-            self._stop_at(error)
+            self._ending.stop_at(error)
             raise
 
     # what the bus brings
@@ -226,7 +213,7 @@ class Follower:
         batch = announce.decode_batch(data)
         name, context = batch.context, self._contexts[batch.context]
         rewound = batch.epoch > context.epoch and batch.last < self._folding.positions[name].seq
-        if not context.batch(data, batch) or not self._started:
+        if not context.batch(data, batch) or not self._ending.started:
             return
         if rewound:  # a new writer's head is before ours
             self._repair(name, check=True)
@@ -236,7 +223,7 @@ class Follower:
         beacon = announce.decode_beacon(data)
         name, context = beacon.context, self._contexts[beacon.context]
         renewed = beacon.epoch > context.epoch
-        if not context.beacon(beacon) or not self._started:
+        if not context.beacon(beacon) or not self._ending.started:
             return
         position = self._folding.positions[name]
         if beacon.seq > position.seq:
@@ -248,7 +235,7 @@ class Follower:
         """Apply the buffered batches that follow; start a read for what is missing before them."""
         context = self._contexts[name]
         context.resumes = False
-        if not self._started or context.reading:
+        if not self._ending.started or context.reading:
             return  # whoever ends that applies them
         ends = time.monotonic() + SLICE_S
         while (batch := context.first) is not None:
@@ -275,10 +262,10 @@ class Follower:
             if end == count:
                 context.take()
             try:
-                records = self._decoded(name, batch, skip, end)
+                records = decoded(self._codecs[name], self._folding.skips, batch, skip, end)
                 self._take(name, records, Position(batch.first + end - 1, batch.entries[end - 1].digest))
             except Unreadable as error:
-                self._stop_at(error)
+                self._ending.stop_at(error)
                 return
             if time.monotonic() > ends and context.first is not None:
                 if not context.resumes:
@@ -293,33 +280,6 @@ class Follower:
             return None if event is None else msgspec.structs.replace(record, event=event)
         return record if type(record.event) in self._own_kinds else None
 
-    def _decoded(self, name: str, batch: Batch, skip: int, end: int) -> list[Recorded]:
-        """The declared events of a batch from one index to another, decoded at once; one by one where that fails, to name the event."""
-        codec, passed = self._codecs[name], self._folding.skips
-        wanted = [
-            (seq, entry)
-            for seq, entry in enumerate(batch.entries[skip:end], batch.first + skip)
-            if entry.type in codec.declared and not passed(name, seq)
-        ]
-        if not wanted:
-            return []
-        at_ns = batch.at_us * 1000
-        try:
-            events = codec.page(b",".join([entry.data for _, entry in wanted]))
-        except Exception:  # noqa: BLE001  whatever a decoder or upcaster raises, an event cannot be read
-            events = [self._one(name, seq, entry) for seq, entry in wanted]
-        return [
-            Recorded(name, seq, event, at_ns, Cause.parse(entry.cause) if entry.cause else None)
-            for (seq, entry), event in zip(wanted, events, strict=True)
-            if event is not None
-        ]
-
-    def _one(self, name: str, seq: int, entry: Entry) -> Event | None:
-        try:
-            return self._codecs[name].one(entry.type, entry.data)
-        except Exception as error:
-            raise Unreadable(name, seq, error) from error
-
     def _take(self, name: str, records: Iterable[Recorded], end: Position) -> None:
         self._folding.take(name, records, end)
         context = self._contexts[name]
@@ -331,7 +291,7 @@ class Follower:
     def _repair(self, name: str, *, check: bool = False, grace_s: float | None = None) -> None:
         context = self._contexts[name]
         if context.repair is None or context.repair.done():
-            context.repair = self._spawn(
+            context.repair = self._ending.spawn(
                 self._mend(name, GRACE_S if grace_s is None else grace_s, check=check), f"repair {name}"
             )
 
@@ -353,7 +313,7 @@ class Follower:
                 await self._rewound(rewound)
             return
         except Unreadable as error:
-            self._stop_at(error)
+            self._ending.stop_at(error)
             return
         except FAILURES as error:
             log.warning("cannot read the log", extra={"context": name, "error": repr(error)})
@@ -370,11 +330,11 @@ class Follower:
         """Fold anew from what the log says now; until that is done the old State answers."""
         log.warning("log was rewound", extra={"error": str(rewound)})
         if self._leading:
-            self._fail(rewound)
+            self._ending.fail(rewound)
             return
-        if not self._started:
+        if not self._ending.started:
             return  # another context has noticed
-        self._started = False
+        self._ending.started = False
         self.reloads += 1
         for context in self._contexts.values():
             context.forget()
@@ -382,7 +342,7 @@ class Follower:
             try:
                 folding = await self._loaded()
             except Unreadable as error:
-                self._stop_at(error)
+                self._ending.stop_at(error)
                 return
             except (LogRewound, *FAILURES) as error:
                 log.warning("cannot load the state anew", extra={"error": repr(error)})
@@ -399,7 +359,7 @@ class Follower:
         return folding
 
     def _resume(self) -> None:
-        self._started = True
+        self._ending.started = True
         self._changed.set()
         for name, context in self._contexts.items():
             context.repair, context.reading = None, False
@@ -413,7 +373,7 @@ class Follower:
     async def _ask_heads(self) -> None:
         """Ask Postgres for the heads whose beacons stay away."""
         for name, context in self._contexts.items():
-            if not self._started or time.monotonic() - context.at <= BEACON_LATE_S:
+            if not self._ending.started or time.monotonic() - context.at <= BEACON_LATE_S:
                 continue
             try:
                 head = await self._reader.head(name)
@@ -423,43 +383,3 @@ class Follower:
             if head != self._folding.positions[name]:
                 context.head = max(context.head, head.seq)
                 self._repair(name, check=True, grace_s=0)
-
-    # how it ends
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            self._fail(error)
-
-    def _stop_at(self, error: Unreadable) -> None:
-        self._started = False
-        self._spawn(self._park_and_fail(error), "parking")
-
-    async def _park_and_fail(self, error: Unreadable) -> None:
-        await self._park(error)
-
-    async def _park(self, error: Unreadable) -> Parked:
-        """Record the event for whoever looks, then fail with its name."""
-        self._started = False
-        parked = Parked(self._service, error.context, error.seq, error.error)
-        try:
-            async with asyncio.timeout(PARKING_DEADLINE_S):
-                await self._registry.park(error.context, error.seq, repr(error.error))
-        except FAILURES as failure:
-            log.warning(
-                "cannot park the event", extra={"event": f"{error.context}/{error.seq}", "error": repr(failure)}
-            )
-        self._fail(parked)
-        return parked
-
-    def _fail(self, error: BaseException) -> None:
-        self._started = False
-        if not self.failed.done():
-            self.failed.set_exception(error)
-            self.failed.exception()  # seen: whoever awaits `failed` reports it

@@ -279,7 +279,7 @@ class Histories(RuleBasedStateMachine):
     async def settle(self, follower: Follower) -> None:
         """Wait for its reads."""
         async with asyncio.timeout(30):
-            while [task for task in follower._tasks if task.get_name() != "follower"]:
+            while [task for task in follower._ending._tasks if task.get_name() != "follower"]:
                 await asyncio.sleep(0.001)
 
     # what must hold

@@ -10,7 +10,7 @@ from shared.bus import Bus
 from shared.events import UPCASTERS, Event, Upcaster
 from shared.log.codec import Unreadable
 from shared.log.database import Database
-from shared.log.follower import Parked
+from shared.log.ending import Parked
 from shared.log.registry import NoSuchEvent, Registry
 from shared.log.snapshot import pack
 from shared.rebuild import rebuild
