@@ -95,7 +95,7 @@ def pods(kind: str, first: int, count: int) -> Iterator[PodObserved]:
         yield PodObserved(
             pod=f"bench/{name}",
             pod_uid=uid,
-            object=Pod(metadata=metadata, spec=spec(number), status=PodStatus(phase="Pending")),
+            object=Pod(metadata=metadata, spec=spec(number), status=PodStatus(phase="Pending", qos_class="Burstable")),
         )
 
 

@@ -6,12 +6,12 @@ Source: architecture.md, "Shadow mode".
 from typing import NamedTuple
 
 from services.scheduler.ask import PodAsk
+from services.scheduler.copies import WorkingCopies
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import NO_NODE, Judge
 from services.scheduler.panel import Panel
 from services.scheduler.reasons import NODE_UNKNOWN, UNREADABLE_POD
-from services.scheduler.round import working_copies
 from services.scheduler.ties import name_hash
 from shared.events.scheduling import Candidate, ClassJudged, PlacementCompared, Rejections
 
@@ -48,7 +48,7 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
     judged, ours, theirs = ClassJudged(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=ask.fault),)
     if not ask.fault:
-        _, trials = working_copies(index, binding.at_ns)
+        trials = WorkingCopies(index, binding.at_ns).trials
         judge = Judge(Panel(profile, trials), table, ask)
         pod_hash = name_hash(binding.uid)
         judged, row = judge.judged(pod_hash), judge.choose(pod_hash)

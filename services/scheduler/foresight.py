@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Foreseeing, Int64, Normalize, Room, Trial, normalized
+from services.scheduler.framework import Foreseeing, Int64, Normalize, Room, Trial, is_kind, normalized
 from services.scheduler.panel import Panel
 
 WORTH_IT = 12
@@ -69,4 +69,4 @@ def foresee(
 
 
 def _after(trial: Trial, ask: PodAsk, fuller: Room) -> Trial | None:
-    return trial.after(ask, fuller) if isinstance(trial, Foreseeing) else None
+    return trial.after(ask, fuller) if is_kind(trial, Foreseeing) else None

@@ -1,18 +1,18 @@
 """What a pod is given of its node besides room, by all plugins that give something."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Giver, Plugin, Trial
+from services.scheduler.framework import Giver, Plugin, Profile, Returning, Trial, is_kind
 from services.scheduler.judge import Judge
-from services.scheduler.pods import PodFacts
+from services.scheduler.pods import Held, PodFacts
 
 
 class Givers:
     """The working copies that give something; none in most rounds that need none."""
 
     def __init__(self, trials: Mapping[Plugin, Trial]) -> None:
-        self._givers = {plugin: trial for plugin, trial in trials.items() if isinstance(trial, Giver)}
+        self._givers = {plugin: trial for plugin, trial in trials.items() if is_kind(trial, Giver)}
 
     def give(self, judge: Judge, row: int) -> dict[str, str] | None:
         """What a pod of the judge's class gets on a node that passed, as annotations; None when a plugin has nothing to give.
@@ -28,6 +28,23 @@ class Givers:
                 judge.refuse(row, plugin, given)
                 return None
             annotations.update(given)
+        return annotations
+
+    def promise(self, profile: Profile, ask: PodAsk, row: int, leaving: Sequence[Held]) -> dict[str, str]:
+        """What a pod of the class gets on the node, as annotations: of what is free, else of what is once these pods have left it. What is
+        not there even then is left out.
+        """
+        annotations: dict[str, str] = {}
+        for plugin, trial in self._givers.items():
+            given = trial.give(ask, row) if plugin in profile.filters else {}
+            if isinstance(given, int) and isinstance(trial, Returning):
+                for held in leaving:
+                    trial.give_back(held, row, -1)
+                given = trial.give(ask, row)
+                for held in leaving:
+                    trial.give_back(held, row, +1)
+            if not isinstance(given, int):
+                annotations.update(given)
         return annotations
 
     def hold(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:

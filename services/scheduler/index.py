@@ -10,7 +10,7 @@ from typing import Any
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.facts import Touched
-from services.scheduler.framework import Ledger, Plugin, Profile, SelectiveLedger, TopologyLedger
+from services.scheduler.framework import Ledger, Plugin, Profile, SelectiveLedger, TopologyLedger, is_kind
 from services.scheduler.measured import newest
 from services.scheduler.node_reservation import less_reserved
 from services.scheduler.nodes import NodeTable
@@ -108,7 +108,7 @@ class Index:
         self.surroundings.set(resource, key, self.view.objects.get(resource, {}).get(key))
         if resource == NODE_TOPOLOGIES:
             for ledger in self._ledgers:
-                if isinstance(ledger, TopologyLedger):
+                if is_kind(ledger, TopologyLedger):
                     ledger.set_topology(key, self.surroundings.topologies.get(key))
 
     def _settle_node(self, name: str) -> None:

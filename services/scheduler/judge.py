@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
 from services.scheduler.framework import Int64, Normalize, Plugin, Room, Trial, normalized, normalized_at
-from services.scheduler.kernels.best import AS_IT_IS, DOWN, UP, add, close, leading, note_refusals
+from services.scheduler.kernels.best import AS_IT_IS, DOWN, UP, add, close, leading, note_refusals, tally
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Panel
@@ -88,8 +88,7 @@ class Judge:
         self._own_verdict = np.zeros(self._size, np.int64)
         _refuse(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
         self._judge_wide()
-        raws = [(plugin, trial.score(self.ask, rows)) for plugin, _, trial in self._panel.scorers]
-        self._raw = [raw if raw is None or plugin.static else raw.copy() for plugin, raw in raws]
+        self._raw = [trial.score(self.ask, rows) for _, _, trial in self._panel.scorers]
         self._total_all()
 
     def _judge_wide(self) -> None:
@@ -314,16 +313,16 @@ class Judge:
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
         self._score_behind()
-        filters = sorted((*self._panel.filters, *self._panel.wide_filters), key=lambda entry: entry[0])
-        counts = np.bincount(self.by - NO_NODE, minlength=len(filters) - NO_NODE)
+        filters = self.profile.filters
+        counts: list[int] = tally(self.by, NO_NODE, len(filters) - NO_NODE).tolist()
         return ClassJudged(
-            nodes=int(counts[1:].sum()),
-            feasible=int(counts[FEASIBLE - NO_NODE]),
+            nodes=sum(counts[1:]),
+            feasible=counts[FEASIBLE - NO_NODE],
             rejected=tuple(
                 rejection
-                for index, plugin, _ in filters
-                if counts[index - NO_NODE]
-                for rejection in self._rejections(index, plugin)
+                for index, count in enumerate(counts[-NO_NODE:])
+                if count
+                for rejection in self._rejections(index, filters[index])
             ),
             best=self._best(pod_hash),
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from services.scheduler.framework import Giver, Guide, Plugin, Profile, Trial, WideTrial
+from services.scheduler.framework import Giver, Guide, Plugin, Profile, Trial, WideTrial, is_kind
 
 Filtering = tuple[int, Plugin, Trial]
 """(place among the profile's filters, plugin, working copy)."""
@@ -27,11 +27,11 @@ class Panel:
         self.filters: list[Filtering] = [entry for entry in filters if not entry[1].wide]
         self.wide_filters: list[Filtering] = [entry for entry in filters if entry[1].wide]
         self.moving: list[Filtering] = [entry for entry in self.filters if not entry[1].static]
-        self.fickle = frozenset(index for index, _, trial in self.filters if isinstance(trial, Giver))
-        self.guides = [plugin for plugin in profile.plugins if isinstance(plugin, Guide)]
+        self.fickle = frozenset(index for index, _, trial in self.filters if is_kind(trial, Giver))
+        self.guides = [plugin for plugin in profile.plugins if is_kind(plugin, Guide)]
         scorers = [(scorer.plugin, scorer.weight, trials[scorer.plugin]) for scorer in profile.scorers]
         self.scorers: list[Scoring] = [entry for entry in scorers if not entry[0].wide]
         self.wide_scorers = [
-            (plugin, weight, trial) for plugin, weight, trial in scorers if plugin.wide and isinstance(trial, WideTrial)
+            (plugin, weight, trial) for plugin, weight, trial in scorers if plugin.wide and is_kind(trial, WideTrial)
         ]
-        self.wide = [trial for plugin, trial in trials.items() if plugin.wide and isinstance(trial, WideTrial)]
+        self.wide = [trial for plugin, trial in trials.items() if plugin.wide and is_kind(trial, WideTrial)]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Plugin, Profile, Removing, Returning, Room, Trial
-from services.scheduler.giving import Givers
+from services.scheduler.copies import WorkingCopies
+from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
 from services.scheduler.kernels.best import standings
@@ -45,39 +45,43 @@ Kept = tuple[PodFacts, PodAsk, int, Mapping[str, str]]
 class WhatIf:
     """The nodes as a round sees them, from which pods can be taken and to which they can be put back."""
 
-    def __init__(self, room: Room, trials: Mapping[Plugin, Trial], kept: Sequence[Kept]) -> None:
+    def __init__(self, copies: WorkingCopies, kept: Sequence[Kept]) -> None:
         """Take over working copies of one's own.
 
         Args:
             kept: what the round has counted so far, and will: it appends to it.
         """
-        self._room = room
-        self._trials = trials
-        self._givers = Givers(trials)
+        self._copies = copies
         self._kept = kept
         self._upto = 0
 
     def catch_up(self) -> None:
         """Count what the round has counted since the last call."""
         for pod, ask, row, given in self._kept[self._upto :]:
-            self._room.place(ask, row)
-            for trial in self._trials.values():
-                trial.place(pod, ask, row)
-            self._givers.hold(pod, ask, row, given)
+            self._copies.count(pod, ask, row, given)
         self._upto = len(self._kept)
 
     def move(self, held: Held, row: int, sign: int) -> None:
         """Take a pod that runs off its node (-1), or put it back (+1)."""
-        self._room.move(held.ask, row, sign)
-        for trial in self._trials.values():
-            if isinstance(trial, Removing):
-                trial.move(held.ask, row, ending=held.ending, sign=sign)
-            if isinstance(trial, Returning):
-                trial.give_back(held, row, sign)
+        self._copies.move(held, row, sign)
 
     def fits(self, profile: Profile, ask: PodAsk, row: int) -> bool:
         """Whether every filter lets the class onto the node as it stands."""
-        return not any(self._trials[plugin].filter_at(ask, row) for plugin in profile.filters)
+        return not any(self._copies.trials[plugin].filter_at(ask, row) for plugin in profile.filters)
+
+
+def leaving_from(index: Index, row: int, ask: PodAsk, also: Sequence[str] = ()) -> list[Held]:
+    """The pods of lower priority than the class that are on their way out of a node.
+
+    Args:
+        also: uids of pods that are being asked to go.
+    """
+    return [
+        held
+        for uid, held in index.on.get(row, {}).items()
+        if held.ask.priority < ask.priority
+        and (held.ending or uid in also or index.view.pods[uid].is_asked_to_go())
+    ]
 
 
 class Preemptor:
@@ -123,12 +127,7 @@ class Preemptor:
         """Whether a pod of lower priority is on its way out of the node that the pod is nominated for."""
         index = self._index
         row = index.table.rows.get(pod.nominated) if pod.nominated else None
-        if row is None:
-            return False
-        return any(
-            held.ask.priority < ask.priority and (held.ending or index.view.pods[uid].is_asked_to_go())
-            for uid, held in index.on.get(row, {}).items()
-        )
+        return row is not None and bool(leaving_from(index, row, ask))
 
     def _candidates(self, judge: Judge, args: PreemptionArgs, pod_hash: np.uint64) -> Iterator[Candidate]:
         index, ask = self._index, judge.ask

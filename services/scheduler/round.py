@@ -13,23 +13,23 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
+from services.scheduler.copies import WorkingCopies
 from services.scheduler.foresight import WORTH_IT
-from services.scheduler.framework import Foreseeing, Plugin, Profile, Room, Trial
-from services.scheduler.giving import Givers
+from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge, Placement
 from services.scheduler.panel import Panel
 from services.scheduler.plugins.volume_binding import BindingTrial
 from services.scheduler.pods import PluginReason, PodFacts
-from services.scheduler.preempting import Kept, Preemptor, WhatIf
+from services.scheduler.preempting import Kept, Preemptor, WhatIf, leaving_from
 from services.scheduler.queue import BinKey, Chosen, PoolKey
 from services.scheduler.reasons import NO_NODES, UNREADABLE_POD, summary, text
 from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
 from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
 
-MOST_JUDGED = 400_000
-"""How many nodes a round judges at most, over all its classes, so that it never holds the service for long."""
+MOST_JUDGED = 2_000_000
+"""How many nodes a round judges at most, over all its classes, so that it never holds the service for long: some 50 ns each."""
 
 ALSO_A_CLASS = 1000
 """A class costs as much as so many nodes, besides the nodes themselves."""
@@ -61,12 +61,6 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     return round_.drafts()
 
 
-def working_copies(index: Index, now_ns: int) -> tuple[Room, dict[Plugin, Trial]]:
-    """What is taken on the nodes, and each plugin's working copy, as they stand in a settled index at `now_ns`."""
-    room = Room(index.table, index.book, index.surroundings)
-    return room, {plugin: plugin.trial(room, ledger, now_ns) for plugin, ledger in index.ledgers.items()}
-
-
 class _Class:
     """A class of equal pods within a round, and which record of it holds: how it was judged first, and how once it was refused."""
 
@@ -84,19 +78,18 @@ class _Round:
     def __init__(self, index: Index, now_ns: int) -> None:
         self._index = index
         self._number = index.view.round + 1
-        self._room, self._trials = working_copies(index, now_ns)
-        self._givers = Givers(self._trials)
+        self._copies = WorkingCopies(index, now_ns)
+        self._room = self._copies.room
         self._panels: dict[Profile, Panel] = {}
         self._classes: dict[PodAsk, _Class] = {}
         self._placements: list[Placement] = []
-        self._foreseeing = [trial for trial in self._trials.values() if isinstance(trial, Foreseeing)]
         self._coming: Counter[PodAsk | None] = Counter()
         self._judges_made = 0
         self._judged: list[ClassJudged] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
         self._kept: list[Kept] = []
-        self._preemptor = Preemptor(index, lambda: WhatIf(*working_copies(index, now_ns), self._kept))
+        self._preemptor = Preemptor(index, lambda: WhatIf(WorkingCopies(index, now_ns), self._kept))
         self._fruitless: set[PodAsk] = set()  # classes for which no pod can give way
         self._nominated: list[PodFacts] = []  # pods for whom room is made, the least first
 
@@ -109,6 +102,9 @@ class _Round:
         changes of nodes that would take them count: a change that cures nothing is not worth a line in the log.
         """
         view, table, queue = self._index.view, self._index.table, self._index.queue
+        bins = list(queue.bins())
+        if not bins:
+            return []
         changed, alive = table.changed[: table.size], table.alive[: table.size]
         newest_by_class = np.where(alive[:, None], changed, 0).max(axis=0, initial=0)
 
@@ -118,7 +114,7 @@ class _Round:
         newest: dict[tuple[str, tuple[PluginReason, ...]], int] = {}
         awake: list[BinKey | PoolKey] = []
         classes: dict[PodAsk, None] = {}
-        for bin_ in queue.bins():
+        for bin_ in bins:
             group = bin_.scheduler, bin_.reasons
             if group not in newest:
                 kinds = sorted(self._index.profiles[bin_.scheduler].cures(bin_.reasons))
@@ -211,11 +207,11 @@ class _Round:
         """
         row = self._index.table.rows.get(nominated, -1) if nominated else -1
         if 0 <= row < self._room.size and judge.total[row] >= 0:
-            given = self._givers.give(judge, row)
+            given = self._copies.givers.give(judge, row)
             if given is not None:
                 return row, given
         while (row := judge.choose(pod_hash)) >= 0:
-            given = self._givers.give(judge, row)
+            given = self._copies.givers.give(judge, row)
             if given is not None:
                 return row, given
         return -1, {}
@@ -234,14 +230,11 @@ class _Round:
         )
         self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
         self._count(pod, ask, row, given)
-        foreseen = not given and all(trial.as_foreseen() for trial in self._foreseeing)
+        foreseen = not given and self._copies.as_foreseen()
         self._placements.append(Placement(row, ask, foreseen))
 
     def _count(self, pod: PodFacts, ask: PodAsk, row: int, given: Mapping[str, str]) -> None:
-        self._room.place(ask, row)
-        for trial in self._trials.values():
-            trial.place(pod, ask, row)
-        self._givers.hold(pod, ask, row, given)
+        self._copies.count(pod, ask, row, given)
         self._kept.append((pod, ask, row, given))
 
     # preemption
@@ -252,31 +245,39 @@ class _Round:
             self._nominated.pop()
             self._keep_room(first, first.ask, first.nominated)
 
-    def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str) -> None:
+    def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str, also: Sequence[str] = ()) -> None:
+        """Count a pod on the node where room is made for it, with what it will be given there.
+
+        Args:
+            also: uids of pods that this round asks to go.
+        """
         row = self._index.table.rows.get(node, self._room.size)
         if row < self._room.size:
-            self._count(pod, ask, row, {})
+            leaving = leaving_from(self._index, row, ask, also)
+            given = self._copies.givers.promise(self._profile(ask), ask, row, leaving)
+            self._count(pod, ask, row, given)
             self._placements.append(Placement(row, ask, foreseen=False))
 
     def _preempt(self, pod: PodFacts, judge: Judge) -> None:
         """Ask pods of lower priority to give way, if that helps."""
         ask = judge.ask
         node = pod.nominated
+        victims: tuple[str, ...] = ()
         if ask not in self._fruitless:
             candidate = self._preemptor.victims_for(pod, judge, name_hash(pod.uid))
             if candidate is not None:
                 cause, follows = Cause("cluster", pod.since), self._preemptor.events(pod, ask, candidate, self._number)
                 self._events += [Draft(event, cause, pod.uid) for event in follows]
-                node = candidate.node
+                node, victims = candidate.node, tuple(victim.uid for victim in candidate.victims)
             elif not node and self._preemptor.has_looked:
                 self._fruitless.add(ask)
         if node:
-            self._keep_room(pod, ask, node)
+            self._keep_room(pod, ask, node, victims)
 
     def _prepare(self, pod: PodFacts, ask: PodAsk, row: int, judge: Judge) -> bool:
         """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""
         for plugin in judge.profile.plugins if ask.pod.spec.volumes else ():
-            trial = self._trials[plugin]
+            trial = self._copies.trials[plugin]
             choice = trial.prepare(ask, row) if isinstance(trial, BindingTrial) else None
             if choice is not None:
                 self._events += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in choice.events()]
@@ -320,7 +321,7 @@ class _Round:
     def _panel(self, profile: Profile) -> Panel:
         panel = self._panels.get(profile)
         if panel is None:
-            panel = self._panels[profile] = Panel(profile, self._trials)
+            panel = self._panels[profile] = Panel(profile, self._copies.trials)
         return panel
 
     def _profile(self, ask: PodAsk) -> Profile:

@@ -74,11 +74,26 @@ def whole(amounts: Nanos) -> dict[str, int]:
 
 def _requests(pod: Pod, *, pod_level: bool, missing: Mapping[str, int]) -> Nanos:
     running = _running(pod)
-    total = _aggregated(pod, lambda container: {**missing, **_requested(container, running)})
+    if running is _NOT_RESIZED and not pod.spec.init_containers:  # most pods that wait
+        total = _of_containers(pod.spec.containers, missing)
+    else:
+        total = _aggregated(pod, lambda container: {**missing, **_requested(container, running)})
     if pod_level and pod.spec.resources is not None:
         total.update(_read(pod.spec.resources.requests, _is_pod_level))
     for name, extra in _read(pod.spec.overhead).items():
         total[name] = total.get(name, 0) + extra
+    return total
+
+
+def _of_containers(containers: Iterable[Container], missing: Mapping[str, int]) -> Nanos:
+    total: Nanos = {}
+    for container in containers:
+        asked = (container.resources.requests if container.resources else None) or {}
+        for name, text in asked.items():
+            total[name] = total.get(name, 0) + nanos(text)
+        for name, default in missing.items():
+            if name not in asked:
+                total[name] = total.get(name, 0) + default
     return total
 
 

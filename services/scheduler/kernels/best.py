@@ -39,7 +39,7 @@ def add(total: Int64, raw: Int64, by: Int64, feasible: int, weight: int, how: in
     Args:
         total: [nodes], written to.
         by: [nodes], `feasible` where nobody refuses: only these count for the highest.
-        how: AS_IT_IS, UP or DOWN.
+        how: AS_IT_IS, UP or DOWN; raw scores are below 2^46 then.
 
     Returns:
         The highest raw score, 0 for scores AS_IT_IS.
@@ -58,8 +58,17 @@ def add(total: Int64, raw: Int64, by: Int64, feasible: int, weight: int, how: in
             total[row] += base * weight
     else:
         for row in range(len(total)):
-            total[row] += base * weight + raw[row] * 100 // highest * sign
+            total[row] += base * weight + np.int64(np.floor(raw[row] * 100 / highest)) * sign
     return highest
+
+
+@compiled("int64[::1](int64[::1], int64, int64)")
+def tally(by: Int64, lowest: int, kinds: int) -> Int64:
+    """[kinds]: how often each number occurs, from `lowest` on."""
+    counts = np.zeros(kinds, np.int64)
+    for row in range(len(by)):
+        counts[by[row] - lowest] += 1
+    return counts
 
 
 @compiled("void(int64[::1], int64[::1], int64)")

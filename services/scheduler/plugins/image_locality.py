@@ -17,7 +17,7 @@ from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
 from services.scheduler.kernels.rows import Rows
-from services.scheduler.pods import Held, PodFacts
+from services.scheduler.pods import Held
 from services.scheduler.reasons import Reason
 from shared.kube.node import Node, NodeMetric
 
@@ -150,9 +150,6 @@ class _ImageTrial:
         """The score of one node."""
         scores = self._ledger.scores(images_of(ask), self._size)
         return 0 if scores is None else int(scores[row])
-
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """Nothing: the image is not there yet."""
 
 
 def images_of(ask: PodAsk) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ class InterPodTrial:
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
-        verdicts = self._neighbours(ask).verdicts()
+        verdicts = None if self._is_alone(ask) else self._neighbours(ask).verdicts()
         return None if verdicts is None else verdicts[rows]
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
@@ -142,11 +142,11 @@ class InterPodTrial:
 
     def revision(self, ask: PodAsk) -> int:
         """How many placements of the round concerned the class."""
-        return self._neighbours(ask).revision
+        return 0 if self._is_alone(ask) else self._neighbours(ask).revision
 
     def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
         """None for a class that no term concerns."""
-        raw = self._neighbours(ask).raw()
+        raw = None if self._is_alone(ask) else self._neighbours(ask).raw()
         if raw is None:
             return None
         of_feasible = raw[feasible]
@@ -167,6 +167,10 @@ class InterPodTrial:
         self._placed.append((ask, row, sign))
         if terms_of(ask) is not NO_TERMS:
             self._with_terms.append((ask, row, sign))
+
+    def _is_alone(self, ask: PodAsk) -> bool:
+        """Whether nobody has a term: neither the class, nor a pod that runs or is placed in the round."""
+        return not self._with_terms and not self._ledger.any() and terms_of(ask) is NO_TERMS
 
     def _neighbours(self, ask: PodAsk) -> Neighbours:
         neighbours = self._classes.get(ask)

@@ -180,9 +180,6 @@ class _NumaTrial:
         demand = asked.demand
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, demand.requests)
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """The round's room counts what the pod asks for; `hold` counts what it is given."""
-
     def after(self, ask: PodAsk, room: Room) -> Trial | None:
         """The same in a fuller room, where no node has to be looked at closely."""
         asked = self._plugin.asked(ask)
@@ -191,10 +188,6 @@ class _NumaTrial:
         fuller = copy(self)
         fuller.room = room
         return fuller
-
-    def as_foreseen(self) -> bool:
-        """What a pod is given besides room was not foreseen: the round sees to it."""
-        return True
 
     def give(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
         """CPUs and zones for a pod of the class, as annotations; nothing for one that neither wishes nor is made to."""

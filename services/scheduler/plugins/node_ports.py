@@ -10,7 +10,6 @@ from services.scheduler.ask import HostPort, PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Ledger, Normalize, Room, Trial
 from services.scheduler.kernels.rows import Rows
-from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a node's addresses)
@@ -62,16 +61,9 @@ class _PortsTrial:
     def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
         return 0
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """The round's room counts the ports."""
-
     def after(self, ask: PodAsk, room: Room) -> Trial | None:  # noqa: ARG002
         """Nothing changes for a class without ports."""
         return None if ask.ports else self
-
-    def as_foreseen(self) -> bool:
-        """No class with ports was foreseen."""
-        return True
 
 
 def collides(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:

@@ -21,7 +21,6 @@ from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Ro
 from services.scheduler.kernels.room import evenness
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, WeightedResource
-from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 from shared.errors import KoordError
 
@@ -125,16 +124,9 @@ class _BalanceTrial:
             deviation = sqrt(squares / len(fractions))
         return int((1 - deviation) * MAX_SCORE)
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """The round's room counts the pod."""
-
     def after(self, ask: PodAsk, room: Room) -> "_BalanceTrial":  # noqa: ARG002
         """The same in a fuller room."""
         return _BalanceTrial(self._resources, room)
-
-    def as_foreseen(self) -> bool:
-        """All of it is in the room."""
-        return True
 
     def _columns(self, ask: PodAsk) -> list[tuple[int, int]] | None:
         """(column, amount asked for) of each resource that may count, None when the pod asks for none of them."""

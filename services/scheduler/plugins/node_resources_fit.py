@@ -16,7 +16,6 @@ from services.scheduler.kernels.room import filled, on_shape, shortages
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, RATIO, FitArgs
-from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 
 Int64 = NDArray[np.int64]
@@ -188,13 +187,6 @@ class FitTrial:
             weights += weight
         return total // weights if weights else 0
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """The round's room counts the pod."""
-
     def after(self, ask: PodAsk, room: Room) -> "FitTrial":  # noqa: ARG002
         """The same in a fuller room."""
         return FitTrial(self._plugin, room)
-
-    def as_foreseen(self) -> bool:
-        """All of it is in the room."""
-        return True

@@ -21,7 +21,6 @@ from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Ro
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import CPU, MEMORY
 from services.scheduler.plugins.fit_args import LEAST, MOST
-from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
 from shared.domain.requests import DEFAULT_REQUESTS
 from shared.errors import KoordError
@@ -144,16 +143,9 @@ class _FitPlusTrial:
         """The score of one node."""
         return int(self.score(ask, np.array([row]))[0])
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """The round's room counts the pod."""
-
     def after(self, ask: PodAsk, room: Room) -> "_FitPlusTrial":  # noqa: ARG002
         """The same in a fuller room."""
         return _FitPlusTrial(self._plugin, room)
-
-    def as_foreseen(self) -> bool:
-        """All of it is in the room."""
-        return True
 
 
 def added_by(pod: Pod, resource: str) -> int:

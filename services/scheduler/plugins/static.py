@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from services.scheduler.ask import PodAsk
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
-from services.scheduler.pods import PodFacts
 
 Int64 = NDArray[np.int64]
 Judge = Callable[[NodeTable, PodAsk, Rows], Int64]
@@ -68,9 +67,6 @@ class StaticTrial:
         """The raw score of one node."""
         kept = self._recall(1, self._score, ask)
         return 0 if kept is None else int(kept.values[row])
-
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """Nothing: the node object stays as it is."""
 
     def _recall(self, what: int, judge: Judge | None, ask: PodAsk) -> "_Kept | None":
         if judge is None:

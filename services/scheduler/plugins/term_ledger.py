@@ -63,6 +63,10 @@ class TermLedger:
         """They hold no more."""
         self._count(row, held.ask, -1)
 
+    def any(self) -> bool:
+        """Whether a pod has a term."""
+        return bool(self._holders)
+
     def meant(self, ask: PodAsk, namespace_labels: Mapping[str, str] | None) -> Iterator[tuple[Term, Holders]]:
         """The terms that mean a pod of the class."""
         if not self._holders:

@@ -105,6 +105,8 @@ def constraints_of(
     if own:
         chosen = [each for each in own if each.when_unsatisfiable == action]
         return tuple(_read(each, ask, _selector(each, ask.labels)) for each in chosen), True
+    if not around.services.get(ask.namespace) and not ask.pod.metadata.owner_references:
+        return (), True  # nothing selects the pod
     chosen = [each for each in args.defaults if each.when_unsatisfiable == action]
     selector = default_selector(ask, around) if chosen else ()
     if not selector:

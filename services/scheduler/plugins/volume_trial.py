@@ -8,7 +8,6 @@ from services.scheduler.ask import PodAsk
 from services.scheduler.framework import Int64, Room
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.volume_claims import claim_keys
-from services.scheduler.pods import PodFacts
 
 
 class VolumeTrial(ABC):
@@ -53,6 +52,3 @@ class ClaimsTrial(VolumeTrial):
             self._verdicts[ask] = self.judge(ask)
         verdicts = self._verdicts[ask]
         return None if verdicts is None else verdicts[rows]
-
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """Nothing: claims and their volumes stay as they are."""

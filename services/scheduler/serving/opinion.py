@@ -4,13 +4,13 @@ A pure function of the settled index, the pod and `now`; the same judge as a rou
 """
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
+from services.scheduler.copies import WorkingCopies
 from services.scheduler.framework import Profile
 from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import NO_NODE, Judge
 from services.scheduler.panel import Panel
 from services.scheduler.reasons import NODE_UNKNOWN, text
-from services.scheduler.round import working_copies
 from shared.errors import KoordError
 from shared.kube.pod import Pod
 
@@ -37,7 +37,7 @@ class Opinion:
         self.ask = ask = PodAsk(ask_key(pod), common_part(pod))
         if ask.fault:
             raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
-        trials = working_copies(index, now_ns)[1]
+        trials = WorkingCopies(index, now_ns).trials
         panel = Panel(_profile(index, profile, ask.scheduler), trials)
         self.judge = Judge(panel, index.table, ask)
         self._givers = Givers(trials)

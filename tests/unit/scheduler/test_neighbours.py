@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
 from services.scheduler.config import read_config
-from services.scheduler.framework import Bools, Room, WideTrial
+from services.scheduler.framework import Bools, Counting, Room, WideTrial
 from services.scheduler.index import Index
 from services.scheduler.pods import PodFacts
 from services.scheduler.shipped import SHIPPED
@@ -136,6 +136,7 @@ def test_a_placement_in_a_round_counts_as_the_pod_running_there(
         pod = data.draw(pods(f"q{number}", node.metadata.name))
         placed.append((node, pod))
         for trial in trials.values():
+            assert isinstance(trial, Counting)
             trial.place(PodFacts(pod.metadata.uid), ask_of_pod(pod), cluster.index.table.rows[node.metadata.name])
     later = cluster_of(drawn, [*running, *placed])
     for ask in asks:

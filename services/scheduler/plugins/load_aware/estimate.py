@@ -48,9 +48,13 @@ def factors_of(pod: Pod, args: LoadAwareArgs) -> Mapping[str, int]:
     return factors
 
 
-def estimate_pod(pod: Pod, args: LoadAwareArgs) -> dict[str, int]:
-    """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units."""
-    class_, requests, limits = priority(pod), pod_requests(pod), pod_limits(pod)
+def estimate_pod(pod: Pod, args: LoadAwareArgs, class_: Priority | None = None) -> dict[str, int]:
+    """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units.
+
+    Args:
+        class_: the pod's, if it is known already.
+    """
+    class_, requests, limits = class_ or priority(pod), pod_requests(pod), pod_limits(pod)
     return {
         resource: bounded(_estimate(class_, resource, factor, requests, limits))
         for resource, factor in factors_of(pod, args).items()

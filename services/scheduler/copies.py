@@ -1,0 +1,49 @@
+"""What a round works on: the room on the nodes, and every plugin's working copy, moved on by each pod that is placed."""
+
+from collections.abc import Mapping
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.framework import Counting, Plugin, Removing, Returning, Room, Surprising, Trial, is_kind
+from services.scheduler.giving import Givers
+from services.scheduler.index import Index
+from services.scheduler.pods import Held, PodFacts
+
+
+class WorkingCopies:
+    """The nodes as a settled index has them, for one round or for one question of what would be.
+
+    Attributes:
+        room: what is taken.
+        trials: each plugin's working copy.
+        givers: those that give pods something.
+    """
+
+    def __init__(self, index: Index, now_ns: int) -> None:
+        self.room = Room(index.table, index.book, index.surroundings)
+        self.trials: dict[Plugin, Trial] = {
+            plugin: plugin.trial(self.room, ledger, now_ns) for plugin, ledger in index.ledgers.items()
+        }
+        self.givers = Givers(self.trials)
+        trials = self.trials.values()
+        self._counting = [trial for trial in trials if is_kind(trial, Counting)]
+        self._surprising = [trial for trial in trials if is_kind(trial, Surprising)]
+
+    def count(self, pod: PodFacts, ask: PodAsk, row: int, given: Mapping[str, str]) -> None:
+        """A pod goes to the node, and gets what it is given there."""
+        self.room.place(ask, row)
+        for trial in self._counting:
+            trial.place(pod, ask, row)
+        self.givers.hold(pod, ask, row, given)
+
+    def as_foreseen(self) -> bool:
+        """Whether the pod that was counted last changed its node as was foreseen, gifts aside."""
+        return all(trial.as_foreseen() for trial in self._surprising)
+
+    def move(self, held: Held, row: int, sign: int) -> None:
+        """A pod that ran when the round began is taken off its node (-1), or put back (+1)."""
+        self.room.move(held.ask, row, sign)
+        for trial in self.trials.values():
+            if is_kind(trial, Removing):
+                trial.move(held.ask, row, ending=held.ending, sign=sign)
+            if is_kind(trial, Returning):
+                trial.give_back(held, row, sign)
