@@ -1,0 +1,119 @@
+"""The agent's hands on this machine's own cgroups: a process of its own, told over a real bus, judged by what the kernel holds."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cli.bench.pods import PodCgroups
+from cli.embedded import EmbeddedNats
+from shared.agents import answer, deeds, pods, slo, subjects
+from shared.agents.answer import Answer
+from shared.agents.deeds import AnyDeed, Suppressed
+from shared.agents.pods import NodePods
+from shared.agents.slo import NodeSlo
+from shared.bus import Bus
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from tests.integration.node_agent.test_carriers import until
+from tests.integration.node_agent.test_process import DEADLINE_S, NODE, an_agent
+
+CONTAINER = "c" * 64
+KERNEL = Path("/sys/fs/cgroup")
+
+
+class Core:
+    """Stands in for ingest: tells the agent of one best-effort pod and a NodeSLO, and takes its deeds.
+
+    Attributes:
+        deeds: what it was told.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.deeds: list[AnyDeed] = []
+        self.seq = 1
+        self.pods: tuple[Pod, ...] = ()
+        self._bus = bus
+
+    async def answer(self) -> None:
+        await self._bus.answer(subjects.subject(NODE, subjects.DEED), self._take)
+
+    async def slo(self, **spec: object) -> None:
+        self.seq += 1
+        await self._bus.publish(subjects.subject(NODE, subjects.SLO), slo.encode(NodeSlo(NODE, 1, self.seq, spec)))
+
+    async def _take(self, data: bytes) -> bytes:
+        told = deeds.decode(data, NODE)
+        if isinstance(told.deed, deeds.PodsWanted):
+            amounts = {"cpu": str(os.cpu_count()), "memory": "8Gi"}
+            node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
+            found = NodePods(NODE, 1, self.seq, node, None, self.pods)
+            await self._bus.publish(subjects.subject(NODE, subjects.PODS), pods.encode(found))
+        else:
+            self.deeds.append(told.deed)
+        return answer.encode(Answer("deed", told.boot, told.seq))
+
+
+@pytest.fixture
+async def core(server: EmbeddedNats) -> AsyncIterator[Core]:
+    bus = Bus(server.url, name="ingest")
+    await bus.start()
+    yield Core(bus)
+    await bus.close()
+
+
+def batch(uid: str) -> Pod:
+    asked = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
+    return Pod(
+        metadata=Metadata(name="b", namespace="d", uid=uid, labels={"koordinator.sh/qosClass": "BE"}),
+        spec=PodSpec(containers=(Container(name="c", resources=ResourceRequirements(requests=asked, limits=asked)),)),
+        status=PodStatus(phase="Running", qos_class="BestEffort"),
+    )
+
+
+@pytest.mark.skipif(not (KERNEL / "cpuset").is_dir(), reason="needs the kernel's cgroup v1 controllers cpu and cpuset")
+async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
+    server: EmbeddedNats, core: Core, cgroups: PodCgroups, tmp_path: Path
+) -> None:
+    uid = cgroups.add(qos="besteffort", container=CONTAINER)
+    core.pods = (batch(uid),)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / f"b_d_c-{CONTAINER}.log").touch()
+    await core.answer()
+    folder = f"{cgroups.parent}/kubepods/besteffort"
+    pod = f"{folder}/pod{uid}"
+
+    def held(knob: str, where: str) -> str:
+        return (KERNEL / knob.partition(".")[0] / where / knob).read_text().strip()
+
+    knobs = ("cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes", "cpuset.cpus")
+    places = (folder, pod, f"{pod}/{CONTAINER}")
+    before = {(knob, where): held(knob, where) for knob in knobs for where in places}
+    process = an_agent(
+        tmp_path,
+        server,
+        KOORD_NODE_AGENT_TRANSPORT="nats",
+        KOORD_NODE_AGENT_CGROUP_PARENT=cgroups.parent,
+        KOORD_NODE_AGENT_CONTAINER_LOGS=str(logs),
+    )
+    process.start()
+    try:
+        wanted = {"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "memory.limit_in_bytes": str(256 << 20)}
+        await until(
+            lambda: all(
+                held(knob, where) == value for knob, value in wanted.items() for where in (pod, f"{pod}/{CONTAINER}")
+            )
+        )
+        await core.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
+        await until(lambda: held("cpu.cfs_quota_us", folder) != "-1")
+        await until(lambda: any(isinstance(deed, Suppressed) for deed in core.deeds))
+        await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is held as a whole, its pods no more
+        process.ask_to_end()
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+    finally:
+        process.stop()
+    assert {key: held(*key) for key in before} == before
