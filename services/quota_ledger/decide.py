@@ -47,7 +47,12 @@ def decide(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list[Dr
 
 def structure(state: LedgerState, settings: LedgerSettings) -> list[Draft]:
     """Quotas that come, change, move and go."""
-    return [Draft(event) for event in _structure(state, settings)]
+    if not state.quotas_due or state.structure_judged == state.structure_changes:
+        return []  # quotas that are refused stay due; they are judged again when any quota is another
+    drafts = [Draft(event) for event in _structure(state, settings)]
+    if not drafts:
+        state.structure_judged = state.structure_changes
+    return drafts
 
 
 def postings(state: LedgerState) -> list[Draft]:
@@ -78,8 +83,6 @@ def caught_up(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list
 
 
 def _structure(state: LedgerState, settings: LedgerSettings) -> Iterator[Event]:
-    if not state.quotas_due:
-        return
     books = state.books
     topology = Topology(books.names.quotas.values())
     wanted = {name: state.object_of(name) for name in state.quotas_due}

@@ -129,6 +129,8 @@ class LedgerState:
             decided, is over.
         due: uids of pods of which the books say something else than what is wanted.
         quotas_due: names of quotas that may be declared otherwise than the books have them.
+        structure_changes, structure_judged: how often quotas or their objects have changed in this process, and at which of these
+            there was nothing to record.
     """
 
     SCHEMA: ClassVar[int] = 2
@@ -150,6 +152,9 @@ class LedgerState:
         self.quotas_due: dict[str, None] = {}
         self._asked: dict[str, None] = {}  # pods whose charge rests on an ask of a round that is not over
         self._of_nodes: Amounts | None = None
+        self._roots: list[DeclaredQuota] | None = None
+        self.structure_changes = 0
+        self.structure_judged = -1
         self._of_label: dict[str, dict[str, None]] = {}
         self._in_namespace: dict[str, dict[str, None]] = {}
         self._keys_of: dict[str, dict[str, None]] = {}
@@ -191,8 +196,10 @@ class LedgerState:
 
     def declared_roots(self) -> list[DeclaredQuota]:
         """Roots of other trees that are in force."""
-        names = self.books.names.quotas
-        return [quota for _, quota in sorted(names.items()) if quota.is_root and quota.tree]
+        if self._roots is None:
+            quotas = sorted(self.books.names.quotas.items())
+            self._roots = [quota for _, quota in quotas if quota.is_root and quota.tree]
+        return self._roots
 
     def object_of(self, name: str) -> DeclaredQuota | None:
         """What the object of that name declares; of several in different namespaces, the first by key.
@@ -353,6 +360,8 @@ class LedgerState:
                 | QuotaReparented(quota=name)
                 | QuotaRetired(quota=name)
             ):
+                self.structure_changes += 1
+                self._roots = None
                 self._look_at_quota(name)
                 after = self.books.names.quotas.get(name)
                 spaces = {space for quota in (before, after) if quota for space in (quota.namespace, *quota.namespaces)}
@@ -365,11 +374,13 @@ class LedgerState:
                     for uid in self.seen:
                         self._look(uid)
             case QuotaRejected(quota=name):
+                self.structure_changes += 1
                 self._look_at_quota(name)
             case PodAttached() | PodCharged() | PodUncharged() | PodReleased() | PodResized() | PodMoved():
                 self._look(event.pod_uid)
 
     def _object(self, key: str, raw: dict[str, Any]) -> None:
+        self.structure_changes += 1
         name = raw["metadata"]["name"]
         before, fault = self.objects.get(key), None
         try:
@@ -390,6 +401,7 @@ class LedgerState:
         self._look_at_quota(after.name)
 
     def _object_gone(self, key: str) -> None:
+        self.structure_changes += 1
         fault, gone = self.faults.pop(key, None), self.objects.pop(key, None)
         if gone is not None:
             self._keys_of[gone.name].pop(key)

@@ -30,6 +30,21 @@ def test_every_invariant_holds_after_every_event(history: History) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(histories())
+def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History) -> None:
+    """RuntimeRecomputed names changes alone; folded one after the other they give every runtime and every min in force."""
+    follower = Books()
+    for record in history.records:
+        follower.apply(record.event)
+    ours, theirs = history.books.trees[""].accounts, follower.trees[""].accounts
+    for name, account in ours.items():
+        assert (theirs[name].runtime, dict(theirs[name].scaled_min)) == (account.runtime, dict(account.scaled_min)), (
+            name
+        )
+    assert follower.ledger.balances == history.books.ledger.balances
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
 def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
     """I12, I13, I15: sums and runtimes after any history are those of a tree that is built at once, in another order."""
     found = history.books.trees[""]
