@@ -91,7 +91,11 @@ def rules(settings: GatewaySettings) -> Iterator[Rule]:
     for resource, verb, part, needed_for in _ON_CORE:
         yield _rule(resource, verb, part, needed_for)
     for resource in followed(settings.config_namespace):
-        if not resource.name.endswith(_CUSTOM) or resource.name in _PEOPLE_WRITE:
+        if not resource.name.endswith(_CUSTOM):
+            continue
+        if resource.name == "recommendations.analysis.koordinator.sh":
+            yield _rule(resource, "patch", "status", "answering recommendations")
+        if resource.name in _PEOPLE_WRITE:
             continue
         for verb in ("get", "create", "patch", "delete"):
             yield _rule(resource, verb, "", f"writing {resource.plural}")

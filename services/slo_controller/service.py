@@ -9,12 +9,13 @@ from prometheus_client import Counter, Gauge
 
 from services.slo_controller.config import InForce
 from services.slo_controller.decide import decide_config, decide_nodes, expired
+from services.slo_controller.recommend import Recommender
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import FOLDED, SloState
 from shared.events import Draft
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
-from shared.events.slo import NodeOvercommitted
+from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationMade
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service
 
@@ -34,6 +35,7 @@ class Controller:
         self._looked_ns = 0
         self._config = InForce({})
         self._digest = ""
+        self._recommender = Recommender()
         registry = runtime.metrics.registry
         self._decided = Counter(
             "koord_slo_decisions", "Nodes whose amounts were written, by why", ["why"], registry=registry
@@ -81,6 +83,8 @@ class Controller:
             self._looked_ns = now_ns
             state.changed |= dict.fromkeys(expired(state, self._config, now_ns))
             self._measure()
+            if drafts := self._recommender.turn(state, now_ns):
+                await runtime.append(drafts, now_ns=now_ns, config=state.config)
         names = list(islice(state.changed, AT_ONCE))
         for name in names:
             del state.changed[name]
@@ -114,7 +118,16 @@ SERVICE = Service(
     name="slo-controller",
     writes="slo",
     follows=FOLDED,
-    emits=(NodeOvercommitted, FieldsDecided, ObjectDecided, ConfigTaken, ConfigRefused, WriterStarted),
+    emits=(
+        NodeOvercommitted,
+        RecommendationMade,
+        RecommendationEnded,
+        FieldsDecided,
+        ObjectDecided,
+        ConfigTaken,
+        ConfigRefused,
+        WriterStarted,
+    ),
     settings=SloSettings,
     new_state=SloState,
     lead=lead,

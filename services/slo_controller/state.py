@@ -11,6 +11,7 @@ import msgspec
 from services.slo_controller.books import Books, PodFacts, add_up, facts_of
 from services.slo_controller.measured import NOTHING, Measured, of_report, of_status
 from services.slo_controller.reserved import capacity_of, reserved_of
+from services.slo_controller.shapes import PodShape, shape_of
 from services.slo_controller.topology import has_zones
 from shared.domain.cpu_memory import Amount
 from shared.events import Event, Recorded
@@ -28,7 +29,7 @@ from shared.events.cluster import (
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken
 from shared.events.metrics import NodeForgotten, NodeReported
-from shared.events.slo import NodeOvercommitted
+from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationMade
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetricSpec, NodeStatus
@@ -40,6 +41,7 @@ CONFIG_MAP = "koordinator-system/slo-controller-config"
 NODE_SLOS = "nodeslos.slo.koordinator.sh"
 NODE_METRICS = "nodemetrics.slo.koordinator.sh"
 TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
+RECOMMENDATIONS = "recommendations.analysis.koordinator.sh"
 DEVICES = "devices.scheduling.koordinator.sh"
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
@@ -48,7 +50,9 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         ObjectDeleted, Listed,
     ),
     "metrics-*": (NodeReported, NodeForgotten),
-    "slo": (ConfigTaken, ConfigRefused, NodeOvercommitted, FieldsDecided, ObjectDecided),
+    "slo": (
+        ConfigTaken, ConfigRefused, NodeOvercommitted, RecommendationMade, RecommendationEnded, FieldsDecided, ObjectDecided,
+    ),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
@@ -63,6 +67,7 @@ class Seat(NamedTuple):
     """A pod on its node.
 
     Attributes:
+        shape: what it has in common with others of its workload.
         since_ns: when it came there, by its own status.
         gone_ns: when it was seen to have ended or gone; 0 while it is there.
     """
@@ -71,6 +76,7 @@ class Seat(NamedTuple):
     facts: PodFacts
     since_ns: int
     gone_ns: int = 0
+    shape: PodShape = PodShape()
 
 
 class Topology(NamedTuple):
@@ -114,7 +120,9 @@ class SloState:
         decided: node -> what we said of it last.
         written: place -> field group -> what we last said it must be; saw: up to where we had read `cluster` for our last append.
         gone_at: place -> `cluster` seq at which the object there went last: what was said of it before ended then.
-        by_node, changed: what follows from the above: uids by node, and the nodes of which something changed since they were looked at.
+        recommendations: `namespace/name` -> `spec.target` of a Recommendation; recommended: what we said of it last.
+        by_node, by_namespace, changed: what follows from the above: uids, and the nodes of which something changed since they were
+            looked at.
     """
 
     SCHEMA: ClassVar[int] = 1
@@ -138,10 +146,14 @@ class SloState:
         self.refused = ""
         self.decided: dict[str, NodeOvercommitted] = {}
         self.written: dict[str, dict[str, Said]] = {}
+        self.recommendations: dict[str, dict[str, Any]] = {}
+        self.recommended: dict[str, RecommendationMade] = {}
         self.saw = 0
         self.gone_at: dict[str, int] = {}
         self.by_node: dict[str, dict[str, None]] = {}
         self.changed: dict[str, None] = {}
+        self.by_namespace: dict[str, dict[str, None]] = {}
+        self._shapes: dict[PodShape, PodShape] = {}
         self._books: dict[str, Books] = {}
         self._machines: dict[str, Machine] = {}
 
@@ -212,6 +224,11 @@ class SloState:
                     del self.decided[name]
                     for resource in (NODES, NODE_METRICS, TOPOLOGIES):
                         self.written.pop(place_of(resource, name), None)
+            case RecommendationMade(name=name):
+                self.recommended[name] = event
+            case RecommendationEnded(name=name):
+                self.recommended.pop(name, None)
+                self.written.pop(place_of(RECOMMENDATIONS, name), None)
             case FieldsDecided(resource=resource, name=name, fields=fields, patch=patch):
                 self.written.setdefault(place_of(resource, name), {})[fields] = Said(self.saw, patch)
             case ObjectDecided(resource=resource, name=name, body=body):
@@ -258,9 +275,9 @@ class SloState:
         """The pods that were on a node at an instant; without one, those that are there."""
         there = map(self.seats.__getitem__, self.by_node.get(node, ()))
         if not at_ns:
-            return [facts for _, facts, _, gone_ns in there if not gone_ns]
+            return [facts for _, facts, _, gone_ns, _ in there if not gone_ns]
         return [
-            facts for _, facts, since_ns, gone_ns in there if since_ns <= at_ns and (not gone_ns or gone_ns > at_ns)
+            facts for _, facts, since_ns, gone_ns, _ in there if since_ns <= at_ns and (not gone_ns or gone_ns > at_ns)
         ]
 
     def machine(self, name: str) -> Machine:
@@ -276,17 +293,18 @@ class SloState:
         node = pod.spec.node_name
         if not node:
             return
-        facts = facts_of(pod)
+        facts, shape = facts_of(pod), shape_of(pod)
         if not facts.live:
             self._pod_gone(at_ns, uid)
             return
         before = self.seats.get(uid)
-        if before is not None and before.facts == facts and before.node == node and not before.gone_ns:
+        if before is not None and before[:2] == (node, facts) and before.shape == shape and not before.gone_ns:
             return
         since_ns = before.since_ns if before is not None else _since_ns(pod, at_ns)
-        self.seats[uid] = Seat(node, facts, since_ns)
+        self.seats[uid] = Seat(node, facts, since_ns, shape=self._shapes.setdefault(shape, shape))
         self.gone.pop(uid, None)
         self.by_node.setdefault(node, {})[uid] = None
+        self.by_namespace.setdefault(pod.metadata.namespace, {})[uid] = None
         self._joined_anew(node)
 
     def _pod_gone(self, at_ns: int, uid: str) -> None:
@@ -306,6 +324,10 @@ class SloState:
         del there[uid]
         if not there:
             del self.by_node[seat.node]
+        namespace = seat.facts.key.partition("/")[0]
+        del self.by_namespace[namespace][uid]
+        if not self.by_namespace[namespace]:
+            del self.by_namespace[namespace]
 
     def _object(self, event: ObjectObserved) -> None:
         resource, name, body = event.resource, event.name, event.object
@@ -319,6 +341,8 @@ class SloState:
             annotations = (body.get("metadata") or {}).get("annotations") or {}
             self.topologies[name] = Topology(annotations, body.get("zones") or [])
             self._joined_anew(name)
+        elif resource == RECOMMENDATIONS:
+            self.recommendations[name] = (body.get("spec") or {}).get("target") or {}
         elif resource == DEVICES:
             self.devices[name] = {
                 "metadata": {"labels": (body.get("metadata") or {}).get("labels") or {}},
@@ -327,6 +351,10 @@ class SloState:
             self._touch(name)
 
     def _object_gone(self, resource: str, name: str, seq: int) -> None:
+        if resource == RECOMMENDATIONS:
+            self.recommendations.pop(name, None)
+            self.gone_at[place_of(resource, name)] = seq
+            return
         if resource == NODE_SLOS:
             self.slos.pop(name, None)
         elif resource == TOPOLOGIES:
@@ -364,12 +392,14 @@ class SloState:
         self.gone = dict.fromkeys(stored.gone)
         for uid, seat in self.seats.items():
             self.by_node.setdefault(seat.node, {})[uid] = None
+            self.by_namespace.setdefault(seat.facts.key.partition("/")[0], {})[uid] = None
+            self.seats[uid] = seat._replace(shape=self._shapes.setdefault(seat.shape, seat.shape))
         self._touch_all()
 
 
 _FIELDS = (
     "positions", "nodes", "seats", "objects", "reports", "heard", "metric_specs", "slos", "topologies", "devices",
-    "config_data", "listed", "texts", "config", "refused", "decided", "written", "saw", "gone_at",
+    "config_data", "listed", "texts", "config", "refused", "decided", "written", "recommendations", "recommended", "saw", "gone_at",
 )  # fmt: skip
 
 
@@ -394,6 +424,8 @@ class _Stored(msgspec.Struct):
     refused: str
     decided: dict[str, NodeOvercommitted]
     written: dict[str, dict[str, Said]]
+    recommendations: dict[str, dict[str, Any]]
+    recommended: dict[str, RecommendationMade]
     saw: int
     gone_at: dict[str, int]
 

@@ -87,3 +87,32 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
     annotations: dict[str, str | None] = msgspec.field(default_factory=dict)
     labels: dict[str, str | None] = msgspec.field(default_factory=dict)
     problems: tuple[str, ...] = ()
+
+
+class RecommendationMade(Event, frozen=True, tag="koord.slo.RecommendationMade.v1"):
+    """What the containers of a workload should ask for, by what its pods have used.
+
+    Attributes:
+        name: `namespace/name` of the Recommendation.
+        since_ns: the first sample; 0: there was none.
+        containers: container -> cpu and memory, as quantities.
+        conditions: those that hold: LowConfidence, NoObjectsMatched or ConfigUnsupported.
+        models: container -> its histograms as JSON, from which the next writer goes on.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    name: str
+    decided_ns: int
+    since_ns: int = 0
+    containers: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    conditions: tuple[str, ...] = ()
+    models: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class RecommendationEnded(Event, frozen=True, tag="koord.slo.RecommendationEnded.v1"):
+    """A Recommendation is gone, and what was learned for it with it."""
+
+    KEY: ClassVar[str] = "name"
+
+    name: str

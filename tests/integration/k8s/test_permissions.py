@@ -13,7 +13,10 @@ from tests.integration.k8s.inventory import INVENTORY, K8S
 NAMESPACE = "koordinator-system"
 READ = {"get", "list", "watch"}
 WRITE = {"create", "update", "patch", "delete"}
-READ_ONLY_KINDS = {"clustercolocationprofiles", "recommendations"}  # people and others write them, no effect does
+READ_ONLY_KINDS = {
+    "clustercolocationprofiles",
+    "recommendations",
+}  # people write them; of the latter we write the status
 
 Grants = dict[tuple[str, str], set[str]]  # (group, resource) -> verbs
 
@@ -42,6 +45,7 @@ GATEWAY: Grants = {
     **RESOURCES,
     **{(row.group, row.plural): READ | WRITE for row in WRITTEN},
     **{(row.group, f"{row.plural}/status"): {"get", "update", "patch"} for row in WRITTEN if row.status},
+    ("analysis.koordinator.sh", "recommendations/status"): {"get", "update", "patch"},
 }
 SHADOW: Grants = {
     ("", "nodes"): READ,
