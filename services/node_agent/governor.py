@@ -19,6 +19,7 @@ from services.node_agent.evictor import Evictor, Load
 from services.node_agent.history import Series
 from services.node_agent.known import PodsKeeper
 from services.node_agent.layout import Placed, containers, placed
+from services.node_agent.node_files import NodeFiles
 from services.node_agent.qos import cpu_burst, cpu_evict, evict
 from services.node_agent.qos.cpu_burst import NodeState
 from services.node_agent.qos.cpu_evict import BATCH_CPU, BestEffort, Window
@@ -49,7 +50,7 @@ class Places(NamedTuple):
     Attributes:
         root: where cgroup hierarchies are mounted.
         parent: the cgroup that kubepods lies in, relative to a controller's root.
-        sys: sysfs.
+        proc, sys: procfs and sysfs.
         logs: the kubelet's links to the logs of containers.
     """
 
@@ -57,6 +58,7 @@ class Places(NamedTuple):
     parent: str
     sys: Path
     logs: Path
+    proc: Path = Path("/proc")
 
 
 class Governor:
@@ -98,6 +100,7 @@ class Governor:
         self._pod_cores: dict[str, Series] = {}
         self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
         self._kube: KubeFolders | None = None
+        self._files = NodeFiles(places.proc, places.sys, places.root, state_dir)
         self._evictor = Evictor(gates, tell, clock_ns(), self._every_s)
 
     def round(self, found: Round, hierarchy: Hierarchy, kube: KubePods | None, folders: Mapping[str, str]) -> None:
@@ -132,12 +135,14 @@ class Governor:
             self._reconciler.round(self._spec, known.object, known.topology, self._folders, self._placed)
         else:
             self._reconciler.again()
+        self._files.round(self._spec, known.object, self._placed, self._gates)
 
     def release(self) -> None:
         """Put back what was found."""
         if self.executor is None:
             return
         self._suppressor.release(self._cgroups())
+        self._files.release()
         written = self.executor.restore()
         log.info("cgroups are as they were found", extra={"written": written})
 

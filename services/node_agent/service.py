@@ -69,6 +69,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
                 settings.cgroup_parent.strip("/"),
                 Path(settings.sys_root),
                 Path(settings.container_logs),
+                Path(settings.proc_root),
             ),
             keeper,
             pods,

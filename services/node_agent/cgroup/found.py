@@ -23,8 +23,8 @@ class Found:
     taken to be whatever stands there.
     """
 
-    def __init__(self, state_dir: Path | None = None) -> None:
-        self._file = state_dir / FILE if state_dir else None
+    def __init__(self, state_dir: Path | None = None, file: str = FILE) -> None:
+        self._file = state_dir / file if state_dir else None
         self._before: dict[Key, str] = {}
         self._ours: dict[Key, str] = {}
         self._unwritable = False
