@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, Entry] = {
     "followers": Entry(
         "cli.commands.followers", "followers", "Show who follows the logs, and forget who no longer does."
     ),
-    "log": Entry("cli.commands.log", "log", "Take the log out of the database."),
+    "log": Entry("cli.commands.log", "log", "Write logs into files."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
     "node": Entry("cli.node.command", "node", "Show what a node sells again, and why."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),

@@ -81,7 +81,13 @@ class Servers(msgspec.Struct, frozen=True):
 @click.option("--events", type=click.IntRange(min=1_000), default=300_000, show_default=True, help="Events to append.")
 @click.option("--batch", type=click.IntRange(min=1), default=500, show_default=True, help="Events of one append.")
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="How long the lag is measured.")
-@click.option("--rate", type=click.IntRange(min=1), default=200, show_default=True, help="Appends of 5 a second then.")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Appends a second then, of 5 events each.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def log(*, events: int, batch: int, seconds: float, rate: int, as_json: bool) -> None:
     """Measure the log: append, fold, and the lag of a follower.

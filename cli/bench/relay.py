@@ -60,7 +60,13 @@ class RelayFigures(msgspec.Struct, frozen=True):
 @click.command()
 @click.option("--events", type=click.IntRange(min=1_000), default=200_000, show_default=True, help="Events to relay.")
 @click.option("--seconds", type=float, default=30.0, show_default=True, help="How long the lag is measured.")
-@click.option("--rate", type=click.IntRange(min=1), default=100, show_default=True, help="Appends of 5 a second then.")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Appends a second then, of 5 events each.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def relay(*, events: int, seconds: float, rate: int, as_json: bool) -> None:
     """Measure the event stream: from the log to JetStream to one subscriber."""

@@ -14,7 +14,7 @@ from cli.supervisor.folder import find_endpoints
 
 @click.group()
 def log() -> None:
-    """Take the log out of the database."""
+    """Write logs into files."""
 
 
 @log.command(name="export")

@@ -16,7 +16,13 @@ def dev() -> None:
 
 
 @dev.command()
-@click.option("--nodes", type=click.IntRange(min=0), default=0, help="Nodes to create (32 cores, 256Gi; no kubelet).")
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Nodes to create (32 cores, 256Gi; no kubelet).",
+)
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help="Keep everything here and continue with it next time."
 )
