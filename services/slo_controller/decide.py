@@ -28,7 +28,6 @@ from services.slo_controller.state import (
     NODES,
     TOPOLOGIES,
     SloState,
-    place_of,
 )
 from services.slo_controller.steady import differs, expires_ns, moved, thresholds
 from services.slo_controller.strategy import DEFAULTS
@@ -75,7 +74,7 @@ def decide_nodes(
         if name in state.nodes:
             drafts += decide_node(state, config, name, settings, now_ns)
         else:
-            drafts += _gone(state, name, now_ns)
+            drafts += _gone(state, name, now_ns, settings)
     return drafts
 
 
@@ -230,10 +229,13 @@ def _topology(state: SloState, name: str, found: Pass, now_ns: int) -> list[Draf
     return [Draft(FieldsDecided(resource=TOPOLOGIES, name=name, fields=ZONES, patch={"zones": write.zones}))]
 
 
-def _gone(state: SloState, name: str, now_ns: int) -> list[Draft]:
+def _gone(state: SloState, name: str, now_ns: int, settings: SloSettings) -> list[Draft]:
+    """A node that is not there has neither NodeSLO nor NodeMetric, whoever made them. Source: spec/slo-controller.md 1.4, 7."""
     drafts = []
-    if name in state.slos and state.written.get(place_of(NODE_SLOS, name)) is not None:
+    if settings.node_slos and name in state.slos:
         drafts.append(Draft(ObjectDecided(resource=NODE_SLOS, name=name, body=None)))
+    if settings.node_metrics and name in state.metric_specs:
+        drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=name, body=None)))
     if name in state.decided:
         drafts.append(Draft(NodeOvercommitted(node=name, report_ns=0, decided_ns=now_ns, why=GONE)))
     return drafts

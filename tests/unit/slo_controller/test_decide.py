@@ -231,6 +231,14 @@ def test_a_nodemetric_gets_its_collect_policy() -> None:
     assert asked.patch["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 30
 
 
+def test_a_nodemetric_without_a_node_is_removed() -> None:
+    cluster = Cluster()
+    cluster.configure()
+    cluster.say("cluster", NodeMetricObserved(node="ghost", object=NodeMetric(metadata=Metadata(name="ghost"))))
+    (gone,) = [event for event in cluster.decide(1) if isinstance(event, ObjectDecided)]
+    assert (gone.resource, gone.name, gone.body) == (NODE_METRICS, "ghost", None)
+
+
 def test_a_node_made_anew_under_the_same_name_is_told_again() -> None:
     cluster = running()
     cluster.decide(31)
