@@ -16,7 +16,7 @@ ENTRIES = {
     "scheduler": Entry(
         "cli.bench.scheduler", "scheduler", "Measure the scheduler's engine alone: no servers, every node considered."
     ),
-    "slo": Entry("cli.bench.slo", "slo", "Measure the SLO controller's engine alone: no servers, every node decided."),
+    "slo": Entry("cli.bench.slo", "slo", "Measure the SLO controller's engine alone: no servers."),
     "takeover": Entry(
         "cli.bench.takeover",
         "takeover",
