@@ -79,8 +79,7 @@ def leaving_from(index: Index, row: int, ask: PodAsk, also: Sequence[str] = ()) 
     return [
         held
         for uid, held in index.on.get(row, {}).items()
-        if held.ask.priority < ask.priority
-        and (held.ending or uid in also or index.view.pods[uid].is_asked_to_go())
+        if held.ask.priority < ask.priority and (held.ending or uid in also or index.view.pods[uid].is_asked_to_go())
     ]
 
 

@@ -305,3 +305,35 @@ def test_a_pod_that_lacks_cpus_makes_lesser_holders_of_cpus_give_way() -> None:
     world.wait(20)
     world.read()
     assert cpus_of(world.rounds()) == {"high": "8-11"}
+
+
+def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> None:
+    """The victim is gone, and the pod's backoff is not over: a lesser pod that would fit gets neither its room nor its CPUs."""
+    world = world_of("n")
+    for name, cpuset in (("low", "0-7"), ("lower", "8-15")):
+        held = holding_pod(name, cpuset, "n")
+        spec = msgspec.structs.replace(held.spec, priority=10 if name == "low" else 5)
+        world.add_pod(msgspec.structs.replace(held, spec=spec))
+    ask(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
+    world.drop_pod("lower")
+    records = ask(world, bound_pod("small", 6, "FullPCPUs", required=True, priority=50))
+    assert told(records)["small"].code == "NotEnoughCpus", "4 of the 8 CPUs that are free are promised"
+    records = ask(world, bound_pod("fits", 4, "FullPCPUs", required=True, priority=50))
+    assert cpus_of(records) == {"fits": "12-15"}
+    world.wait(20)
+    assert cpus_of(world.rounds()) == {"high": "8-11"}
+
+
+def test_cpus_are_kept_from_the_same_round_on_and_while_the_victim_is_leaving() -> None:
+    world = world_of("n")
+    held = holding_pod("low", "0-7", "n")
+    world.add_pod(msgspec.structs.replace(held, spec=msgspec.structs.replace(held.spec, priority=5)))
+    for name, cpus, priority in (("high", 12, 100), ("mid", 4, 50)):
+        world.add_pod(bound_pod(name, cpus, "FullPCPUs", required=True, priority=priority))
+    world.read()
+    records = world.round()
+    assert told(records).keys() == {"high", "mid"}, "8 CPUs are free; with the victim's, 12 are promised to the first"
+    world.wait(5)
+    world.drop_pod("low")
+    world.read()
+    assert cpus_of(world.rounds()) == {"high": "0-11", "mid": "12-15"}
