@@ -1,0 +1,133 @@
+"""Over-commitment on a real API server: what a NodeMetric leaves of a node is sold through its status, and batch pods are bound to it."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cli.dev.api import ApiRefused
+from cli.dev.cluster import Cluster
+from shared.kube.instants import SECOND, instant_text
+from tests.cluster.fixtures import MakeNodes
+from tests.e2e.system import running
+
+NODE = "sold"
+SLO = "/apis/slo.koordinator.sh/v1alpha1"
+CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"
+BATCH_CPU = "kubernetes.io/batch-cpu"
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "colocation-config": {
+        "enable": True,
+        "metricAggregateDurationSeconds": 300,
+        "metricReportIntervalSeconds": 60,
+        "metricAggregatePolicy": {"durations": ["5m", "10m", "15m"]},
+        "cpuReclaimThresholdPercent": 60,
+        "memoryReclaimThresholdPercent": 65,
+        "memoryCalculatePolicy": "usage",
+        "degradeTimeMinutes": 15,
+        "updateTimeThresholdSeconds": 300,
+        "resourceDiffThreshold": 0.1,
+        "nodeConfigs": [
+            {
+                "name": "anolis",
+                "nodeSelector": {"matchLabels": {"kubernetes.io/kernel": "anolis"}},
+                "updateTimeThresholdSeconds": 360,
+                "resourceDiffThreshold": 0.2,
+            }
+        ],
+    },
+    "resource-threshold-config": {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 55}},
+    "resource-qos-config": {
+        "clusterStrategy": {
+            "policies": {"cpuPolicy": "coreSched", "netQOSPolicy": "terway-qos"},
+            "beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}},
+        }
+    },
+}
+
+
+def config_map(**changes: Any) -> dict[str, Any]:
+    documents = PUBLISHED | {"colocation-config": PUBLISHED["colocation-config"] | changes}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"},
+        "data": {key: json.dumps(document) for key, document in documents.items()},
+    }
+
+
+def status() -> dict[str, Any]:
+    """A report of now: 4 cores and 8 GiB, a quarter of it beside pods."""
+    return {
+        "updateTime": instant_text(time.time_ns() // SECOND * SECOND),
+        "nodeMetric": {
+            "nodeUsage": {"resources": {"cpu": "4", "memory": "8Gi"}},
+            "systemUsage": {"resources": {"cpu": "1", "memory": "2Gi"}},
+        },
+    }
+
+
+def batch_pod(name: str) -> dict[str, Any]:
+    amounts = {BATCH_CPU: "1000", "kubernetes.io/batch-memory": "1Gi"}
+    container = {
+        "name": "c",
+        "image": "registry.k8s.io/pause:3.10",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    labels = {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-batch"}
+    spec = {"schedulerName": "koord-scheduler", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+async def test_what_a_node_does_not_use_is_sold_through_its_status(
+    kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
+) -> None:
+    api = kube_cluster.api
+    kube_nodes(NODE, capacity={"cpu": "32", "memory": "64Gi"})
+    metric = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": NODE}}
+
+    async def until(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+        async with asyncio.timeout(90):
+            while not holds(found := await asyncio.to_thread(ask)):
+                await asyncio.sleep(0.2)
+        return found
+
+    def node() -> Any:
+        return api.call("GET", f"/api/v1/nodes/{NODE}")
+
+    def sold() -> Any:
+        return node()["status"]["allocatable"].get(BATCH_CPU)
+
+    settings = {"slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "1"}}
+    try:
+        async with running(kube_cluster, tmp_path, settings, more=["slo-controller"]):
+            api.call("POST", f"{SLO}/nodemetrics", metric)
+            api.call("PATCH", f"{SLO}/nodemetrics/{NODE}/status", {"status": status()})
+            api.call("POST", CONFIG_MAPS, config_map())
+            # 32 cores, 40 % of them protected, one core used beside pods: 18.2 cores.
+            await until(sold, lambda size: size == "18200")
+            slo = await until(lambda: api.call("GET", f"{SLO}/nodeslos")["items"], bool)
+            qos = slo[0]["spec"]["resourceQOSStrategy"]
+            assert qos["policies"] == {"cpuPolicy": "coreSched", "netQOSPolicy": "terway-qos"}
+            assert slo[0]["spec"]["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"] == 55
+            policy = await until(
+                lambda: api.call("GET", f"{SLO}/nodemetrics/{NODE}").get("spec", {}).get("metricCollectPolicy"), bool
+            )
+            assert policy["nodeAggregatePolicy"] == {"durations": ["5m0s", "10m0s", "15m0s"]}
+            assert node()["metadata"]["annotations"]["node.koordinator.sh/cpu-normalization-ratio"] == "1.00"
+
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            api.call("POST", path, batch_pod("work"))
+            bound = await until(lambda: api.call("GET", f"{path}/work")["spec"].get("nodeName"), bool)
+            assert bound == NODE
+
+            api.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", config_map(enable=False))
+            await until(sold, lambda size: size is None)
+            assert BATCH_CPU not in node()["status"]["capacity"]
+    finally:
+        for path in (f"{CONFIG_MAPS}/slo-controller-config", f"{SLO}/nodemetrics/{NODE}", f"{SLO}/nodeslos/{NODE}"):
+            with suppress(ApiRefused):  # the test may have ended before it was there
+                api.call("DELETE", path)
