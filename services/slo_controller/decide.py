@@ -53,7 +53,8 @@ def decide_config(state: SloState) -> list[Draft]:
         return []
     reading = read(data, state.texts)
     drafts = []
-    if not state.config or reading.texts != state.texts:
+    is_mended = bool(state.refused) and not reading.problems  # said, even where the texts are the last good ones again
+    if not state.config or reading.texts != state.texts or is_mended:
         text = _canonical(reading.texts)
         drafts.append(
             Draft(ConfigTaken(source=f"ConfigMap {CONFIG_MAP}", digest=sha256(text).hexdigest(), text=text.decode()))

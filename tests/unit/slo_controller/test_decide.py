@@ -188,6 +188,9 @@ def test_a_bad_document_is_refused_on_record_and_the_last_good_one_stays() -> No
     assert not [event for event in said if isinstance(event, ConfigTaken)]
     assert cluster.batch_cpu() == 25_000
     assert cluster.decide(41) == []
+    cluster.configure()
+    assert [type(event) for event in cluster.decide(42)] == [ConfigTaken]
+    assert cluster.decide(43) == []
 
 
 def test_a_node_gets_a_nodeslo_that_follows_the_configmap_and_goes_with_it() -> None:
