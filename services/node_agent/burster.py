@@ -65,33 +65,41 @@ class Burster:
         self._scaled: set[str] = set()
         self._settled: dict[str, tuple[CpuBurst, Placed]] = {}
         self._capped = False
+        self._concerned: tuple[CpuBurst | None, list[Placed], list[Placed]] = (None, [], [])
 
-    def concerned(self, strategy: CpuBurst, pods: Iterable[Placed]) -> list[Placed]:
+    def concerned(self, strategy: CpuBurst, pods: list[Placed]) -> list[Placed]:
         """The pods whose turn it is: under a policy, or with something to take back."""
         on = strategy.policy not in {"", "none"}
-        return [
+        if on and self._concerned[0] is strategy and self._concerned[1] is pods:
+            return self._concerned[2]
+        found = [
             each
             for each in pods
             if (on or ANNOTATION in (each.pod.metadata.annotations or {}) or each.pod.metadata.uid in self._settled)
             and concerns(each.pod)
         ]
+        self._concerned = (strategy, pods, found)
+        return found
 
-    def round(self, strategy: CpuBurst, state: NodeState, pods: Iterable[Placed], now_ns: int) -> None:
-        """One round for the pods that are concerned.
+    def round(
+        self, strategy: CpuBurst, state: Callable[[], NodeState], pods: Iterable[Placed], now_ns: int
+    ) -> NodeState | None:
+        """One round for the pods that are concerned; the node's state, if it was asked for.
 
         A pod that is not throttled, holds its own quota and has its buffer already is passed over, unless a limiter counts its usage.
         """
         seen: set[str] = set()
         uids: set[str] = set()
+        busy: NodeState | None = None
         limited = (strategy.cfs_quota_burst_period_seconds or 0) >= 0
         for each in pods:
             uid = each.pod.metadata.uid
             uids.add(uid)
             throttled = False
+            own = ANNOTATION in (each.pod.metadata.annotations or {})
             for cid in each.seen.ids.values():
                 seen.add(cid)
-                throttled |= self._measure(cid, each.containers[cid], now_ns)
-            own = ANNOTATION in (each.pod.metadata.annotations or {})
+                throttled |= self._measure(cid, each.containers[cid], now_ns, usage=limited or own)
             settled = self._settled.get(uid)
             if (
                 not (throttled or limited or own or uid in self._scaled)
@@ -101,13 +109,15 @@ class Burster:
                 and settled[1].pod is each.pod
             ):
                 continue
+            if busy is None:
+                busy = state()
             folders = {"": each.folder, **each.containers}
 
             def held(cid: str, folders: Mapping[str, str] = folders) -> cpu_burst.Held:
                 return self._held(folders.get(cid))
 
             wanted = self.bursts.decide(
-                each.seen, strategy, state, held, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
+                each.seen, strategy, busy, held, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
             )
             self._carry_out(wanted, each, folders)
             self._settled[uid] = (strategy, each)
@@ -119,6 +129,7 @@ class Burster:
             del self._settled[uid]
         self._scaled &= uids
         self.bursts.forget_idle(now_ns)
+        return busy
 
     def _held(self, folder: str | None) -> cpu_burst.Held:
         if folder is None:
@@ -126,15 +137,21 @@ class Burster:
         quota = self._executor.known(QUOTA, folder)
         return cpu_burst.Held(int(quota) if quota is not None else None, None)
 
-    def _measure(self, cid: str, folder: str, now_ns: int) -> bool:
-        """Take a sample of a container; whether it was throttled since the one before."""
+    def _measure(self, cid: str, folder: str, now_ns: int, *, usage: bool) -> bool:
+        """Take a sample of a container; whether it was throttled since the one before.
+
+        Args:
+            usage: take its CPU time too, which only limiters look at.
+        """
         try:
             files = self._files.get(cid)
             if files is None:
                 files = self._files[cid] = self._opened(folder)
             text = files.stat.read(STAT_BYTES)
             periods, throttled = number(text, b"nr_periods"), number(text, b"nr_throttled")
-            cpu_ns = int(files.usage.read(64)) if files.usage else number(text, b"usage_usec") * 1000
+            cpu_ns = 0
+            if usage:
+                cpu_ns = int(files.usage.read(64)) if files.usage else number(text, b"usage_usec") * 1000
         except (OSError, ValueError):
             self._measured.pop(cid, None)
             return False
@@ -144,7 +161,8 @@ class Burster:
             return False
         passed = periods - before.periods
         part = (throttled - before.throttled) / passed if passed > 0 else 0.0
-        self._measured[cid] = Measured(part, (cpu_ns - before.cpu_ns) / (now_ns - before.at_ns))
+        counted = usage and before.cpu_ns > 0
+        self._measured[cid] = Measured(part, (cpu_ns - before.cpu_ns) / (now_ns - before.at_ns) if counted else None)
         return part > 0
 
     def _opened(self, folder: str) -> _Files:

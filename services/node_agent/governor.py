@@ -23,13 +23,14 @@ from services.node_agent.node_files import NodeFiles
 from services.node_agent.qos import cpu_burst, cpu_evict, evict
 from services.node_agent.qos.cpu_burst import NodeState
 from services.node_agent.qos.cpu_evict import BATCH_CPU, BestEffort, Window
-from services.node_agent.qos.cpu_suppress import HostApp, Situation, Usage
+from services.node_agent.qos.cpu_suppress import HostApp, Situation, Usage, best_effort_of
 from services.node_agent.qos.stated import HeldCpus, cpus
 from services.node_agent.reconciler import KubeFolders, Reconciler
 from services.node_agent.slo import SloKeeper
 from services.node_agent.slo_spec import NodeSloSpec
 from services.node_agent.suppressor import Cgroups, Suppressor
 from shared.agents.deeds import AnyDeed
+from shared.agents.pods import NodePods
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.instants import SECOND
 
@@ -96,6 +97,7 @@ class Governor:
         self._reconciled_ns = -RECONCILE_EVERY_NS
         self._reconciled_of: tuple[object, ...] = ()
         self._request: tuple[object, int] = (None, 0)
+        self._best_effort_uids: tuple[object, frozenset[str]] = (None, frozenset())
         self._node_cores, self._node_bytes = Series(), Series()
         self._pod_cores: dict[str, Series] = {}
         self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
@@ -246,8 +248,15 @@ class Governor:
             HeldCpus.of(known.topology),
             *held,
             manager=self._gates["BECPUManager"],
+            best_effort=self._uids_of(known),
         )
         self._suppressor.round(threshold, at, self._cgroups, self._folders.best_effort, now_ns)
+
+    def _uids_of(self, known: NodePods) -> frozenset[str]:
+        """Uids of best effort among the pods that are known."""
+        if self._best_effort_uids[0] is not known:
+            self._best_effort_uids = (known, best_effort_of(known.pods))
+        return self._best_effort_uids[1]
 
     def _burst(self, now_ns: int) -> None:
         strategy = self._spec.cpu_burst_strategy
@@ -256,16 +265,19 @@ class Governor:
         concerned = self._burster.concerned(strategy, self._placed)
         if not concerned:
             return
-        begin = now_ns - BURST_WINDOW_NS
-        cores = {uid: mean for uid, series in self._pod_cores.items() if (mean := series.mean(begin)) is not None}
-        self.state = cpu_burst.node_state(
-            strategy.share_pool_threshold_percent,
-            len(self._processors) or None,
-            self._node_cores.mean(begin),
-            cores,
-            [each.pod for each in self._placed],
-        )
-        self._burster.round(strategy, self.state, concerned, now_ns)
+
+        def state() -> NodeState:
+            begin = now_ns - BURST_WINDOW_NS
+            cores = {uid: mean for uid, series in self._pod_cores.items() if (mean := series.mean(begin)) is not None}
+            return cpu_burst.node_state(
+                strategy.share_pool_threshold_percent,
+                len(self._processors) or None,
+                self._node_cores.mean(begin),
+                cores,
+                [each.pod for each in self._placed],
+            )
+
+        self.state = self._burster.round(strategy, state, concerned, now_ns) or self.state
 
     def _evict(self, found: Round, now_ns: int) -> None:
         known, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
@@ -303,11 +315,13 @@ class Governor:
         held = self._suppressor.now(self._folders.best_effort)
         if held is None:
             return
-        sets = [held[0]]
-        for each in self._placed:
-            if each.folder.startswith(self._folders.best_effort):
-                sets += [cpus(self._known_cpus(folder)) for folder in each.containers.values()]
-        limit = 1000 * min((len(one) for one in sets if one), default=0)
+        texts = {
+            self._known_cpus(folder)
+            for each in self._placed
+            if each.folder.startswith(self._folders.best_effort)
+            for folder in each.containers.values()
+        }
+        limit = 1000 * min((len(one) for one in (held[0], *map(cpus, texts)) if one), default=0)
         if held[1] > 0:
             limit = min(limit, held[1] * 1000 // 100_000)
         if self._request[0] is not known:

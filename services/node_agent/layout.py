@@ -35,7 +35,7 @@ def containers(root: Path, folder: str) -> dict[str, str]:
     """Id -> folder of each container's cgroup below a pod's."""
     found = {}
     try:
-        with os.scandir(root / folder) as entries:
+        with os.scandir(f"{root}/{folder}") as entries:
             for entry in entries:
                 if (match := _ID(entry.name)) and entry.is_dir():
                     found[match[1]] = f"{folder}/{entry.name}"

@@ -65,6 +65,11 @@ def is_best_effort(pod: Pod) -> bool:
     return raw_qos(pod) is QoS.BE or kubernetes_qos(pod) == "BestEffort"
 
 
+def best_effort_of(pods: Iterable[Pod]) -> frozenset[str]:
+    """Uids of the pods that are best effort."""
+    return frozenset(pod.metadata.uid for pod in pods if is_best_effort(pod))
+
+
 def share(
     node: Node,
     pods: Iterable[Pod],
@@ -73,6 +78,7 @@ def share(
     *,
     threshold_percent: int,
     least_percent: int | None,
+    best_effort: frozenset[str] | None = None,
 ) -> Share:
     """What best effort may use, from the newest samples.
 
@@ -81,13 +87,17 @@ def share(
         system = max(node - all pods - all host applications, reserved)
 
     Each term is cut to milli-cores.
+
+    Args:
+        best_effort: as `best_effort_of` gives it, when that is known already.
     """
     assert usage.node is not None, "asked for with a sample of the node"
     capacity = node.status.capacity or {}
     capacity_nanos = nanos(capacity.get("cpu", "0"))
     allocatable_nanos = nanos((node.status.allocatable or {}).get("cpu", "0"))
     reserved = max(capacity_nanos - allocatable_nanos, reserved_nanos(node.metadata.annotations))
-    best_effort = {pod.metadata.uid for pod in pods if is_best_effort(pod)}
+    if best_effort is None:
+        best_effort = best_effort_of(pods)
     known = {app.name: app for app in host_apps}
     of_hosts = {name: used for name, used in usage.host_apps.items() if name in known}
     pods_other = sum(used for uid, used in usage.pods.items() if uid not in best_effort)
@@ -203,6 +213,7 @@ class Situation(NamedTuple):
     Attributes:
         now_cpus, now_quota_us: of the best-effort cgroup.
         manager: whether the agent gives CPUs to best effort pod by pod (gate BECPUManager).
+        best_effort: as in `share`.
     """
 
     node: Node | None
@@ -214,6 +225,7 @@ class Situation(NamedTuple):
     now_cpus: frozenset[int]
     now_quota_us: int
     manager: bool = False
+    best_effort: frozenset[str] | None = None
 
 
 def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[str, Policy]) -> Decision:
@@ -238,6 +250,7 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
         at.host_apps,
         threshold_percent=DEFAULT_THRESHOLD if percent is None else percent,
         least_percent=threshold.cpu_suppress_min_percent,
+        best_effort=at.best_effort,
     ).suppress_milli
     if threshold.cpu_suppress_policy == CFS_QUOTA:
         cores = -(-nanos((at.node.status.capacity or {}).get("cpu", "0")) // CORE_NANOS)
