@@ -25,6 +25,7 @@ from shared.kube.elastic_quota import (
     resource_list,
 )
 from shared.kube.quantity import BadQuantity, amounts
+from shared.kube.quantity_text import amount_text
 
 Raw = Mapping[str, Any]
 
@@ -182,9 +183,13 @@ def _check_strict(raw: Raw, quota: DeclaredQuota) -> None:
         if name not in used:
             continue
         if name not in quota.max:
-            raise Refused("strictMissing", f"quota {quota.name}: max lacks {name}, of which {used[name]} is used")
+            raise Refused(
+                "strictMissing",
+                f"quota {quota.name}: max lacks {name}, of which {amount_text(name, used[name])} is used",
+            )
         if exceeding({name: used[name]}, quota.max):
-            message = f"quota {quota.name}: max of {name} is {quota.max[name]}, below the {used[name]} that is used"
+            limit, held = (amount_text(name, amounts_of[name]) for amounts_of in (quota.max, used))
+            message = f"quota {quota.name}: max of {name} is {limit}, below the {held} that is used"
             raise Refused("strictBelowUsed", message)
 
 

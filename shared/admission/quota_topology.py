@@ -10,6 +10,7 @@ from typing import Any
 from shared.admission.refused import Refused
 from shared.domain.amounts import Amounts, add, largest, total, within_all
 from shared.kube.elastic_quota import ROOT, BadResourceList, DeclaredQuota, resource_list
+from shared.kube.quantity_text import amount_text
 
 
 class Topology:
@@ -53,6 +54,11 @@ def guaranteed_of(raw: Mapping[str, Any]) -> Amounts:
     with contextlib.suppress(BadResourceList):
         return resource_list(raw["metadata"], "guaranteed") or {}
     return {}
+
+
+def listed(amounts: Mapping[str, int]) -> str:
+    """Amounts for people: `cpu 10, memory 4Gi`."""
+    return ", ".join(f"{name} {amount_text(name, size)}" for name, size in sorted(amounts.items())) or "nothing"
 
 
 def checked_place(
@@ -116,11 +122,12 @@ def _check_minima(
         siblings = (topology.quotas[name] for name in topology.children.get(parent.name, ()) if name != quota.name)
         together = add(quota.min, total(other.min for other in siblings))
         if not within_all(together, parent.min):
-            message = f"quota {quota.name}: with it the children of {parent.name} have a min of {together}, above {parent.min}"
+            message = f"quota {quota.name}: with it the children of {parent.name} have a min of {listed(together)}, above {listed(parent.min)}"
             raise Refused("minSum", message)
     below = total(child.min for child in children)
     if not within_all(below, quota.min):
-        raise Refused("minSum", f"quota {quota.name}: its children have a min of {below}, above its own {quota.min}")
+        message = f"quota {quota.name}: its children have a min of {listed(below)}, above its own {listed(quota.min)}"
+        raise Refused("minSum", message)
 
 
 def _check_guarantee(topology: Topology, quota: DeclaredQuota, own: Amounts) -> None:
@@ -134,4 +141,6 @@ def _check_guarantee(topology: Topology, quota: DeclaredQuota, own: Amounts) -> 
         if within_all(need, topology.guaranteed.get(parent, {})):
             return
         name, parent = parent, above.parent
-    raise Refused("guarantee", f"quota {quota.name}: nothing above it is guaranteed the {need} that its min needs")
+    raise Refused(
+        "guarantee", f"quota {quota.name}: nothing above it is guaranteed the {listed(need)} that its min needs"
+    )

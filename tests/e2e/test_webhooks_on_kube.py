@@ -29,7 +29,7 @@ K8S = Path(__file__).parents[2] / "k8s"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
 SECRET = "/api/v1/namespaces/koordinator-system/secrets/koordstream-webhook-certs"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/koordstream-webhooks"
-GATES = "ConfigMapValidatingWebhook=true,NodeMutatingWebhook=true"
+GATES = "ConfigMapValidatingWebhook=true,NodeMutatingWebhook=true,EnableQuotaAdmission=true"
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
@@ -175,6 +175,7 @@ async def test_pods_become_what_profiles_say_and_bad_objects_are_refused(site: S
         await asyncio.to_thread(_a_batch_pod_is_translated, site)
         await asyncio.to_thread(_what_is_bad_is_refused, site)
         await asyncio.to_thread(_quotas_come_one_after_the_other, site)
+        await _pods_are_measured(site)
         await _configuration_is_mended(site)
         await _a_standby_answers(site, database, system)
         await _an_address_that_is_taken_ends_the_process(site, database)
@@ -233,6 +234,47 @@ def _quotas_come_one_after_the_other(site: Site) -> None:
     parent = {"quota.scheduling.koordinator.sh/name": "org"}
     body = {"metadata": {"name": "lost", "labels": parent}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     assert "quota org is a parent" in site.refusal("/api/v1/namespaces/web/pods", body)
+
+
+async def _pods_are_measured(site: Site) -> None:
+    """Of ten pods at once as many come in as the quota has room for, whoever else writes it, and it says what they ask for."""
+    site.create(QUOTAS, quota("small", cpu="2", least="0"))
+    labels = {"quota.scheduling.koordinator.sh/name": "small"}
+    pods = "/api/v1/namespaces/web/pods"
+
+    def create(number: int, query: str = "") -> str:
+        asked = {"requests": {"cpu": "300m"}}
+        body = {
+            "metadata": {"name": f"measured-{number}", "labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "none", "resources": asked}]},
+        }
+        try:
+            site.create(pods + query, body)
+        except ApiRefused as refused:
+            return str(refused)
+        return ""
+
+    def known() -> bool:  # the webhook has heard of the quota
+        found = site.get(f"{QUOTAS}/small") or {}
+        create(99, "?dryRun=All")
+        return "quota.scheduling.koordinator.sh/shared-weight" in found["metadata"]["annotations"]
+
+    await until(known, "quota")
+    await asyncio.sleep(1)
+
+    def disturb() -> None:
+        for number in range(40):
+            site.cluster.api.call("PATCH", f"{QUOTAS}/small", {"metadata": {"annotations": {"noise": str(number)}}})
+
+    noise = asyncio.create_task(asyncio.to_thread(disturb))
+    said = await asyncio.gather(*(asyncio.to_thread(create, number) for number in range(10)))
+    await noise
+    refused = [text for text in said if text]
+    assert len(refused) == 4, said
+    assert "of which cpu 1800m is asked for already and cpu 2 may be" in refused[0]
+    found = site.get(f"{QUOTAS}/small") or {}
+    child_request = found["metadata"]["annotations"]["quota.scheduling.koordinator.sh/child-request"]
+    assert json.loads(child_request) == {"cpu": "1800m"}
 
 
 async def _configuration_is_mended(site: Site) -> None:

@@ -1,12 +1,13 @@
 """What is answered to each question: the rules of shared/admission over the followed state.
 
-Pure functions of (view, pods, terms, request). An answer changes nothing; what comes of it is observed like everything else.
+What comes of an answer is observed like everything else; until then `recent` remembers the quotas that were let in.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from services.gateway.webhooks.recent import Recent
 from services.gateway.webhooks.review import Request
 from services.gateway.webhooks.view import CLASSES, NAMESPACES, PROFILES, QUOTA_PROFILES, AdmissionView
 from shared.admission import config_map, elastic_quota, pods
@@ -16,6 +17,7 @@ from shared.admission.gates import Gates
 from shared.admission.node_amplification import amplified
 from shared.admission.pod_colocation import REQUIRED_LABELS, RequiredLabels
 from shared.admission.pod_view import annotations_of
+from shared.admission.quota_topology import Topology
 
 Raw = dict[str, Any]
 
@@ -48,15 +50,19 @@ class Held(NamedTuple):
 class Desk:
     """Answers questions from one view."""
 
-    def __init__(self, view: AdmissionView, held: Callable[[], Iterable[Held]], terms: Terms) -> None:
+    def __init__(
+        self, view: AdmissionView, held: Callable[[], Iterable[Held]], terms: Terms, recent: Recent | None = None
+    ) -> None:
         """Remember where to look.
 
         Args:
             held: all pods there are; asked for only where a rule needs them.
+            recent: quotas that were answered and are not observed yet.
         """
         self.view = view
         self.terms = terms
         self._held = held
+        self._recent = recent
 
     def knows_namespace(self, name: str) -> bool:
         """Whether a namespace has been observed."""
@@ -70,7 +76,7 @@ class Desk:
             profiles=view.objects(PROFILES),
             namespaces=view.by_name(NAMESPACES),
             classes=view.by_name(CLASSES),
-            quotas=view.topology.quotas,
+            quotas=self._topology().quotas,
             quota_profiles=view.objects(QUOTA_PROFILES),
             required_labels=view.required.get(f"{terms.namespace}/{REQUIRED_LABELS}", RequiredLabels()),
         )
@@ -131,13 +137,13 @@ class Desk:
         """A quota that is created, with its defaults."""
         if request.operation != "CREATE" or request.object is None:
             return None
-        return elastic_quota.completed(self.view.topology, request.object)
+        return elastic_quota.completed(self._topology(), request.object)
 
     def validate_quota(self, request: Request) -> None:
         """A quota that is created, changed or deleted."""
-        topology, rules = self.view.topology, self._rules()
+        name = request.subject["metadata"]["name"]
+        topology, rules = self._topology(but=name), self._rules()
         if request.operation == "DELETE":
-            name = request.subject["metadata"]["name"]
             elastic_quota.check_delete(topology, name, self._pods_of())
         elif request.object is None:
             return
@@ -145,6 +151,12 @@ class Desk:
             elastic_quota.check_create(topology, request.object, rules)
         else:
             elastic_quota.check_update(topology, request.old_object, request.object, self._pods_of(), rules)
+        if self._recent is not None and not request.dry_run:
+            self._recent.note(name, request.object)
+
+    def _topology(self, but: str = "") -> Topology:
+        observed = self.view.topology
+        return observed if self._recent is None else self._recent.over(observed, but)
 
     def mutate_reservation(self, request: Request) -> Raw | None:
         """A Reservation that is created, after the profiles."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from services.gateway.webhooks.desk import Answer, Desk
 from shared.admission.gates import Gates
+from shared.admission.quota_evaluation import GATE as EVALUATES
 
 Raw = dict[str, Any]
 
@@ -31,6 +32,7 @@ class Hook(NamedTuple):
         code: of the HTTP status with which it refuses.
         exempts: whether objects of the system's own namespace, and of those labelled `control-plane`, pass unasked.
         selector: of the objects that it is asked about.
+        measures: whether a pod that it lets in is noted in its quota, unless it is a dry run.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Hook(NamedTuple):
     code: int = 400
     exempts: bool = False
     selector: Mapping[str, Any] = _ALL
+    measures: bool = False
 
 
 HOOKS = (
@@ -59,7 +62,7 @@ HOOKS = (
          ("scheduling.koordinator.sh",), "v1alpha1", "reservations", "Cluster", ("CREATE",), Desk.mutate_reservation,
          mutates=True, code=500),
     Hook("vpod.koordinator.sh", "/validate-pod", "PodValidatingWebhook", ("",), "v1", "pods", "Namespaced",
-         ("CREATE", "UPDATE"), Desk.validate_pod, exempts=True),
+         ("CREATE", "UPDATE"), Desk.validate_pod, exempts=True, measures=True),
     Hook("velasticquota.koordinator.sh", f"/validate-{_QUOTA}", "ElasticValidatingWebhook", _QUOTA_GROUPS,
          "v1alpha1", "elasticquotas", "Namespaced", ("CREATE", "UPDATE", "DELETE"), Desk.validate_quota),
     Hook("vnode.koordinator.sh", "/validate-node", "NodeValidatingWebhook", ("",), "v1", "nodes", "Cluster",
@@ -72,7 +75,8 @@ HOOKS = (
 
 def served(gates: Gates) -> Iterator[Hook]:
     """The webhooks whose gate is on."""
-    return (hook for hook in HOOKS if hook.gate in gates)
+    measures = EVALUATES in gates
+    return (hook._replace(measures=hook.measures and measures) for hook in HOOKS if hook.gate in gates)
 
 
 class Place(NamedTuple):
@@ -112,7 +116,7 @@ def configuration(hook: Hook, place: Place, authorities: str, namespace: str, fa
         "matchPolicy": "Equivalent",
         "namespaceSelector": {"matchExpressions": exempt} if hook.exempts else {},
         "objectSelector": dict(hook.selector),
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun" if hook.measures else "None",
         "timeoutSeconds": TIMEOUT_S,
         "admissionReviewVersions": ["v1"],
     }

@@ -29,6 +29,7 @@ class Request(KubeStruct, frozen=True):
     object: Raw | None = None
     old_object: Raw | None = None
     user_info: User = User()
+    dry_run: bool = False
 
     @property
     def subject(self) -> Raw:

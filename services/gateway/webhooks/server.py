@@ -8,7 +8,7 @@ import logging
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from aiohttp import web
@@ -20,8 +20,12 @@ from services.gateway.webhooks.desk import Desk
 from services.gateway.webhooks.hooks import Hook
 from services.gateway.webhooks.review import BadReview, Request
 from shared.admission.refused import Refused
+from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
+
+Measure = Callable[[Desk, Request], Awaitable[None]]
+"""Lets a pod in if its quota has room; raises Refused otherwise."""
 
 ANSWER_WITHIN_S = 1.8
 """Below the API server's own limit, so that it hears an answer."""
@@ -65,18 +69,21 @@ class WebhookServer:
         desk: Callable[[], Desk],
         position: Callable[[], int],
         metrics: WebhookMetrics,
+        measure: Measure | None = None,
     ) -> None:
         """Prepare.
 
         Args:
             desk: what to answer from, asked for at each question.
             position: how far the followed state has come.
+            measure: what a webhook that measures asks last.
         """
         self._listen = listen
         self._hooks = {hook.path: hook for hook in hooks}
         self._desk = desk
         self._position = position
         self._metrics = metrics
+        self._measure = measure
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._runner: web.AppRunner | None = None
@@ -131,6 +138,9 @@ class WebhookServer:
         except TimeoutError:
             said = "late"
             return web.Response(status=503, text=f"no answer within {ANSWER_WITHIN_S} s\n")
+        except KoordError as error:
+            log.warning("a question of the API server cannot be answered", extra={"error": str(error)})
+            return web.Response(status=503, text=f"{error}\n")
         except Exception:
             log.exception("a question of the API server could not be answered", extra={"webhook": hook.name})
             return web.Response(status=500, text="the webhook failed; the gateway's log says how\n")
@@ -149,6 +159,8 @@ class WebhookServer:
             position = self._position()
             try:
                 after = hook.answer(self._desk(), request)
+                if hook.measures and self._measure is not None:
+                    await self._measure(self._desk(), request)
             except Refused as refused:
                 if refused.code in MAY_CHANGE and await self._news(position, until):
                     continue

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,9 +19,11 @@ from services.gateway.state import GatewayState
 from services.gateway.webhooks.certificates import Terms as Lifetimes
 from services.gateway.webhooks.certificates import ends
 from services.gateway.webhooks.desk import Desk, Held, Terms
+from services.gateway.webhooks.evaluator import Evaluator
 from services.gateway.webhooks.hooks import Hook, Place, served
 from services.gateway.webhooks.judge import Judge
 from services.gateway.webhooks.keeper import Keeper, Wanted, harmless, instant, said
+from services.gateway.webhooks.recent import Recent
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
 from shared.admission.gates import gates_of
 from shared.errors import KoordError
@@ -42,11 +45,15 @@ class Webhooks:
         self._settings = settings
         self._api = api
         self._account = ""
+        self._recent = Recent(time.monotonic)
         self._gates = gates_of(settings.webhook_gates)
         hooks = tuple(served(self._gates))
         self._keeper = Keeper(api, _wanted(settings, hooks))
         metrics = WebhookMetrics(runtime.metrics.registry)
-        self._server = WebhookServer(settings.webhook_listen, hooks, self.desk, self._position, metrics)
+        evaluator = Evaluator(api, runtime.now_ns)
+        self._server = WebhookServer(
+            settings.webhook_listen, hooks, self.desk, self._position, metrics, evaluator.measure
+        )
         self._until = Gauge(
             "koord_gateway_webhook_certificate_ends_seconds",
             "When the certificate ends, since the epoch",
@@ -68,7 +75,7 @@ class Webhooks:
             names=settings.webhook_strategy_names,
             account=self._account,
         )
-        return Desk(self.state.admission, self._held, terms)
+        return Desk(self.state.admission, self._held, terms, self._recent)
 
     def judge(self, say: Callable[[Draft], None]) -> Judge:
         """A judge of what comes in past the webhooks."""

@@ -88,6 +88,10 @@ class AdmissionView:
         """All of a cluster-scoped kind."""
         return self._objects.get(resource, {})
 
+    def quotas_named(self, name: str) -> list[tuple[str, str]]:
+        """(resource, key) of the quotas of that name; of more than one nobody can say which is meant."""
+        return [(resource, key) for resource, key, raw in self._quotas() if raw["metadata"]["name"] == name]
+
     def config_map(self, key: str) -> Raw | None:
         """One of the two that are kept."""
         return self._objects.get(CONFIG_MAPS, {}).get(key)

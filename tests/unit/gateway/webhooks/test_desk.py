@@ -141,7 +141,7 @@ def test_what_is_off_by_default_is_not_registered() -> None:
 
 
 def test_pods_of_the_system_pass_unasked_and_a_service_or_an_address_is_called() -> None:
-    hook = next(hook for hook in HOOKS if hook.path == "/validate-pod")
+    hook = next(hook for hook in served(gates_of("")) if hook.path == "/validate-pod")
     entry = configuration(hook, Place((SYSTEM, "koordstream-webhook", 443)), "Q0E=", SYSTEM, "Ignore")
     assert entry["clientConfig"] == {
         "service": {"namespace": SYSTEM, "name": "koordstream-webhook", "path": "/validate-pod", "port": 443},
@@ -151,5 +151,8 @@ def test_pods_of_the_system_pass_unasked_and_a_service_or_an_address_is_called()
     assert {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [SYSTEM]} in entry[
         "namespaceSelector"
     ]["matchExpressions"]
+    measures = next(hook for hook in served(gates_of("EnableQuotaAdmission=true")) if hook.path == "/validate-pod")
+    changes = configuration(measures, Place(None, "https://h"), "", SYSTEM, "Ignore")
+    assert changes["sideEffects"] == "NoneOnDryRun"
     outside = configuration(hook, Place(None, "https://h:9876/"), "Q0E=", SYSTEM, "Fail")
     assert outside["clientConfig"]["url"] == "https://h:9876/validate-pod"
