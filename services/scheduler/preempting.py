@@ -88,6 +88,7 @@ class Preemptor:
 
     Attributes:
         has_looked: the last question was looked into, rather than put off.
+        candidates: how many nodes it found where victims help.
     """
 
     def __init__(self, index: Index, what_if: Callable[[], WhatIf]) -> None:
@@ -101,6 +102,7 @@ class Preemptor:
         self._what_if: WhatIf | None = None
         self._tries = 0
         self.has_looked = False
+        self.candidates = 0
         self._lowest: int | None = None  # priority of any pod that counts on a node
 
     def victims_for(self, pod: PodFacts, judge: Judge, pod_hash: np.uint64) -> Candidate | None:
@@ -120,7 +122,9 @@ class Preemptor:
         if self._what_if is None:
             self._what_if = self._make()
         self._what_if.catch_up()
-        return pick(list(self._candidates(judge, args, pod_hash)))
+        candidates = list(self._candidates(judge, args, pod_hash))
+        self.candidates = len(candidates)
+        return pick(candidates)
 
     def _waits_for_victims(self, pod: PodFacts, ask: PodAsk) -> bool:
         """Whether a pod of lower priority is on its way out of the node that the pod is nominated for."""
@@ -179,6 +183,9 @@ class Preemptor:
             round=round_,
             victims=tuple(victim.uid for victim in candidate.victims),
             violations=candidate.violations,
+            victim_pods=tuple(victim.name for victim in candidate.victims),
+            victim_priorities=tuple(victim.priority for victim in candidate.victims),
+            candidates=self.candidates,
         )
         yield nominated_node(pod, candidate.node)
         for victim in candidate.victims:

@@ -16,13 +16,23 @@ from shared.events.cluster import (
     BindFailed,
     BindRejected,
     BindWithheld,
+    EvictionFailed,
+    EvictionRefused,
     MissingPermission,
     PodBound,
     PodDeleted,
     PodEvicted,
     PodObserved,
 )
-from shared.events.scheduling import ClassJudged, PlacementCompared, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.intents import EvictionAsked
+from shared.events.scheduling import (
+    ClassJudged,
+    PlacementCompared,
+    PodNominated,
+    PodPlaced,
+    PodUnschedulable,
+    RoundDecided,
+)
 from shared.kube.instants import instant_text
 
 
@@ -89,7 +99,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """What became of a pod.
 
     Attributes:
-        status: `bound`, `placed`, `unschedulable`, `refused`, `withheld`, `waiting`, `gated`, `ended`, `gone` or `unknown`.
+        status: `bound`, `placed`, `nominated`, `unschedulable`, `refused`, `withheld`, `waiting`, `gated`, `ended`, `gone` or `unknown`.
         node: where it is, or is to be.
         summary: one sentence.
         judgement: of its last placement or refusal, if its round is among the events.
@@ -285,7 +295,7 @@ class _Story:
         if pod.spec.node_name:
             self.node = pod.spec.node_name
             return self._stand("bound", f"it is on {self.node}, {pod.status.phase or 'without a phase'}")
-        if self.status in ("placed", "unschedulable", "refused", "withheld"):
+        if self.status in ("placed", "nominated", "unschedulable", "refused", "withheld"):
             return "observed: a kept field changed"
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
@@ -300,6 +310,32 @@ class _Story:
     def _unschedulable(self, event: PodUnschedulable) -> str:
         self.node = ""
         return self._stand("unschedulable", f"round {event.round} found no node: {event.message}")
+
+    def _nominated(self, event: PodNominated) -> str:
+        if not event.node:
+            self.node = ""
+            return self._stand(
+                "unschedulable", "the room that was made for it goes to a pod of higher priority; it waits on"
+            )
+        self.node = event.node
+        pairs = zip(event.victim_pods, event.victim_priorities, strict=True)
+        victims = ", ".join(f"{pod} (priority {priority})" for pod, priority in pairs) or ", ".join(event.victims)
+        budgets = (
+            f"{event.violations} of them beyond their disruption budgets"
+            if event.violations
+            else "within every disruption budget"
+        )
+        others = f"; of {event.candidates} nodes where that helps, this one loses least" if event.candidates > 1 else ""
+        return self._stand(
+            "nominated",
+            f"round {event.round} asked pods on {event.node} to make room for it: {victims}; {budgets}{others}",
+        )
+
+    def _asked_to_go(self, event: EvictionAsked) -> str:
+        return f"it is asked to go: {event.reason}"
+
+    def _stays(self, event: EvictionRefused | EvictionFailed) -> str:
+        return f"it stays: {event.reason}"
 
     def _bound(self, event: PodBound) -> str:
         self.node = event.node
@@ -336,6 +372,10 @@ class _Story:
         PodObserved: _observed,
         PodPlaced: _placed,
         PodUnschedulable: _unschedulable,
+        PodNominated: _nominated,
+        EvictionAsked: _asked_to_go,
+        EvictionRefused: _stays,
+        EvictionFailed: _stays,
         PodBound: _bound,
         BindRejected: _refused,
         BindFailed: _refused,

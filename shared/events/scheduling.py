@@ -144,6 +144,8 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
         node: where; empty when the pod lost its claim to a node, to one of higher priority.
         victims: uids of the pods that have to go, the most important first.
         violations: how many of them more than their disruption budgets allow.
+        victim_pods, victim_priorities: their names, as `namespace/name`, and priorities, in the same order.
+        candidates: on how many nodes victims would have helped, as far as was looked; this one loses least.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -154,6 +156,9 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
     round: int
     victims: tuple[str, ...] = ()
     violations: int = 0
+    victim_pods: tuple[str, ...] = ()
+    victim_priorities: tuple[int, ...] = ()
+    candidates: int = 0
 
 
 class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulable.v1"):

@@ -22,10 +22,11 @@ from services.scheduler.plugins.default_preemption import (
 from services.scheduler.round import decide
 from services.scheduler.selectors import Selector, canonical
 from services.scheduler.state import ClusterView
+from services.scheduler.why import explain
 from shared.events import Cause, Recorded
 from shared.events.cluster import EvictionRefused, ObjectObserved
 from shared.events.intents import EvictionAsked, FieldsDecided
-from shared.events.scheduling import PodNominated
+from shared.events.scheduling import PodNominated, RoundDecided
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from shared.kube.selectors import LabelSelector
 from tests.unit.scheduler.scheduling_world import World, node, placements, pod
@@ -309,3 +310,30 @@ def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_de
     decided = decide(world.indexed(), world.now_ns, 8)
     assert decided
     assert decide(anew, world.now_ns, 8) == decided
+
+
+def test_a_preemption_is_explained_to_whom_it_serves_and_to_whom_it_costs() -> None:
+    world = world_of("a", "b")
+    add(world, runs("low", "a", cpu="2"), runs("lower", "a", priority=-5), runs("far", "b", cpu="4", priority=50))
+    add(world, pod("p", cpu="4", priority=100))
+    world.round()
+    records = [record for log in world.logs.values() for record in log]
+    of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, RoundDecided)])
+    assert (of_p.status, of_p.node) == ("nominated", "a")
+    assert of_p.summary == (
+        "round 1 asked pods on a to make room for it: d/low (priority 0), d/lower (priority -5); within every disruption budget"
+        "; of 2 nodes where that helps, this one loses least"
+    )
+    of_low = explain([record for record in records if getattr(record.event, "pod_uid", "") == "low"])
+    assert of_low.steps[-1].text == "it is asked to go: preempted by d/p of priority 100 on node a"
+    assert of_low.status == "bound"
+
+
+def test_a_preemption_beyond_a_budget_says_so_and_a_lost_nomination_too() -> None:
+    told = PodNominated(pod_uid="p", pod="d/p", node="a", round=3, victims=("x",), violations=1, victim_pods=("d/x",), victim_priorities=(1,))  # fmt: skip
+    assert explain([Recorded("scheduling", 1, told, 0, None)]).summary == (
+        "round 3 asked pods on a to make room for it: d/x (priority 1); 1 of them beyond their disruption budgets"
+    )
+    lost = PodNominated(pod_uid="p", pod="d/p", node="", round=4)
+    explanation = explain([Recorded("scheduling", 1, told, 0, None), Recorded("scheduling", 2, lost, 0, None)])
+    assert (explanation.status, explanation.node) == ("unschedulable", "")
