@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.credentials.folder import env_file, read_env
@@ -93,8 +94,24 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
             [],  # reported before the pod was seen
             [{"namespace": namespace, "name": "batch", "priority": "koord-batch", "qos": "BE", "podUsage": usage}],
         )
+        # What another hand changes is recorded, the echo of the status before it is not.
+        label = {"metadata": {"labels": {"rack": "7"}}}
+        await asyncio.to_thread(kube_cluster.api.call, "PATCH", METRICS, label)
+        objects = (await until(lambda: observed(system), lambda found: "labels" in found[-1]["metadata"]))[:-1]
+        assert objects
+        assert not any("updateTime" in each.get("status", {}) for each in objects)
     finally:
         kube_cluster.api.call("DELETE", METRICS)
+
+
+async def observed(system: System) -> list[dict[str, Any]]:
+    """The NodeMetric as it was recorded, each time."""
+    rows = [row async for row in system.log.rows(context="cluster")]
+    return [
+        msgspec.json.decode(row.data)["object"]
+        for row in rows
+        if row.type == "koord.cluster.NodeMetricObserved.v1" and row.key == NODE
+    ]
 
 
 async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node_only(
