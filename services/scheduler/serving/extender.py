@@ -60,9 +60,11 @@ def prioritized(ask: FilterAsk, opinion: Opinion) -> list[HostPriority]:
 
 
 def preemptable(candidates: dict[str, MetaVictims], opinion: Opinion) -> dict[str, MetaVictims]:
-    """The candidates without those where our rules refuse the pod for a reason that no victim's going ends."""
+    """The candidates on which our rules let the pod once the victims are gone."""
     return {
-        node: victims for node, victims in candidates.items() if opinion.feasible(node) or not opinion.why_not(node)[1]
+        node: victims
+        for node, victims in candidates.items()
+        if opinion.feasible_without(node, (pod.uid for pod in victims.pods or ()))
     }
 
 

@@ -3,10 +3,11 @@
 A pure function of the settled index, the pod and `now`; the same judge as a round's.
 """
 
+from collections.abc import Iterable
+
 from services.scheduler.ask import PodAsk, ask_key, common_part
 from services.scheduler.copies import WorkingCopies
 from services.scheduler.framework import Profile
-from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.judge import NO_NODE, Judge
 from services.scheduler.panel import Panel
@@ -37,10 +38,9 @@ class Opinion:
         self.ask = ask = PodAsk(ask_key(pod), common_part(pod))
         if ask.fault:
             raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
-        trials = WorkingCopies(index, now_ns).trials
-        panel = Panel(_profile(index, profile, ask.scheduler), trials)
+        self._copies = copies = WorkingCopies(index, now_ns)
+        panel = Panel(_profile(index, profile, ask.scheduler), copies.trials)
         self.judge = Judge(panel, index.table, ask)
-        self._givers = Givers(trials)
 
     def feasible(self, node: str) -> bool:
         """Whether the node may take the pod."""
@@ -54,7 +54,21 @@ class Opinion:
 
     def given(self, node: str) -> dict[str, str] | None:
         """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
-        return self._givers.give(self.judge, self._row(node))
+        return self._copies.givers.give(self.judge, self._row(node))
+
+    def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
+        """Whether the node may take the pod once these pods have left it. Pods that do not run there change nothing."""
+        row = self._row(node)
+        if row < 0:
+            return False
+        there = self._index.on.get(row, {})
+        leaving = [there[uid] for uid in dict.fromkeys(uids) if uid in there]
+        for held in leaving:
+            self._copies.move(held, row, -1)
+        refused = any(self._copies.trials[plugin].filter_at(self.ask, row) for plugin in self.judge.profile.filters)
+        for held in leaving:
+            self._copies.move(held, row, +1)
+        return not refused
 
     def why_not(self, node: str) -> tuple[str, bool]:
         """Why the node may not take the pod, in words, and whether no preemption would help."""

@@ -1,0 +1,64 @@
+"""What the extender's verbs answer, as functions of what is known."""
+
+from collections.abc import Mapping, Sequence
+
+from services.scheduler.serving.extender import preemptable
+from services.scheduler.serving.opinion import Opinion
+from services.scheduler.serving.wire import MetaPod, MetaVictims
+from shared.kube.node import Taint
+from shared.kube.pod import Pod
+from tests.unit.scheduler.numa_machines import bound_pod, holding_pod, machine, reported
+from tests.unit.scheduler.scheduling_world import World, metric, node, pod, thresholds, use
+
+
+def left(world: World, asked: Pod, candidates: Mapping[str, Sequence[str]]) -> list[str]:
+    """The nodes that are left of those with victims by uid."""
+    world.read()
+    ask = {name: MetaVictims(pods=tuple(MetaPod(uid=uid) for uid in uids)) for name, uids in candidates.items()}
+    return list(preemptable(ask, Opinion(world.indexed(), asked, world.now_ns)))
+
+
+def test_a_node_is_left_when_the_pod_fits_without_the_victims_and_only_then() -> None:
+    world = World()
+    for name in ("enough", "short", "tainted", "free"):
+        taints = (Taint(key="k", effect="NoSchedule"),) if name == "tainted" else ()
+        world.add_node(node(name, cpu="4", taints=taints))
+        if name != "free":
+            world.add_pod(pod(f"{name}-1", cpu="2", on=name, phase="Running"))
+            world.add_pod(pod(f"{name}-2", cpu="2", on=name, phase="Running"))
+    candidates = {
+        "enough": ("enough-1", "enough-2"),
+        "short": ("short-1",),
+        "tainted": ("tainted-1", "tainted-2"),
+        "free": (),
+        "unknown": ("enough-1",),
+    }
+    assert left(world, pod("p", cpu="4"), candidates) == ["enough", "free"]
+    assert left(world, pod("p", cpu="2"), candidates) == ["enough", "short", "free"]
+
+
+def test_pods_that_do_not_run_on_the_node_free_nothing_and_all_are_back_after_the_answer() -> None:
+    world = World()
+    world.add_node(node("n", cpu="4"))
+    world.add_node(node("m", cpu="4"))
+    world.add_pod(pod("x", cpu="4", on="n", phase="Running"))
+    world.add_pod(pod("y", cpu="4", on="m", phase="Running"))
+    world.read()
+    opinion = Opinion(world.indexed(), pod("p", cpu="1"), world.now_ns)
+    assert not opinion.feasible_without("n", ("y", "ghost"))
+    assert opinion.feasible_without("n", ("x", "x"))
+    assert not opinion.feasible_without("n", ()), "what was taken off is back"
+
+
+def test_cpus_of_victims_count_as_free_and_load_does_not_go_with_them() -> None:
+    world = World()
+    use(world, thresholds(50, 0))
+    for name in ("cool", "hot"):
+        world.observe(reported(name))
+        world.add_node(machine(name))
+        world.add_pod(holding_pod(f"{name}-1", "0-15", name))
+    world.report(metric("hot", cpu="15"))
+    world.report(metric("cool", cpu="1"))
+    asked = bound_pod("p", 4, "FullPCPUs", required=True)
+    assert left(world, asked, {"cool": ("cool-1",), "hot": ("hot-1",)}) == ["cool"]
+    assert left(world, asked, {"cool": ()}) == []
