@@ -364,7 +364,7 @@ class LedgerState:
                 self._roots = None
                 self._look_at_quota(name)
                 after = self.books.names.quotas.get(name)
-                spaces = {space for quota in (before, after) if quota for space in (quota.namespace, *quota.namespaces)}
+                spaces = {space for quota in (before, after) if quota for space in spaces_of(quota)}
                 uids = [self._of_label.get(name, {}), self.books.pods_of.get(name, {})]
                 uids += [self._in_namespace.get(space, {}) for space in sorted(spaces)]
                 for group in uids:
@@ -465,6 +465,11 @@ class StateImage(msgspec.Struct, frozen=True):
     round_saw: int
     epoch: int
     round: int
+
+
+def spaces_of(quota: DeclaredQuota) -> tuple[str, ...]:
+    """The namespaces whose pods may belong to a quota without naming it: those bound to it, and its own if it has that name."""
+    return (quota.namespace, *quota.namespaces) if quota.name == quota.namespace else quota.namespaces
 
 
 def same(held: Held | None, wanted: Held | None) -> bool:
