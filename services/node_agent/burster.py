@@ -23,6 +23,7 @@ from shared.agents.deeds import AnyDeed, Burst
 from shared.kube.instants import SECOND
 
 QUOTA, BUFFER = "cpu.cfs_quota_us", "cpu.cfs_burst_us"
+SAY_EVERY_NS = 60 * SECOND
 STAT_BYTES = 1_024
 """Enough for cpu.stat."""
 
@@ -64,6 +65,7 @@ class Burster:
         self._measured: dict[str, Measured] = {}
         self._scaled: set[str] = set()
         self._settled: dict[str, tuple[CpuBurst, Placed]] = {}
+        self._told_ns: dict[str, int] = {}
         self._capped = False
         self._concerned: tuple[CpuBurst | None, list[Placed], list[Placed]] = (None, [], [])
 
@@ -119,11 +121,12 @@ class Burster:
             wanted = self.bursts.decide(
                 each.seen, strategy, busy, held, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
             )
-            self._carry_out(wanted, each, folders)
+            self._carry_out(wanted, each, folders, now_ns)
             self._settled[uid] = (strategy, each)
         for cid in self._files.keys() - seen:
             self._files.pop(cid).close()
             self._before.pop(cid, None)
+            self._told_ns.pop(cid, None)
             self._measured.pop(cid, None)
         for uid in self._settled.keys() - uids:
             del self._settled[uid]
@@ -181,7 +184,7 @@ class Burster:
             stat.close()
             raise
 
-    def _carry_out(self, wanted: PodBurst, each: Placed, folders: Mapping[str, str]) -> None:
+    def _carry_out(self, wanted: PodBurst, each: Placed, folders: Mapping[str, str], now_ns: int) -> None:
         update = self._executor.update
         limits = {each.seen.ids.get(one.name): limit_milli(one) for one in each.pod.spec.containers}
         for cid, burst in wanted.containers_burst_us.items():
@@ -195,12 +198,23 @@ class Burster:
         done |= {cid: update(Wanted(QUOTA, folders[cid], str(us))) for cid, us in grow.items()}
         for cid, us in wanted.containers_quota_us.items():
             if done[cid] is Done.WRITTEN:
-                self._tell(Burst(wanted.uid, cid, cfs_quota_us=us))
+                self._say(wanted.uid, cid, us, quota(limits.get(cid, 0)), now_ns)
         above = any(
             (self._held(folders[one]).quota_us or 0) > quota(limits.get(one, 0)) > 0
             for one in wanted.containers_burst_us
         )
         (self._scaled.add if above else self._scaled.discard)(wanted.uid)
+
+    def _say(self, uid: str, cid: str, us: int, base: int, now_ns: int) -> None:
+        """Tell that a container leaves its quota, comes back to it, and what it has now and then in between."""
+        told_ns = self._told_ns.get(cid)
+        if us != base and told_ns is not None and now_ns - told_ns < SAY_EVERY_NS:
+            return
+        if us == base:
+            self._told_ns.pop(cid, None)
+        else:
+            self._told_ns[cid] = now_ns
+        self._tell(Burst(uid, cid, cfs_quota_us=us))
 
     def _buffer(self, folder: str, burst_us: int, limit: int) -> None:
         """Let a cgroup save up. Kernels from kernel.org take no more than its quota, so that is the bound once one has refused."""

@@ -231,6 +231,8 @@ class Governor:
         known, threshold = self._pods.in_force, self._spec.resource_used_threshold_with_be
         if not self._gates["BECPUSuppress"] or known is None or threshold is None:
             return
+        if self._slo.spec is None and not self._suppressor.used:
+            return  # nobody has said anything
         held = self._suppressor.now(self._folders.best_effort)
         if held is None:
             return
@@ -321,9 +323,7 @@ class Governor:
             if each.folder.startswith(self._folders.best_effort)
             for folder in each.containers.values()
         }
-        limit = 1000 * min((len(one) for one in (held[0], *map(cpus, texts)) if one), default=0)
-        if held[1] > 0:
-            limit = min(limit, held[1] * 1000 // 100_000)
+        limit = cpu_evict.real_limit((held[0], *map(cpus, texts)), held[1])
         if self._request[0] is not known:
             asked = (evict.requests(pod, (BATCH_CPU,)) for pod in known.pods if raw_qos(pod) is QoS.BE)
             self._request = (known, sum(each.get(BATCH_CPU, 0) for each in asked))

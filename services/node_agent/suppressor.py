@@ -14,6 +14,8 @@ from shared.kube.instants import SECOND
 CPUS, QUOTA = "cpuset.cpus", "cpu.cfs_quota_us"
 LOOK_EVERY_NS = 10 * SECOND
 """A new container begins with its parent's set, so cgroups are looked through so often only."""
+SAY_EVERY_NS = 10 * SECOND
+"""What best effort may use moves each second; it is told so often, the newest."""
 
 
 class Cgroups(NamedTuple):
@@ -41,9 +43,15 @@ class Suppressor:
         self._tell = tell
         self._status: Mapping[str, Policy] = {}
         self._said: tuple[object, ...] = ()
+        self._said_ns = 0
         self._done: tuple[object, ...] = ()
         self._done_ns = 0
         self._found: str | None = None
+
+    @property
+    def used(self) -> bool:
+        """Whether best effort is held to anything."""
+        return Policy.USING in self._status.values()
 
     def now(self, top: str) -> tuple[frozenset[int], int] | None:
         """The CPUs and the quota of best effort; None while it has no cgroup."""
@@ -73,11 +81,11 @@ class Suppressor:
             self._done, self._done_ns = doing, now_ns
         if decision.quota_us is not None and decision.quota_us != at.now_quota_us:
             self._executor.update(Wanted(QUOTA, top, str(decision.quota_us)), cached=False)
-        self._say(decision, threshold)
+        self._say(decision, threshold, now_ns)
 
     def release(self, cgroups: Cgroups) -> None:
         """Give best effort all CPUs that it had when the agent first saw it, and no quota."""
-        if self._found and Policy.USING in self._status.values():
+        if self._found and self.used:
             cpus = stated.cpus(self._found)
             self._carry_out(Levels(cpus, cpus), cgroups)
         if self._status.get(CFS_QUOTA) is Policy.USING:
@@ -104,18 +112,24 @@ class Suppressor:
         if wanted and text:
             self._executor.update_levels(wanted, cached=False)
 
-    def _say(self, decision: cpu_suppress.Decision, threshold: ResourceThreshold) -> None:
+    def _say(self, decision: cpu_suppress.Decision, threshold: ResourceThreshold, now_ns: int) -> None:
         """Tell what has changed."""
         if decision.suppress_milli is None:
             if self._said and threshold.enable is False:
                 self._tell(Suppressed("cpuset"))
                 self._said = ()
             return
+        if self._said and now_ns - self._said_ns < SAY_EVERY_NS:
+            return
         allowed = max(decision.suppress_milli, 0)
+        what: tuple[str, object]
         if threshold.cpu_suppress_policy == CFS_QUOTA:
-            if decision.quota_us is not None and self._said != (CFS_QUOTA, decision.quota_us):
-                self._said = (CFS_QUOTA, decision.quota_us)
-                self._tell(Suppressed("cfsQuota", allowed))
-        elif decision.cpus and self._said != (CPUSET, decision.cpus):
-            self._said = (CPUSET, decision.cpus)
-            self._tell(Suppressed("cpuset", allowed, cpu_list(decision.cpus[-1].containers or ())))
+            what, deed = (CFS_QUOTA, decision.quota_us), Suppressed("cfsQuota", allowed)
+            changed = decision.quota_us is not None and self._said != what
+        else:
+            cpus = cpu_list(decision.cpus[-1].containers or ()) if decision.cpus else ""
+            what, deed = (CPUSET, cpus), Suppressed("cpuset", allowed, cpus)
+            changed = bool(cpus) and self._said != what
+        if changed:
+            self._said, self._said_ns = what, now_ns
+            self._tell(deed)

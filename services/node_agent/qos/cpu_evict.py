@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from services.node_agent.cgroup.convert import PERIOD_US
 from services.node_agent.qos import evict
 from services.node_agent.qos.evict import Candidate, Kind, Outcome, Refusal, Task
 from services.node_agent.slo_spec import ResourceThreshold
@@ -34,6 +35,15 @@ class Window(NamedTuple):
     best_effort: BestEffort | None
     samples: int
     node_cores: float | None
+
+
+def real_limit(sets: Iterable[frozenset[int]], quota_us: int) -> int:
+    """What best effort is held to, in milli-cores: by the smallest of its sets of CPUs, and by its quota if it has one.
+
+    Source: spec/node-agent.md 1.2.
+    """
+    by_cpus = 1000 * min((len(one) for one in sets if one), default=0)
+    return by_cpus if quota_us <= 0 else min(by_cpus, quota_us * 1000 // PERIOD_US)
 
 
 def window_s(threshold: ResourceThreshold, collect_every_s: int) -> int:

@@ -153,6 +153,24 @@ def test_suppress_holds_best_effort_to_what_is_left_and_gives_it_back(machine: M
     assert machine.told[-1] == Suppressed("cpuset")
 
 
+def test_what_moves_each_second_is_written_each_second_and_told_now_and_then(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    machine.slo(resourceUsedThresholdWithBE={"enable": True})
+    sets = set()
+    for second in range(12):
+        machine.round(node=2.0 + second % 3, ls=0.5 + second % 3, be=1.0)
+        sets.add(machine.cpus(BE))
+    assert len(sets) == 3
+    assert len(machine.told) == 2
+
+
+def test_without_a_nodeslo_best_effort_is_left_alone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    machine.files.put("cpuset.cpus", "kubepods/besteffort", "0-1")
+    machine.round(node=2.0, ls=0.5, be=1.0)
+    assert machine.cpus("kubepods/besteffort") == "0-1"
+
+
 def test_at_the_end_cgroups_are_as_they_were(machine: Machine) -> None:
     before = {path: path.read_text() for path in (machine._folder / "cgroup").rglob("*") if path.is_file()}
     machine.slo(

@@ -32,6 +32,11 @@ def node(**allocatable: str) -> Node:
     )
 
 
+@pytest.mark.parametrize(("quota", "limit"), [(1_200_000, 12_000), (-1, 18_000), (2_400_000, 18_000)])
+def test_e10_what_best_effort_is_held_to(quota: int, limit: int) -> None:
+    assert cpu_evict.real_limit([frozenset(range(18)), frozenset(range(24))], quota) == limit
+
+
 @pytest.mark.parametrize(
     ("last", "released"), [(BestEffort(7_500, 20_000, 8_000), 8_000), (BestEffort(9_000, 20_000, 10_000), 6_000)]
 )
