@@ -4,7 +4,7 @@ The rules are in `load_aware/`; this names its reasons, keeps its ledger by row,
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
@@ -12,6 +12,7 @@ from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger, LoadAwareTrial
 from services.scheduler.plugins.load_aware.trial import reasons
+from services.scheduler.plugins.load_aware.view import told
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
 from shared.kube.instants import BadTime, instant_ns
@@ -60,6 +61,10 @@ class _RowLedger:
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self.account = LoadAwareLedger(args)
+
+    def told(self, row: int) -> dict[str, Any]:
+        """How the load of the node in a row is reckoned, for the services engine's view."""
+        return told(self.account, row)
 
     def set_node(self, row: int, node: Node | None) -> None:
         try:

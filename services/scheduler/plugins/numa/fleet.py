@@ -6,7 +6,7 @@ which nothing is held are one site, judged once for all.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from services.scheduler.plugins.numa.demand import Demand
 from services.scheduler.plugins.numa.hints import Strategies
 from services.scheduler.plugins.numa.ledger import Allocation, NodeBook
 from services.scheduler.plugins.numa.options import NodeOptions, node_options
+from services.scheduler.plugins.numa.view import told
 from services.scheduler.plugins.numa.wire import allocation_of
 from services.scheduler.pods import Held
 from shared.kube.node import Node, NodeMetric
@@ -127,6 +128,11 @@ class NumaFleet:
         """`plain` and `valid` of so many rows."""
         self._reach(size)
         return self.plain[:size], self.valid[:size]
+
+    def told(self, row: int) -> dict[str, Any]:
+        """What the node in a row has and who holds it, for the services engine's view."""
+        held = sorted(self._pods.get(row, {}).values(), key=_age)
+        return told(self.site(row).node, [(holding.uid, holding.allocation) for holding in held])
 
     def allocations(self, row: int) -> list[Allocation]:
         """What the pods of a node hold, oldest first."""
