@@ -95,9 +95,10 @@ def shortfall(
     used = _with(own.used, taken.get(name))
     if short := exceeding_with(used, request, limit):
         return _short("quota", own, limit, used, request, short)
-    np_used = _with(own.np_used, np_taken.get(name))
-    if not preemptible and (short := exceeding_with(np_used, request, own.declared.min)):
-        return _short("nonPreemptible", own, own.declared.min, np_used, request, short)
+    if not preemptible:
+        np_used = _with(own.np_used, np_taken.get(name))
+        if short := exceeding_with(np_used, request, own.declared.min):
+            return _short("nonPreemptible", own, own.declared.min, np_used, request, short)
     for at in range(1, len(path)) if rules.parents else ():
         account = path[at]
         if account.name == ROOT:

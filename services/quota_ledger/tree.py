@@ -450,8 +450,12 @@ class Tree:
             self._recount_capacity()
 
     def _raise_sums(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+        changes = tuple(delta.items())
         for account in path:
-            raise_clamped(account.used, delta)
+            used = account.used
+            for name, size in changes:
+                after = used.get(name, 0) + size
+                used[name] = after if after > 0 else 0  # noqa: FURB136 (half the time of max, for every account above a pod)
             if np_delta:
                 raise_clamped(account.np_used, np_delta)
 
