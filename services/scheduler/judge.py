@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
 from services.scheduler.framework import Int64, Normalize, Plugin, Room, Trial, normalized, normalized_at
-from services.scheduler.kernels.best import AS_IT_IS, DOWN, UP, add, close, leading, note_refusals, tally
+from services.scheduler.kernels.best import AS_IT_IS, DOWN, UP, add, close, leading, note_refusals, overlay, tally
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Panel
@@ -99,19 +99,13 @@ class Judge:
         said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._panel.wide_filters]
         if all(verdicts is None for verdicts in said):
             return
-        # The last filter first: what an earlier one says covers what a later one said.
-        wide_by: Int64 = np.full(self._size, FEASIBLE)
-        wide_verdict: Int64 | None = None
-        for (index, _, _), verdicts in reversed(list(zip(self._panel.wide_filters, said, strict=True))):
+        wide_by, wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
+        for (index, _, _), verdicts in zip(self._panel.wide_filters, said, strict=True):
             if verdicts is not None:
-                refused = verdicts != 0
-                wide_by = np.where(refused, index, wide_by)
-                wide_verdict = verdicts if wide_verdict is None else np.where(refused, verdicts, wide_verdict)
-        assert wide_verdict is not None, "one of them said something"
-        first = (wide_by != FEASIBLE) & ((self._own_by == FEASIBLE) | (wide_by < self._own_by))
+                note_refusals(wide_by, wide_verdict, verdicts, index, FEASIBLE)
         self._wide_by = wide_by
-        self.by = np.where(first, wide_by, self._own_by)
-        self.verdict = np.where(first, wide_verdict, self._own_verdict)
+        self.by, self.verdict = self._own_by.copy(), self._own_verdict.copy()
+        overlay(self.by, self.verdict, wide_by, wide_verdict, FEASIBLE)
 
     def _total_all(self) -> None:
         self._score_behind()
@@ -356,13 +350,15 @@ class Judge:
     def candidate(self, row: int) -> Candidate:
         """A feasible node with its total and each plugin's part of it."""
         parts: dict[str, int] = {}
-        for place, (plugin, weight, _) in enumerate(self._panel.scorers):
-            raw = self._raw[place]
+        for (plugin, weight, _), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True):
             if raw is not None:
-                parts[plugin.name] = normalized_at(int(raw[row]), self._highest[place], plugin.normalize) * weight
+                score = raw.item(row)
+                parts[plugin.name] = (
+                    score if plugin.normalize is Normalize.NONE else normalized_at(score, highest, plugin.normalize)
+                ) * weight
         for name, part in self._wide_parts.items():
             parts[name] = int(part[row])
-        return Candidate(node=self._table.names[row], score=int(self.total[row]), parts=parts)
+        return Candidate(node=self._table.names[row], score=self.total.item(row), parts=parts)
 
 
 def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int, Plugin, Trial]], rows: Rows) -> None:

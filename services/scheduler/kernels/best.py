@@ -32,6 +32,20 @@ def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int, feasible: 
             verdict[row] = said[row]
 
 
+@compiled("void(int64[::1], int64[::1], int64[::1], int64[::1], int64)")
+def overlay(by: Int64, verdict: Int64, other_by: Int64, other_verdict: Int64, feasible: int) -> None:
+    """Two lists of refusals as one: of two filters that refuse a node, the one with the lower number is its reason.
+
+    Args:
+        by, verdict: [nodes], written to, as in `note_refusals`.
+    """
+    for row in range(len(by)):
+        other = other_by[row]
+        if other != feasible and (by[row] == feasible or other < by[row]):
+            by[row] = other
+            verdict[row] = other_verdict[row]
+
+
 @compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64, int64)")
 def add(total: Int64, raw: Int64, by: Int64, feasible: int, weight: int, how: int) -> Number:
     """Add weighted scores to the totals.

@@ -1,10 +1,10 @@
 """How pods stand to one class of pods by affinity terms of both sides, counted by domain; moved on by a round's placements."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.framework import Int64, Room
+from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.plugins.pod_terms import NO_TERMS, Term, terms_of
 from services.scheduler.plugins.term_ledger import TermLedger
 from services.scheduler.plugins.topology import Domains, domains
@@ -79,26 +79,18 @@ class Neighbours:
         """int64[rows]: the first rule that refuses each node; None when no term concerns the class."""
         if not self._near_pods and not self._far_pods and not self._existing:
             return None
-        by_key: dict[str, Int64] = {}  # key -> verdict of each domain; the last one of the nodes outside of any
-
-        def refuse(key: str, where: NDArray[np.bool_], verdict: int) -> None:
-            codes = np.where(where, verdict, 0)
-            by_key[key] = np.maximum(by_key[key], codes) if key in by_key else codes
-
+        verdicts = np.zeros(self._room.size, np.int64)
         for key, counted in self._existing.items():
-            refuse(key, counted > 0, EXISTING)
+            mark(verdicts, self._domains(key).of, counted, EXISTING, WHERE_ANY)
         for term, counted in zip(self._terms.anti_affinity, self._far_pods, strict=True):
-            refuse(term.key, counted > 0, ANTI_AFFINITY)
+            mark(verdicts, self._domains(term.key).of, counted, ANTI_AFFINITY, WHERE_ANY)
         starts_group = self._means_itself and not any(counted.any() for counted in self._near_pods)
         for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
-            where = counted <= 0
-            if starts_group:
-                where[:-1] = False
-            refuse(term.key, where, AFFINITY)
-        verdicts: Int64 | None = None
-        for key, codes in by_key.items():
-            of_key = codes[self._domains(key).of]
-            verdicts = of_key if verdicts is None else np.maximum(verdicts, of_key)
+            near = counted
+            if starts_group:  # it may go anywhere that has the keys
+                near = np.ones_like(counted)
+                near[-1] = 0
+            mark(verdicts, self._domains(term.key).of, near, AFFINITY, WHERE_NONE)
         return verdicts
 
     def raw(self) -> Int64 | None:

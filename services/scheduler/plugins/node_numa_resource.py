@@ -91,7 +91,7 @@ class NodeNUMAResource:
             asked: Asked | Refused | None = ask.memo[self]
         except KeyError:
             demand = read_demand(ask.pod, ask.request, self.args.bind)
-            asked = Asked(demand, _key(demand)) if isinstance(demand, Demand) else demand
+            asked = Asked(demand) if isinstance(demand, Demand) else demand
             ask.memo[self] = asked
         return asked
 
@@ -289,9 +289,3 @@ class _RowAmounts:
 
 def _some(rows: Bools) -> Bools | None:
     return rows if rows.any() else None
-
-
-def _key(demand: Demand) -> tuple[object, ...]:
-    designated = demand.designated
-    held = designated and (designated.cpus, tuple((numa, tuple(sorted(a.items()))) for numa, a in designated.zones))
-    return (tuple(sorted(demand.requests.items())), *demand[1:-1], held)

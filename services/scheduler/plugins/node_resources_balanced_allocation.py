@@ -97,7 +97,8 @@ class _BalanceTrial:
         if columns is None:
             return None
         room = self._room
-        resources, asked = np.array(columns, np.int64).reshape(-1, 2).T.copy()
+        resources = np.array([column for column, _ in columns], np.int64)
+        asked = np.array([size for _, size in columns], np.int64)
         return evenness(*room.which(rows), room.table.allocatable.T, room.requested.T, resources, asked)
 
     def score_at(self, ask: PodAsk, row: int) -> int:

@@ -39,6 +39,7 @@ class NodeResourcesFit:
 
     def __init__(self, args: FitArgs) -> None:
         self.args = args
+        self._ignores = bool(args.ignored_resources or args.ignored_resource_groups)
 
     def new_ledger(self) -> None:
         """No account of its own."""
@@ -63,17 +64,20 @@ class NodeResourcesFit:
         checked: _Checked | None = ask.memo.get(self)
         if checked is None or checked.table is not table:
             pairs = tuple((table.column(name), size) for name, size in self._amounts(ask))
-            columns, sizes = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+            columns = np.array([column for column, _ in pairs], np.int64)
+            sizes = np.array([size for _, size in pairs], np.int64)
             checked = ask.memo[self] = _Checked(table, columns, sizes, pairs)
         return checked
 
     def _amounts(self, ask: PodAsk) -> tuple[tuple[str, int], ...]:
         """The resources that the filter looks at, with the amounts asked for, in the order of the verdict's bits."""
-        wanted = sorted((name, size) for name, size in ask.request.items() if size > 0 and not self._ignored(name))
+        wanted = sorted([(name, size) for name, size in ask.request.items() if size > 0 and not self._ignored(name)])
         return tuple(wanted[:_MOST_RESOURCES])
 
     def _ignored(self, resource: str) -> bool:
         """Only extended resources (a domain other than kubernetes.io) can be ignored."""
+        if not self._ignores:
+            return False
         group, slash, _ = resource.partition("/")
         if not slash or group == "kubernetes.io" or group.endswith(".kubernetes.io"):
             return False

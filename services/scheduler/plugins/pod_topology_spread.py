@@ -34,6 +34,7 @@ from services.scheduler.plugins.topology_spread_constraints import (
     Constraint,
     SpreadArgs,
     constraints_of,
+    is_spread,
 )
 from services.scheduler.pod_book import RowCounts
 from services.scheduler.pods import PodFacts
@@ -143,8 +144,10 @@ class SpreadTrial:
 
     def _spread(self, ask: PodAsk) -> "_Spread | None":
         if ask not in self._classes:
-            spread = _Spread(ask, self._args, self._room)
-            self._classes[ask] = spread if spread.hard or spread.soft else None
+            self._classes[ask] = None
+            if is_spread(ask, self._room.surroundings):
+                spread = _Spread(ask, self._args, self._room)
+                self._classes[ask] = spread if spread.hard or spread.soft else None
         spread_of = self._classes[ask]
         if spread_of is not None and spread_of.upto < len(self._placed):
             spread_of.count(self._placed)

@@ -97,6 +97,14 @@ def read_spread_args(raw: Mapping[str, Any], source: str = "PodTopologySpreadArg
     return SpreadArgs(args.default_constraints, are_systems=False)
 
 
+def is_spread(ask: PodAsk, around: Surroundings) -> bool:
+    """Whether the class can have constraints: of its own, or the defaults for pods that something selects."""
+    pod = ask.pod
+    return bool(
+        pod.spec.topology_spread_constraints or pod.metadata.owner_references or around.services.get(ask.namespace)
+    )
+
+
 def constraints_of(
     ask: PodAsk, action: str, args: SpreadArgs, around: Surroundings
 ) -> tuple[tuple[Constraint, ...], bool]:
@@ -105,8 +113,6 @@ def constraints_of(
     if own:
         chosen = [each for each in own if each.when_unsatisfiable == action]
         return tuple(_read(each, ask, _selector(each, ask.labels)) for each in chosen), True
-    if not around.services.get(ask.namespace) and not ask.pod.metadata.owner_references:
-        return (), True  # nothing selects the pod
     chosen = [each for each in args.defaults if each.when_unsatisfiable == action]
     selector = default_selector(ask, around) if chosen else ()
     if not selector:

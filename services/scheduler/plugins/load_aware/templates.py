@@ -65,6 +65,11 @@ class Templates:
         incoming = int64(vector)
         unseen = None
         if min(vector, default=0) >= 0:
-            zero = (0,) * len(vector)
-            unseen = (int64((vector, vector, zero)), int64((vector, vector, vector if is_prod else zero)))
+            unreported = np.zeros((3, len(vector)), np.int64)
+            unreported[:2] = incoming
+            reported = unreported
+            if is_prod:
+                reported = unreported.copy()
+                reported[2] = incoming
+            unseen = unreported, reported
         return Template(vector if any(vector) else None, incoming, is_prod, windows_of(pod, self._args), unseen)

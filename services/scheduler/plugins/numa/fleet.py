@@ -6,6 +6,7 @@ which nothing is held are one site, judged once for all.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +29,18 @@ _MOST_KEPT = 64
 """How many classes' answers a site keeps."""
 
 
-class Asked(NamedTuple):
+class Asked:
     """A demand with a key by which equal ones are found."""
 
-    demand: Demand
-    key: Hashable
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for equal demands."""
+        demand, designated = self.demand, self.demand.designated
+        held = designated and (designated.cpus, tuple((numa, tuple(sorted(a.items()))) for numa, a in designated.zones))
+        return (tuple(sorted(demand.requests.items())), *demand[1:-1], held)
 
 
 class Site:
