@@ -7,11 +7,16 @@ thousands of quotas.
 import gc
 import os
 import resource
+import tempfile
 import time
+from pathlib import Path
 
 import click
 import msgspec
+import uvloop
 
+from cli.bench import charging
+from cli.bench.charging import ChargingFigures
 from cli.output import show_table
 from services.quota_ledger.admission import AdmissionRules, shortfall
 from services.quota_ledger.books import Books
@@ -64,10 +69,21 @@ class QuotaFigures(msgspec.Struct, frozen=True):
 @click.option(
     "--pods", "pod_count", type=click.IntRange(min=1), default=20_000, show_default=True, help="Pods to charge."
 )
+@click.option("--servers", is_flag=True, help="Charge through NATS and Postgres, with the ledger as a process.")
+@click.option(
+    "--batch", type=click.IntRange(1, 4096), default=256, show_default=True, help="With --servers: pods of a round."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def quota(*, quota_count: int, pod_count: int, as_json: bool) -> None:
-    """Measure the quota ledger's engine alone: no servers."""
-    figures = measure(quota_count, pod_count)
+def quota(*, quota_count: int, pod_count: int, servers: bool, batch: int, as_json: bool) -> None:
+    """Measure the quota ledger: its engine alone, or with --servers what a scheduler's round waits for."""
+    figures: QuotaFigures | ChargingFigures
+    if servers:
+        with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            folder.chmod(0o755)  # Postgres may run as another user
+            figures = uvloop.run(charging.measure(folder, quota_count, pod_count, batch))
+    else:
+        figures = measure(quota_count, pod_count)
     if as_json:
         click.echo(msgspec.json.encode(figures))
     else:
