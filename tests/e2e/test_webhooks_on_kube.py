@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,7 @@ async def test_pods_become_what_profiles_say_and_bad_objects_are_refused(site: S
     site.create(PROFILES, PROFILE)
     async with site.gateway(database) as system:
         await asyncio.to_thread(_a_batch_pod_is_translated, site)
+        await asyncio.to_thread(_the_published_profile_acts, site)
         await asyncio.to_thread(_what_is_bad_is_refused, site)
         await asyncio.to_thread(_quotas_come_one_after_the_other, site)
         await _pods_are_measured(site)
@@ -200,6 +202,24 @@ def _a_batch_pod_is_translated(site: Site) -> None:
     assert made["status"]["qosClass"] == "BestEffort"
     assert "priorityClassName" not in site.pod("elsewhere", "bare")["spec"]
     assert site.pod("other", labels={"app": "web"})["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1500m"
+
+
+def _the_published_profile_acts(site: Site) -> None:
+    switch = {"koordinator.sh/enable-colocation": "true"}
+    site.cluster.api.call("PATCH", "/api/v1/namespaces/bare", {"metadata": {"labels": switch}})
+    site.cluster.apply(K8S / "examples" / "colocation-profile.yaml")
+    deadline = time.monotonic() + 20
+    for number in count():  # a profile acts once it is observed
+        made = site.pod(f"published-{number}", "bare", labels=switch)
+        if "koordinator.sh/qosClass" in made["metadata"]["labels"]:
+            break
+        assert time.monotonic() < deadline, made
+        time.sleep(0.2)
+    assert made["metadata"]["labels"] == switch | {
+        "koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "1000", "koordinator.sh/mutated": "true",
+    }  # fmt: skip
+    assert made["metadata"]["annotations"]["koordinator.sh/intercepted"] == "true"
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {BATCH_CPU: "1500", BATCH_MEMORY: "1Gi"}
 
 
 def _what_is_bad_is_refused(site: Site) -> None:
