@@ -7,13 +7,14 @@
 Source: spec/slo-controller.md 4; upstream pkg/slo-controller/noderesource/plugins/batchresource.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from services.slo_controller.books import Books, Sums
 from services.slo_controller.measured import BATCH_BAND, Measured
 from services.slo_controller.reserved import amount_of
 from services.slo_controller.strategy import DEFAULTS
-from shared.domain.cpu_memory import Amount, mul_int, mul_milli, reserve_ratio
+from shared.domain.cpu_memory import Amount, mul_int, mul_milli, reserve_ratio, scaled
 from shared.kube.node_topology import Zone
 from shared.kube.quantity import milli
 from shared.kube.slo_config import ColocationStrategy
@@ -56,7 +57,9 @@ class Batch(NamedTuple):
 
 def terms_of(capacity: Amount, reserved: Amount, measured: Measured, books: Books, of: ColocationStrategy) -> Terms:
     """The terms of a whole node."""
-    system = measured.system.plus(measured.applications_above(BATCH_BAND))
+    system = measured.system
+    if measured.applications:
+        system = system.plus(measured.applications_above(BATCH_BAND))
     return Terms(capacity, margin_of(capacity, of), system, reserved, books.node)
 
 
@@ -67,7 +70,12 @@ def margin_of(capacity: Amount, strategy: ColocationStrategy) -> Amount:
         cpu = DEFAULTS.cpu_reclaim_threshold_percent or 0
     if memory is None:
         memory = DEFAULTS.memory_reclaim_threshold_percent or 0
-    return Amount(mul_milli(capacity.cpu, reserve_ratio(cpu)), mul_int(capacity.memory, reserve_ratio(memory)))
+    return _margin(capacity, cpu, memory)
+
+
+@lru_cache(maxsize=4096)  # a fleet has few sizes of machines
+def _margin(capacity: Amount, cpu: int, memory: int) -> Amount:
+    return scaled(capacity, reserve_ratio(cpu), reserve_ratio(memory))
 
 
 def batch_of(terms: Terms, strategy: ColocationStrategy, zones: tuple[Zone, ...], books: Books) -> Batch:

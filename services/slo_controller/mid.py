@@ -4,11 +4,11 @@ Source: spec/slo-controller.md 5; upstream pkg/slo-controller/noderesource/plugi
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 from services.slo_controller.books import Books
 from services.slo_controller.measured import MID_BAND, Measured
-from services.slo_controller.strategy import DEFAULTS
 from shared.domain.cpu_memory import ZERO, Amount
 from shared.kube.quantity import milli, value
 from shared.kube.slo_config import ColocationStrategy
@@ -40,34 +40,40 @@ def mid_of(capacity: Amount, reserved: Amount, measured: Measured, books: Books,
     Dynamic: min( max(min(reclaimable, unused), 0) + unallocated * midUnallocatedPercent, capacity * threshold ).
     Static: a share of the capacity, at most the threshold.
     """
-    whole = milli(capacity.cpu), value(capacity.memory)
-    limit = (
-        _share(whole[0], _percent(of, "mid_cpu_threshold_percent")),
-        _share(whole[1], _percent(of, "mid_memory_threshold_percent")),
+    limit = _shares(
+        capacity,
+        _or(of.mid_cpu_threshold_percent, 100),
+        _or(of.mid_memory_threshold_percent, 100),
     )
     if of.mid_reclaim_mode == STATIC:
-        cpu = _share(whole[0], _percent(of, "mid_static_cpu_reserved_percent"))
-        memory = _share(whole[1], _percent(of, "mid_static_memory_reserved_percent"))
+        cpu, memory = _shares(
+            capacity, _or(of.mid_static_cpu_reserved_percent, 0), _or(of.mid_static_memory_reserved_percent, 0)
+        )
         return Mid(min(cpu, limit[0]), min(memory, limit[1]), (0, 0), (0, 0), limit)
-    system = measured.system.plus(measured.applications_above(MID_BAND)).largest(reserved)
-    free = capacity.minus(system).minus(books.prod_request).not_negative()
     unused = capacity.minus(measured.node) if measured.node is not None else ZERO
     base = (
         max(min(milli(measured.reclaimable.cpu), milli(unused.cpu)), 0),
         max(min(value(measured.reclaimable.memory), value(unused.memory)), 0),
     )
-    percent = _percent(of, "mid_unallocated_percent")
-    unallocated = _share(milli(free.cpu), percent), _share(value(free.memory), percent)
+    unallocated = (0, 0)
+    if percent := _or(of.mid_unallocated_percent, 0):
+        system = measured.system.plus(measured.applications_above(MID_BAND)).largest(reserved)
+        free = capacity.minus(system).minus(books.prod_request).not_negative()
+        unallocated = _share(milli(free.cpu), percent), _share(value(free.memory), percent)
     return Mid(
         min(base[0] + unallocated[0], limit[0]), min(base[1] + unallocated[1], limit[1]), base, unallocated, limit
     )
 
 
+@lru_cache(maxsize=4096)  # a fleet has few sizes of machines
+def _shares(capacity: Amount, cpu_percent: int, memory_percent: int) -> tuple[int, int]:
+    return _share(milli(capacity.cpu), cpu_percent), _share(value(capacity.memory), memory_percent)
+
+
+def _or(stated: int | None, default: int) -> int:
+    """What is stated, or the default of the strategy: spec/slo-controller.md 2.1."""
+    return default if stated is None else stated
+
+
 def _share(size: int, percent: int) -> int:
     return math.trunc(float(size) * (percent / 100))
-
-
-def _percent(strategy: ColocationStrategy, name: str) -> int:
-    stated = getattr(strategy, name)
-    found: int = getattr(DEFAULTS, name) if stated is None else stated
-    return found
