@@ -38,8 +38,18 @@ class Core:
         self.pods: tuple[Pod, ...] = ()
         self._bus = bus
 
-    async def answer(self) -> None:
-        await self._bus.answer(subjects.subject(NODE, subjects.DEED), self._take)
+    async def attend(self, transport: str) -> None:
+        """Take deeds: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
+        where = subjects.subject(NODE, subjects.DEED)
+        if transport == "nats":
+            await self._bus.answer(where, self._take)
+            return
+        tasks: set[asyncio.Task[bytes]] = set()
+
+        def heard(data: bytes) -> None:
+            tasks.add(asyncio.get_running_loop().create_task(self._take(data)))
+
+        await self._bus.hear(where, heard)
 
     async def slo(self, **spec: object) -> None:
         self.seq += 1
@@ -75,15 +85,16 @@ def batch(uid: str) -> Pod:
 
 
 @pytest.mark.skipif(not (KERNEL / "cpuset").is_dir(), reason="needs the kernel's cgroup v1 controllers cpu and cpuset")
+@pytest.mark.parametrize("transport", ["nats", "mqtt"])
 async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
-    server: EmbeddedNats, core: Core, cgroups: PodCgroups, tmp_path: Path
+    transport: str, server: EmbeddedNats, core: Core, cgroups: PodCgroups, tmp_path: Path
 ) -> None:
     uid = cgroups.add(qos="besteffort", container=CONTAINER)
     core.pods = (batch(uid),)
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / f"b_d_c-{CONTAINER}.log").touch()
-    await core.answer()
+    await core.attend(transport)
     folder = f"{cgroups.parent}/kubepods/besteffort"
     pod = f"{folder}/pod{uid}"
 
@@ -96,7 +107,7 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
     process = an_agent(
         tmp_path,
         server,
-        KOORD_NODE_AGENT_TRANSPORT="nats",
+        KOORD_NODE_AGENT_TRANSPORT=transport,
         KOORD_NODE_AGENT_CGROUP_PARENT=cgroups.parent,
         KOORD_NODE_AGENT_CONTAINER_LOGS=str(logs),
     )
