@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.node_agent import defaults, topology
+from services.node_agent.block_devices import BlockDevices
 from services.node_agent.burster import Burster
 from services.node_agent.cgroup.executor import Executor, Tree
 from services.node_agent.cgroup.found import Found
@@ -138,6 +139,8 @@ class Governor:
         else:
             self._reconciler.again()
         self._files.round(self._spec, known.object, self._placed, self._gates)
+        if self._gates["BlkIOReconcile"] and self._spec.resource_qos_strategy is not None:
+            self._devices.round(self._spec.resource_qos_strategy, self._folders.best_effort, self._placed)
 
     def release(self) -> None:
         """Put back what was found."""
@@ -145,6 +148,7 @@ class Governor:
             return
         self._suppressor.release(self._cgroups())
         self._files.release()
+        self._devices.release()
         written = self.executor.restore()
         log.info("cgroups are as they were found", extra={"written": written})
 
@@ -161,6 +165,7 @@ class Governor:
         self.executor = Executor(Tree(self._places.root, hierarchy.version, names[0]), self._clock_ns, self._found)
         self._suppressor = Suppressor(self.executor, self._tell)
         self._burster = Burster(self.executor, self._tell)
+        self._devices = BlockDevices(self.executor, self._places.sys)
         self._reconciler = Reconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
 
     def _remember(self, found: Round) -> None:

@@ -1,0 +1,98 @@
+"""Block I/O limits on this node's devices: finds them in sysfs, writes the lines that differ, takes them away at the end. Source: spec/node-agent.md 3.7."""
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from services.node_agent.cgroup.executor import Executor, Wanted
+from services.node_agent.layout import Placed
+from services.node_agent.qos import blkio
+from services.node_agent.qos.blkio import MODEL, QOS, THROTTLES, WEIGHT, Storage, UnknownDevice, Volumes, Writes
+from services.node_agent.slo_spec import ResourceQos
+
+log = logging.getLogger(__name__)
+
+ROOT = ""
+"""The cgroup of everything."""
+
+
+def storage(sys: Path) -> Storage:
+    """Disks, partitions, and volume groups that lie on one device, by what the kernel shows of them.
+
+    Names of logical volumes are those of the device mapper, in which `-` parts group and volume and `--` stands for `-`.
+    """
+    disks: dict[str, str] = {}
+    partitions: dict[str, str] = {}
+    below: dict[str, set[str]] = {}
+    logical: dict[str, str] = {}
+    try:
+        entries = sorted((sys / "class/block").iterdir())
+    except OSError:
+        entries = []
+    for entry in entries:
+        try:
+            number = (entry / "dev").read_text().strip()
+            if (entry / "partition").exists():
+                partitions[f"/dev/{entry.name}"] = f"/dev/{entry.resolve().parent.name}"
+            elif (entry / "dm/name").exists():
+                name = (entry / "dm/name").read_text().strip()
+                group = name.replace("--", "\0").partition("-")[0].replace("\0", "-")
+                logical[f"/dev/mapper/{name}"] = group
+                below.setdefault(group, set()).update(f"/dev/{one.name}" for one in (entry / "slaves").iterdir())
+            else:
+                disks[f"/dev/{entry.name}"] = number
+        except OSError:
+            continue
+    groups = {group: partitions.get(only, only) for group, found in below.items() if len(found) == 1 for only in found}
+    return Storage(disks, partitions, groups, logical, {})
+
+
+class BlockDevices:
+    """Holds best effort, single pods and the node to what is asked for. Only cgroup v1 has these files."""
+
+    def __init__(self, executor: Executor, sys: Path) -> None:
+        self._executor = executor
+        self._sys = sys
+        self._ours: dict[str, set[str]] = {}
+        """Folder -> devices that have a line of ours."""
+        self._said: set[str] = set()
+
+    def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[Placed]) -> None:
+        """Make all targets hold what is asked for."""
+        if not self._executor.supports(WEIGHT) and not self._executor.supports(next(iter(THROTTLES))):
+            return
+        found = storage(self._sys)
+        held = self._held
+        self._try(best_effort, lambda: blkio.of_class(qos.be_class, found, held(best_effort)))
+        self._try(ROOT, lambda: blkio.of_class(qos.cgroup_root, found, held(ROOT), root=True))
+        for each in pods:
+            if blkio.ANNOTATION in (each.pod.metadata.annotations or {}):
+                volumes = Volumes(each.pod.metadata.uid)
+                folder, pod = each.folder, each.pod
+                self._try(folder, lambda p=pod, f=folder, v=volumes: blkio.of_pod(p, found, v, held(f)))  # type: ignore[misc]
+
+    def release(self) -> None:
+        """Take the lines of ours away."""
+        for folder, devices in self._ours.items():
+            files = (QOS,) if folder == ROOT else (*THROTTLES, WEIGHT)
+            lines = {file: [f"{device} 1" for device in devices] for file in files}
+            self._write(folder, blkio.wanted((), Storage({}, {}, {}, {}, {}), Volumes(), lines, root=folder == ROOT))
+        self._ours.clear()
+
+    def _try(self, folder: str, work_out: Callable[[], Writes]) -> None:
+        try:
+            self._write(folder, work_out())
+        except UnknownDevice as error:
+            if str(error) not in self._said:
+                self._said.add(str(error))
+                log.warning(str(error), extra={"cgroup": folder or "/"})
+
+    def _write(self, folder: str, writes: Writes) -> None:
+        for file, lines in writes.items():
+            for line in lines:
+                self._executor.update(Wanted(file, folder, line), cached=False)
+                self._ours.setdefault(folder, set()).add(line.split(" ", 1)[0])
+
+    def _held(self, folder: str) -> dict[str, list[str]]:
+        files = (QOS, MODEL) if folder == ROOT else (*THROTTLES, WEIGHT)
+        return {file: (self._executor.read(file, folder) or "").splitlines() for file in files}
