@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shared.domain.deprecated_resources import with_todays_names
 from shared.domain.requests import (
     INFEASIBLE,
     RESIZE_PENDING,
@@ -151,12 +152,12 @@ def allotments(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
 
 
 def _spec(metadata: Metadata, spec: PodSpec) -> PodSpec:
-    """The spec without its node, and with the claims that are made for the pod by their names: they are its own."""
+    """The spec without its node, with the claims that are made for the pod by their names (they are its own), resources by today's."""
     if spec.node_name:
         spec = replace(spec, node_name="")
     if any(volume.ephemeral is not None for volume in spec.volumes):
         spec = replace(spec, volumes=tuple(_claimed(metadata.name, volume) for volume in spec.volumes))
-    return spec
+    return with_todays_names(spec)
 
 
 def _claimed(pod: str, volume: Volume) -> Volume:

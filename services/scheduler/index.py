@@ -20,6 +20,7 @@ from services.scheduler.queue import Queue
 from services.scheduler.quotas.gate import QuotaGate
 from services.scheduler.state import ClusterView
 from services.scheduler.surroundings import NODE_TOPOLOGIES, Surroundings
+from shared.domain.deprecated_resources import node_with_todays_names
 
 
 class Index:
@@ -123,7 +124,7 @@ class Index:
             self.table.set_changed(name, facts.changed)
         else:
             self._nodes_read[name] = facts.node
-            node = less_reserved(facts.node)
+            node = less_reserved(node_with_todays_names(facts.node))
             row = self.table.set_node(name, node, facts.changed)
             for ledger in self._ledgers:
                 ledger.set_node(row, node)

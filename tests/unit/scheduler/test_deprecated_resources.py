@@ -1,0 +1,45 @@
+"""Pods and nodes with names of resources that are no longer used meet those with today's. Source: spec/scheduler-core.md 1.2."""
+
+import pytest
+
+from services.scheduler.ask import ask_key, common_part
+from services.scheduler.state import ClusterView
+from shared.domain.deprecated_resources import RENAMED
+from tests.unit.scheduler.scheduling_world import World, node, placements, pod, told
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(RENAMED.items()))
+@pytest.mark.parametrize("node_is_old", [True, False])
+def test_an_old_name_on_either_side_is_todays(old: str, new: str, *, node_is_old: bool) -> None:
+    world = World()
+    world.add_node(node("n", extra={old if node_is_old else new: "10"}))
+    world.add_pod(pod("old", extra={old: "6"}))
+    world.add_pod(pod("new", extra={new: "6"}))
+    world.read()
+    records = world.rounds()
+    assert len(placements(records)) == 1, "both ask for the same resource"
+    (refused,) = told(records).values()
+    assert refused.message == f"0/1 nodes are available: 1 Insufficient {new}."
+
+
+def test_where_both_names_are_stated_todays_counts() -> None:
+    world = World()
+    world.add_node(node("n", extra={"koordinator.sh/batch-cpu": "9000", "kubernetes.io/batch-cpu": "1000"}))
+    world.add_pod(pod("p", extra={"kubernetes.io/batch-cpu": "2000"}))
+    world.read()
+    assert placements(world.rounds()) == {}
+
+
+def test_equal_pods_with_old_and_new_names_are_one_class_also_after_a_restart() -> None:
+    old, new = pod("old", extra={"koordinator.sh/batch-cpu": "6"}), pod("new", extra={"kubernetes.io/batch-cpu": "6"})
+    assert ask_key(old) == ask_key(new) == ask_key(common_part(old))
+    world = World()
+    world.add_pod(old)
+    world.add_pod(new)
+    world.read()
+    world.view.read()
+    assert len(world.view.asks) == 1
+    restored = ClusterView()
+    restored.restore(world.view.encode())
+    assert restored.encode() == world.view.encode()
+    assert restored.asks.keys() == world.view.asks.keys()
