@@ -170,15 +170,14 @@ class Books:
         """Each child takes from its parent's what its runtime moves by; one posting for what an account gains and gives."""
         tree = self.tree(name)
         accounts = tree.accounts
-        sums: dict[str, Amounts] = {}
+        batch = []
         for resource, differences in tree.accept(moved).items():
+            sums = dict(differences)
             for quota, delta in differences.items():
-                for holder, size in ((quota, delta), (accounts[quota].declared.parent, -delta)):
-                    if (own := sums.get(holder)) is None:
-                        sums[holder] = {resource: size}
-                    else:
-                        own[resource] = own.get(resource, 0) + size
-        return [Posting((name, SUPPLY, held(quota)), amounts) for quota, amounts in sums.items()]
+                parent = accounts[quota].declared.parent
+                sums[parent] = sums.get(parent, 0) - delta
+            batch += [Posting((name, SUPPLY, held(quota)), {resource: size}) for quota, size in sums.items() if size]
+        return batch
 
     def _attached(self, uid: str, pod: Held) -> list[Posting]:
         if uid in self.pods:
