@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from services.node_agent.cgroup import convert
-from services.node_agent.qos.stated import RESOURCE_STATUS, mapping
+from services.node_agent.qos.stated import resource_status
 from shared.domain.qos import QoS, raw_qos
 from shared.errors import KoordError
 from shared.kube.pod import Container, Pod
@@ -75,7 +75,7 @@ def concerns(pod: Pod) -> bool:
     """
     qos = raw_qos(pod)
     if qos is QoS.NONE and pod.metadata.labels:
-        return not mapping(pod.metadata.annotations, RESOURCE_STATUS).get("cpuset")
+        return not resource_status(pod).cpuset
     return qos in {QoS.LS, QoS.NONE}
 
 
@@ -94,7 +94,7 @@ def pod_quota(pod: Pod, rule: Normalization) -> int | None:
 def reconciled_as(pod: Pod) -> str:
     """The class under which a pod is filed: a pod without labels that holds CPUs is LSR."""
     qos = raw_qos(pod)
-    if qos is QoS.NONE and mapping(pod.metadata.annotations, RESOURCE_STATUS).get("cpuset"):
+    if qos is QoS.NONE and resource_status(pod).cpuset:
         return QoS.LSR.value
     return qos.value
 

@@ -1,12 +1,12 @@
 """Which CPUs a container may run on, outside of suppress. Source: spec/node-agent.md 4.4."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
-from services.node_agent.qos.stated import CPU_MANAGER, RESOURCE_STATUS, SYSTEM_QOS, mapping
-from shared.domain.cpu_set import cpu_list, parse_cpus
+from services.node_agent.qos.stated import CPU_MANAGER, SYSTEM_QOS, ResourceStatus, cpus, mapping, resource_status
+from shared.domain.cpu_set import cpu_list
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.kube.pod import Pod
 
@@ -51,9 +51,9 @@ def container_cpus(pod: Pod, rule: CpuRule | None) -> str | None:
     Args:
         rule: None without a NodeResourceTopology: only what the scheduler gave counts.
     """
-    status = mapping(pod.metadata.annotations, RESOURCE_STATUS)
-    if given := status.get("cpuset"):
-        return str(given)
+    status = resource_status(pod)
+    if status.cpuset:
+        return status.cpuset
     if rule is None:
         return None
     qos = raw_qos(pod)
@@ -72,16 +72,14 @@ def container_cpus(pod: Pod, rule: CpuRule | None) -> str | None:
 
 def unlimited(pod: Pod) -> bool:
     """Whether the pod's quota is taken away, as it has CPUs for itself."""
-    return bool(mapping(pod.metadata.annotations, RESOURCE_STATUS).get("cpuset"))
+    return bool(resource_status(pod).cpuset)
 
 
-def _numa_nodes(status: Mapping[str, Any]) -> list[int]:
-    found = []
-    for entry in status.get("numaNodeResources") or ():
-        resources = entry.get("resources") if isinstance(entry, dict) else None
-        if resources and ("cpu" in resources or "kubernetes.io/batch-cpu" in resources):
-            found.append(int(entry.get("node", 0)))
-    return found
+def _numa_nodes(status: ResourceStatus) -> list[int]:
+    given = (each for each in status.numa_node_resources or () if each.resources)
+    return [
+        each.node for each in given if each.resources and each.resources.keys() & {"cpu", "kubernetes.io/batch-cpu"}
+    ]
 
 
 def _pools(annotations: Mapping[str, str] | None, name: str) -> dict[int, str]:
@@ -94,4 +92,4 @@ def _pools(annotations: Mapping[str, str] | None, name: str) -> dict[int, str]:
 
 
 def _joined(pools: Iterable[str]) -> str:
-    return cpu_list(frozenset[int]().union(*(parse_cpus(pool) for pool in pools)))
+    return cpu_list(frozenset[int]().union(*map(cpus, pools)))

@@ -92,7 +92,8 @@ def of_class(stated: QosClass | None, storage: Storage, held: Held, *, root: boo
     config = stated.blkio_qos if stated else None
     if config is None:
         return {}
-    blocks = config.get("blocks") or () if config.get("enable") else ()
+    stated_blocks = config.get("blocks") if config.get("enable") else ()
+    blocks = [each for each in stated_blocks if isinstance(each, dict)] if isinstance(stated_blocks, list) else ()
     return wanted(blocks, storage, Volumes(), held, root=root)
 
 
@@ -106,10 +107,16 @@ def of_pod(pod: Pod, storage: Storage, volumes: Volumes, held: Held) -> Writes:
     if text is None or pod.status.phase != "Running" or raw_qos(pod) is QoS.NONE:
         return {}
     try:
-        config: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
+        config = msgspec.json.decode(text, type=_Stated) if text else _Stated()
     except msgspec.MsgspecError:
         return {}
-    return wanted(config.get("blocks") or (), storage, volumes, held, root=False)
+    return wanted(config.blocks or (), storage, volumes, held, root=False)
+
+
+class _Stated(msgspec.Struct):
+    """A pod's annotation; what stands in a block is looked at block by block."""
+
+    blocks: list[dict[str, Any]] | None = None
 
 
 def wanted(
@@ -125,7 +132,8 @@ def wanted(
     for block in blocks:
         number = _number(block, storage, volumes)
         named.add(number)
-        limits = block.get("ioCfg") or {}
+        limits = block.get("ioCfg")
+        limits = limits if isinstance(limits, dict) else {}
         for file, line in (_root_lines if root else _lines)(number, limits):
             writes.setdefault(file, []).append(line)
     files = (QOS,) if root else (*THROTTLES, WEIGHT)

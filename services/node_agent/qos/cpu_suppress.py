@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from services.node_agent.cgroup.convert import PERIOD_US
 from services.node_agent.qos.processors import Processor, select
-from services.node_agent.qos.stated import RESOURCE_STATUS, HeldCpus, mapping, pod_cpus, reserved_nanos
+from services.node_agent.qos.stated import HeldCpus, pod_cpus, reserved_nanos, resource_status
 from services.node_agent.slo_spec import ResourceThreshold
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.kube.node import Node
@@ -35,7 +35,8 @@ class HostApp(NamedTuple):
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> "HostApp":
         """One entry of `hostApplications`."""
-        base = (stated.get("cgroupPath") or {}).get("base")
+        path = stated.get("cgroupPath")
+        base = path.get("base") if isinstance(path, dict) else None
         return cls(str(stated.get("name", "")), stated.get("qos") == "BE" and base == "KubepodsBesteffort")
 
 
@@ -275,5 +276,5 @@ def _recovered_quota(decision: Decision) -> Decision:
 
 
 def _has_cpus_of_its_own(pod: Pod) -> bool:
-    stated = mapping(pod.metadata.annotations, RESOURCE_STATUS)
-    return bool(stated.get("cpuset") or stated.get("numaNodeResources"))
+    status = resource_status(pod)
+    return bool(status.cpuset or status.numa_node_resources)

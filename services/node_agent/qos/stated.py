@@ -50,6 +50,34 @@ def reserved_nanos(annotations: Mapping[str, str] | None) -> int:
         return 0
 
 
+class NumaResources(msgspec.Struct, frozen=True):
+    """What a pod was given of one NUMA node."""
+
+    node: int = 0
+    resources: dict[str, Any] | None = None
+
+
+class ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the scheduler gave to a pod."""
+
+    cpuset: str = ""
+    numa_node_resources: tuple[NumaResources, ...] | None = None
+
+
+_NOTHING = ResourceStatus()
+
+
+def resource_status(pod: Pod) -> ResourceStatus:
+    """What the scheduler gave to a pod, by its annotation."""
+    text = (pod.metadata.annotations or {}).get(RESOURCE_STATUS)
+    if not text:
+        return _NOTHING
+    try:
+        return msgspec.json.decode(text, type=ResourceStatus)
+    except msgspec.MsgspecError:
+        return _NOTHING
+
+
 class HeldCpus(NamedTuple):
     """CPUs that no best-effort pod may use, as the NodeResourceTopology says it.
 
@@ -77,4 +105,4 @@ class HeldCpus(NamedTuple):
 
 def pod_cpus(pod: Pod) -> frozenset[int]:
     """The CPUs that the scheduler gave to a pod."""
-    return cpus(mapping(pod.metadata.annotations, RESOURCE_STATUS).get("cpuset"))
+    return cpus(resource_status(pod).cpuset)

@@ -22,10 +22,10 @@ def wanted(strategy: Mapping[str, Any], memory_capacity: int) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     factor = strategy.get("minFreeKbytesFactor")
-    if factor is not None and memory_capacity > 0:
-        found["proc/sys/vm/min_free_kbytes"] = str(memory_capacity // 1024 * int(factor) // 10_000)
+    if isinstance(factor, int) and memory_capacity > 0:
+        found["proc/sys/vm/min_free_kbytes"] = str(memory_capacity // 1024 * factor // 10_000)
     for name, file in _SWITCHES.items():
         value = strategy.get(name)
-        if value is not None:
+        if isinstance(value, int):
             found[file] = str(int(value))
     return {file: value for file, value in found.items() if SYSTEM_FILES[file](value)}

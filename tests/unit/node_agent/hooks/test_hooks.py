@@ -152,3 +152,11 @@ def test_a_static_kubelet_keeps_what_it_gave_out() -> None:
 )
 def test_the_oom_score_of_a_container(annotations: dict[str, str] | None, score: int | None) -> None:
     assert oom_score.score(annotations, "c") == score
+
+
+@pytest.mark.parametrize(
+    "text", ['{"cpuset":7}', '{"numaNodeResources":5}', '{"numaNodeResources":[{"node":"x"}]}', "[]", "{", '"1-2"']
+)
+def test_an_annotation_that_is_not_what_it_should_be_states_nothing(text: str) -> None:
+    assert cpuset.container_cpus(pod("LSE", annotations={STATUS: text}), None) is None
+    assert not cpuset.unlimited(pod("LSE", annotations={STATUS: text}))
