@@ -128,4 +128,6 @@ def _print(found: NodeExplained) -> None:
 
 
 def _amount(step: Step, *, is_memory: bool) -> str:
-    return f"{step.amount:,}" if not is_memory else f"{step.amount:,} ({bytes_text(step.amount)})"
+    """With thousands apart; bytes that are a round number of a larger unit say that too."""
+    short = bytes_text(step.amount) if is_memory else ""
+    return f"{step.amount:,} ({short})" if short.endswith("i") else f"{step.amount:,}"
