@@ -22,7 +22,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.due import WOKEN, Due, Entry, first_of
+from services.scheduler.due import WOKEN, Due, Entry, Order, first_of
 from services.scheduler.framework import Profile
 from services.scheduler.pods import PluginReason, PodFacts
 from shared.kube.instants import SECOND
@@ -54,10 +54,12 @@ class Chosen(NamedTuple):
     Attributes:
         due: it has to be tried; otherwise a change may have cured its reasons, and when another pod of its class is refused in the
             same round, it has not.
+        order: when its turn is, among pods of equal right to room that was made.
     """
 
     pod: PodFacts
     due: bool
+    order: Order
 
 
 def backoff_ns(attempts: int) -> int:
@@ -181,13 +183,13 @@ class Queue:
         while len(chosen) < limit:
             due = self._due.head()
             if due is not None and (not heads or due < heads[0][0]):
-                chosen.append(Chosen(self._pods[due[0][3]], due=True))
+                chosen.append(Chosen(self._pods[due[0][3]], due=True, order=due[0]))
                 self._due.take()
             elif heads:
                 entry, number = heappop(heads)
                 heap = heaps[number]
                 taken.append((heap, heappop(heap)))
-                chosen.append(Chosen(self._pods[entry[0][3]], due=False))
+                chosen.append(Chosen(self._pods[entry[0][3]], due=False, order=entry[0]))
                 if (head := first_of(heap, self._tickets)) is not None:
                     heappush(heads, (head, number))
             else:

@@ -7,13 +7,15 @@ Source: architecture.md, "What a scheduling round records"; spec/scheduler-core.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.copies import WorkingCopies
+from services.scheduler.due import FRESH, REFUSED_BEFORE
 from services.scheduler.foresight import WORTH_IT
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
@@ -50,15 +52,28 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
         return ()
     round_ = _Round(index, now_ns)
     chosen = index.queue.choose(batch_size, round_.awake())
-    # Of equal priority, those for whom room was made come first.
-    chosen.sort(key=lambda entry: (-entry.pod.ask.priority if entry.pod.ask else 0, not entry.pod.nominated))
     round_.expect(chosen)
-    for pod, due in chosen:
+    for pod, due in _in_turn(chosen, round_.has_refused):
         if round_.is_full(pod):
             break
         round_.take(pod, due=due)
         round_.forget_if_last(pod)
     return round_.drafts()
+
+
+def _in_turn(chosen: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) -> Iterator[tuple[PodFacts, bool]]:
+    """(pod, due) in the order in which rounds of one pod would take them: of equal priority, those for whom room was made come first,
+    and those of a class that has been refused meanwhile come behind the classes that have not been.
+    """
+    turns = [((each.order[0], not each.pod.nominated, *each.order[1:]), number) for number, each in enumerate(chosen)]
+    heapify(turns)
+    while turns:
+        (priority, later, kind, since, uid), number = heappop(turns)
+        pod, due, _ = chosen[number]
+        if kind == FRESH and has_refused(pod):
+            heappush(turns, ((priority, later, REFUSED_BEFORE, since, uid), number))
+        else:
+            yield pod, due
 
 
 class _Class:
@@ -142,8 +157,8 @@ class _Round:
 
     def expect(self, chosen: Sequence[Chosen]) -> None:
         """Take note of the pods that are to come."""
-        self._coming.update(pod.ask for pod, _ in chosen)
-        coming = {pod.uid for pod, _ in chosen}
+        self._coming.update(pod.ask for pod, *_ in chosen)
+        coming = {pod.uid for pod, *_ in chosen}
         waiting = [pod for uid, pod in self._index.nominated.items() if uid not in coming]
         self._nominated = sorted(waiting, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
 
@@ -154,6 +169,10 @@ class _Round:
             and bool(self._outcomes)
             and (self._judges_made + 1) * (self._room.size + ALSO_A_CLASS) > MOST_JUDGED
         )
+
+    def has_refused(self, pod: PodFacts) -> bool:
+        """Whether a pod of the same class was refused in this round."""
+        return pod.ask in self._classes and self._classes[pod.ask].refused_at >= 0
 
     def take(self, pod: PodFacts, *, due: bool) -> None:
         """Place the pod on its best node, or note that none will take it."""
