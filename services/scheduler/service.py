@@ -92,8 +92,8 @@ async def lead(runtime: Runtime) -> None:
         runtime.look(shadow.look)
     purse = desk.purse = Purse(runtime, settings.quota_timeout_s)
     config_digest = ready.config_digest if ready is not None else ""
-    file = _ConfigFile(settings)
-    questions_due_ns = 0
+    file = ConfigFile(settings)
+    questions_ns = 0
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
         if drafts := config_drafts(view, await file.read(now_ns)):
@@ -112,9 +112,9 @@ async def lead(runtime: Runtime) -> None:
             if shadow is not None:
                 shadow.judge_by(index, config_digest)
                 drafts += shadow.take()
-            if now_ns >= questions_due_ns:
+            if not questions_ns <= now_ns < questions_ns + int(QUESTIONS_EVERY_S * SECOND):  # a clock may be set back
                 drafts += answers(index, now_ns)
-                questions_due_ns = now_ns + int(QUESTIONS_EVERY_S * SECOND)
+                questions_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
         if drafts:
@@ -138,19 +138,20 @@ def _wait_s(index: Index, now_ns: int) -> float:
     return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)
 
 
-class _ConfigFile:
+class ConfigFile:
     """The configuration file, if there is one, looked at every so often."""
 
     def __init__(self, settings: SchedulerSettings) -> None:
+        """Of the path in the settings; none when that is empty."""
         self._path = settings.config
         self._every_ns = int(settings.config_every_s * SECOND)
-        self._due_ns = 0
+        self._read_ns = 0
         self._last: Offered | None = None
 
     async def read(self, now_ns: int) -> Offered | None:
         """The file as it is; as it was while it cannot be read, for one that is being replaced is gone for a moment."""
-        if self._path and now_ns >= self._due_ns:
-            self._due_ns = now_ns + self._every_ns
+        if self._path and not self._read_ns <= now_ns < self._read_ns + self._every_ns:  # a clock may be set back
+            self._read_ns = now_ns
             try:
                 self._last = Offered(f"file {self._path}", await asyncio.to_thread(Path(self._path).read_text))
             except OSError as error:

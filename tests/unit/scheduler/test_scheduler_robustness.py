@@ -4,13 +4,17 @@ Arbitrary nonsense is in tests/property/test_absurd_clusters.py, floods of pods 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from services.scheduler.plugins.numa.fleet import NumaFleet
+from services.scheduler.service import ConfigFile
+from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shipped import SHIPPED
+from services.scheduler.takeover import Offered
 from shared.events import Recorded
 from shared.events.cluster import NodeMetricObserved, PodBound
 from shared.events.log import WriterStarted
@@ -194,6 +198,16 @@ def test_a_report_with_an_absurd_time_ends_nothing(time: str) -> None:
     # What has no time that can be read is no report; what is from year 1 is an old one.
     expected = "NodeMetricExpired" if time in ("", "0001-01-01T00:00:00Z") else "n"
     assert (placements(records) or {"p": told(records)["p"].code}) == {"p": expected}
+
+
+async def test_the_configuration_file_is_read_again_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("first")
+    file = ConfigFile(SchedulerSettings(config=str(path), config_every_s=5))
+    assert (await file.read(START_NS)) == Offered(f"file {path}", "first")
+    path.write_text("second")
+    assert (await file.read(START_NS + SECOND)) == Offered(f"file {path}", "first")
+    assert (await file.read(START_NS - 600 * SECOND)) == Offered(f"file {path}", "second")
 
 
 def test_events_whose_times_go_backwards_are_folded_in_the_order_of_their_seqs() -> None:
