@@ -34,6 +34,7 @@ from shared.kube.quantity import amounts
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.stage import Stage, pod
 from tests.e2e.system import System, running
+from tests.e2e.test_published_yaml import until
 
 QUOTAS = "elasticquotas.scheduling.sigs.k8s.io"
 ORGS = range(5)
@@ -237,3 +238,58 @@ async def test_kills_leave_a_balanced_ledger_and_no_quota_exceeded(teams: Teams,
     await steps
     await teams.system.supervisor.wait_leading(60)
     await no_charge_exceeded_a_quota(teams)
+
+
+def profile(name: str, pool: str) -> dict[str, Any]:
+    """A tree of its own for the nodes of a pool, as the published guide to multiple quota trees has it."""
+    return {
+        "apiVersion": "quota.koordinator.sh/v1alpha1",
+        "kind": "ElasticQuotaProfile",
+        "metadata": {
+            "name": name,
+            "labels": {PREFIX + "tree-id": f"tree-{pool}"},
+            "annotations": {PREFIX + "resource-keys": '["cpu"]'},
+        },
+        "spec": {
+            "quotaName": f"{pool}-root",
+            "quotaLabels": {PREFIX + "is-parent": "true"},
+            "nodeSelector": {"matchLabels": {"node-pool": pool}},
+        },
+    }
+
+
+@pytest.mark.timeout(300)
+async def test_two_pools_of_nodes_are_two_trees(
+    kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
+) -> None:
+    """Pool a has 20 cores and pool b 10. A team may take 16 of a tree: in a it gets them, in b the 10 that there are."""
+    for pool, names in (("amd", ("amd-0", "amd-1")), ("arm", ("arm-0",))):
+        kube_nodes(*names, capacity={"cpu": "10"}, labels={"node-pool": pool})
+    async with running(kube_cluster, tmp_path, more=("quota-ledger",)) as system:
+        teams = Teams(system, Stage(kube_cluster, namespace, kube_nodes), 1000)
+        profiles = f"/apis/quota.koordinator.sh/v1alpha1/namespaces/{namespace}/elasticquotaprofiles"
+        for pool in ("amd", "arm"):
+            await teams.call("POST", profiles, profile(f"{pool}-profile", pool))
+        await until(lambda: {"amd-root", "arm-root"} <= set(teams.told()), "root quotas", 60)
+        for pool in ("amd", "arm"):
+            body = quota(f"{pool}-team", f"{pool}-root", 4000, 16_000, is_parent=False)
+            body["metadata"]["labels"][PREFIX + "tree-id"] = f"tree-{pool}"
+            await teams.call("POST", teams.quotas(), body)
+            for number in range(18):
+                asked = pod(
+                    f"{pool}-{number}", "1", labels={QUOTA_NAME: f"{pool}-team"}, nodeSelector={"node-pool": pool}
+                )
+                await teams.stage.create(asked)
+        wanted = {"amd-team": ({"cpu": 16_000}, {"cpu": 16_000}), "arm-team": ({"cpu": 10_000}, {"cpu": 10_000})}
+        await until(lambda: wanted.items() <= teams.told().items(), f"numbers {wanted}", 90)
+        roots = {body["metadata"]["name"]: body for body in teams.items(teams.quotas())}
+        total = json.loads(roots["amd-root"]["metadata"]["annotations"][PREFIX + "total-resource"])
+        assert amounts(total)["cpu"] == 20_000
+        waiting = [
+            body["metadata"]["name"]
+            for body in teams.items(f"/api/v1/namespaces/{namespace}/pods")
+            if not body["spec"].get("nodeName")
+        ]
+        assert len(waiting) == 10
+        assert "quotaName: amd-team" in await teams.stage.refused(next(name for name in waiting if "amd" in name))
+        await no_charge_exceeded_a_quota(teams)
