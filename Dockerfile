@@ -33,5 +33,6 @@ RUN mkdir -p /data /var/lib/postgresql /var/lib/koord-node-agent \
 # No account by name is needed: a number is enough, and Kubernetes can check that it is not 0.
 USER 10001:10001
 WORKDIR /tmp
-ENV PATH=/opt/koord/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# The scheduler compiles its passes over nodes at the first start (docs/adr/0021): with a read-only root, /tmp is what can be written.
+ENV PATH=/opt/koord/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 NUMBA_CACHE_DIR=/tmp/numba
 ENTRYPOINT ["koord"]
