@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from services.node_agent.collect import SECOND_NS, Collector, Round, Usage
-from services.node_agent.governor import Governor
+from services.node_agent.governor import Acted, Governor
 from services.node_agent.interval import Interval, Sender
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.settings import AgentSettings
@@ -33,6 +33,7 @@ class Figures(NamedTuple):
         cycle_s: seconds that rounds have taken, added up.
         backlog, backlog_bytes: messages that nobody has taken yet.
         slo: (epoch, seq) of the NodeSLO in force.
+        acted: what the strategies did; None for an agent that only reports.
     """
 
     node: str
@@ -49,6 +50,7 @@ class Figures(NamedTuple):
     backlog_bytes: int
     slo: tuple[int, int] | None
     slo_refused: int
+    acted: Acted | None = None
 
 
 class Agent:
@@ -122,6 +124,7 @@ class Agent:
             backlog_bytes=self._outbox.waiting_bytes,
             slo=slo.position if slo else None,
             slo_refused=self.keeper.refused,
+            acted=self.governor.acted if self.governor is not None else None,
         )
 
     def _measure(self) -> Round:

@@ -46,6 +46,17 @@ class AgentMetrics(Collector):
             ("koord_node_agent_slo_epoch", "Epoch of the NodeSLO in force", now.slo and now.slo[0]),
             ("koord_node_agent_slo_seq", "Seq of the NodeSLO in force", now.slo and now.slo[1]),
         ]
+        acted = now.acted
+        if acted is not None:
+            held = acted.suppress_milli
+            gauges += [
+                (
+                    "koordlet_be_suppress_cpu_cores",
+                    "CPU that best effort may use",
+                    None if held is None else max(held, 0) / 1000,
+                ),
+                ("koord_node_agent_told_pods", "Pods that the agent was told of", acted.pods),
+            ]
         counters: list[tuple[str, str, float]] = [
             ("koord_node_agent_rounds", "Rounds of measuring", now.rounds),
             ("koord_node_agent_rounds_seconds", "Time that they took", now.cycle_s),
@@ -55,6 +66,11 @@ class AgentMetrics(Collector):
             ("koord_node_agent_dropped", "Reports and deeds dropped for want of room", now.dropped),
             ("koord_node_agent_slo_refused", "NodeSLOs that could not be taken", now.slo_refused),
         ]
+        if acted is not None:
+            counters += [
+                ("koord_node_agent_writes", "Cgroup files written", acted.written),
+                ("koord_node_agent_writes_refused", "Cgroup files that the kernel did not take", acted.refused),
+            ]
         for name, text, value in gauges:
             if value is not None:
                 gauge = GaugeMetricFamily(name, text, labels=["node"])

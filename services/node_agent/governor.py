@@ -63,6 +63,21 @@ class Places(NamedTuple):
     proc: Path = Path("/proc")
 
 
+class Acted(NamedTuple):
+    """What the strategies did since the start.
+
+    Attributes:
+        written, refused: files of cgroups written, and those that the kernel did not take.
+        suppress_milli: what best effort may use; None when suppress does not hold it.
+        pods: pods that the agent was told of; None before it was told.
+    """
+
+    written: int
+    refused: int
+    suppress_milli: int | None
+    pods: int | None
+
+
 class Governor:
     """Runs the strategies of one node.
 
@@ -141,6 +156,15 @@ class Governor:
         self._files.round(self._spec, known.object, self._placed, self._gates)
         if self._gates["BlkIOReconcile"] and self._spec.resource_qos_strategy is not None:
             self._devices.round(self._spec.resource_qos_strategy, self._folders.best_effort, self._placed)
+
+    @property
+    def acted(self) -> Acted:
+        """What was done so far."""
+        known = self._pods.in_force
+        pods = None if known is None else len(known.pods)
+        if self.executor is None:
+            return Acted(0, 0, None, pods)
+        return Acted(self.executor.written, self.executor.refused, self._suppressor.suppress_milli, pods)
 
     def release(self) -> None:
         """Put back what was found."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from cli.bench.pods import PodCgroups
 from cli.embedded import EmbeddedNats
+from cli.ports import free_port
 from shared.agents import answer, deeds, pods, slo, subjects
 from shared.agents.answer import Answer
 from shared.agents.deeds import AnyDeed, Suppressed
@@ -19,7 +21,7 @@ from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from tests.integration.node_agent.test_carriers import until
-from tests.integration.node_agent.test_process import DEADLINE_S, NODE, an_agent
+from tests.integration.node_agent.test_process import DEADLINE_S, NODE, _page, an_agent
 
 CONTAINER = "c" * 64
 KERNEL = Path("/sys/fs/cgroup")
@@ -104,12 +106,14 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
     knobs = ("cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes", "cpuset.cpus")
     places = (folder, pod, f"{pod}/{CONTAINER}")
     before = {(knob, where): held(knob, where) for knob in knobs for where in places}
+    http = f"127.0.0.1:{free_port()}"
     process = an_agent(
         tmp_path,
         server,
         KOORD_NODE_AGENT_TRANSPORT=transport,
         KOORD_NODE_AGENT_CGROUP_PARENT=cgroups.parent,
         KOORD_NODE_AGENT_CONTAINER_LOGS=str(logs),
+        KOORD_HTTP=http,
     )
     process.start()
     try:
@@ -123,6 +127,10 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
         await until(lambda: held("cpu.cfs_quota_us", folder) != "-1")
         await until(lambda: any(isinstance(deed, Suppressed) for deed in core.deeds))
         await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is held as a whole, its pods no more
+        page = await asyncio.to_thread(_page, http, "metrics")
+        assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}"}} \d', page)
+        assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', page)
+        assert f'koord_node_agent_told_pods{{node="{NODE}"}} 1.0' in page
         process.ask_to_end()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
