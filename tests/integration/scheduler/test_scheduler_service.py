@@ -175,3 +175,20 @@ async def test_a_bad_configuration_file_is_refused_on_record_and_a_good_one_take
         await on.until(kinds, lambda found: found[-1] == "ConfigTaken" and len(found) == 4)
         await on.see(*nodes(1), PodObserved(pod="d/p", pod_uid="p", object=pod("p", scheduler="mine")), *pods(1, 2))
         assert await on.until_placed(1) == {"p": "n0"}
+
+
+async def test_pods_that_fit_nowhere_and_absurd_objects_neither_end_nor_delay_the_service(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        deep = {"scheduling.koordinator.sh/resource-spec": "[" * 100_000}
+        flood = [pod(f"big{number}", cpu="1e999999999" if number % 2 else "64") for number in range(2000)]
+        flood += [pod("deep", annotations=deep)]
+        await on.see(*nodes(5), NodeObserved(node="odd", object=node("odd", cpu="9" * 5000, memory="-1")))
+        await on.see(*(PodObserved(pod=each.metadata.key, pod_uid=each.metadata.uid, object=each) for each in flood))
+        started = time.monotonic()
+        await on.see(*pods(0, 1))
+        assert (await on.until_placed(1)).keys() == {"p0"}
+        assert time.monotonic() - started < 10
+        await on.supervisor.wait_leading()
+        assert len(epochs(await on.log("scheduling"))) == 1, "it never ended"
