@@ -52,9 +52,9 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
         judge = Judge(Panel(profile, trials), table, ask)
         pod_hash = name_hash(binding.uid)
         judged, row = judge.judged(pod_hash), judge.choose(pod_hash)
-        ours = judge.candidate(row) if row >= 0 else _NONE
+        ours = judge.candidates([row])[0] if row >= 0 else _NONE
         refused = _refusals(judge, table.rows.get(binding.node, -1))
-        theirs = _NONE if refused else judge.candidate(table.rows[binding.node])
+        theirs = _NONE if refused else judge.candidates([table.rows[binding.node]])[0]
     return PlacementCompared(
         pod_uid=binding.uid,
         pod=binding.pod,

@@ -344,21 +344,26 @@ class Judge:
         ]
 
     def _best(self, pod_hash: np.uint64) -> tuple[Candidate, ...]:
-        rows = leading(self.total, self._hashes, pod_hash, BEST)
-        return tuple(self.candidate(row) for row in rows.tolist())
+        rows: list[int] = leading(self.total, self._hashes, pod_hash, BEST).tolist()
+        return self.candidates(rows)
 
-    def candidate(self, row: int) -> Candidate:
-        """A feasible node with its total and each plugin's part of it."""
-        parts: dict[str, int] = {}
+    def candidates(self, rows: list[int]) -> tuple[Candidate, ...]:
+        """Feasible nodes, each with its total and each plugin's part of it."""
+        parts: list[dict[str, int]] = [{} for _ in rows]
         for (plugin, weight, _), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True):
-            if raw is not None:
-                score = raw.item(row)
-                parts[plugin.name] = (
-                    score if plugin.normalize is Normalize.NONE else normalized_at(score, highest, plugin.normalize)
-                ) * weight
-        for name, part in self._wide_parts.items():
-            parts[name] = int(part[row])
-        return Candidate(node=self._table.names[row], score=self.total.item(row), parts=parts)
+            if raw is None:
+                continue
+            name, how = plugin.name, plugin.normalize
+            for part, score in zip(parts, raw[rows].tolist(), strict=True):
+                part[name] = (score if how is Normalize.NONE else normalized_at(score, highest, how)) * weight
+        for name, scores in self._wide_parts.items():
+            for part, score in zip(parts, scores[rows].tolist(), strict=True):
+                part[name] = score
+        names = self._table.names
+        return tuple(
+            Candidate(node=names[row], score=score, parts=part)
+            for row, score, part in zip(rows, self.total[rows].tolist(), parts, strict=True)
+        )
 
 
 def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int, Plugin, Trial]], rows: Rows) -> None:

@@ -34,7 +34,7 @@ def scores(opinion: Opinion, top: int) -> str:
     """The best nodes for a pod as a table in Markdown, with each plugin's part: upstream's dump of scores."""
     judge = opinion.judge
     rows = sorted((int(row) for row in judge.feasible()), key=lambda row: -int(judge.total[row]))[:top]
-    candidates = [judge.candidate(row) for row in rows]
+    candidates = judge.candidates(rows)
     plugins = sorted({plugin for candidate in candidates for plugin in candidate.parts})
     head = ["#", "Node", "Score", *plugins]
     lines = [head, ["---"] * len(head)]
