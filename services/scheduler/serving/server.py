@@ -91,7 +91,9 @@ class _Handlers:
     async def standing(self, request: web.Request) -> web.Response:
         pod = f"{request.match_info['namespace']}/{request.match_info['pod']}"
         found = told(self.index, pod, self._desk.runtime.now_ns())
-        return json_response({"message": f"cannot find pod {pod}"}, status=404) if found is None else json_response(found)
+        return (
+            json_response({"message": f"cannot find pod {pod}"}, status=404) if found is None else json_response(found)
+        )
 
     async def scores(self, request: web.Request) -> web.Response:
         opinion = self._opinion(await _read(request, Pod))
@@ -108,7 +110,11 @@ class _Handlers:
 
     async def services(self, _: web.Request) -> web.Response:
         plugins = [f"/apis/v1/plugins/{route}/:nodeName" for route in views.plugin_views(self.index)]
-        own = [path.replace("{node}", ":nodeName").replace("{", ":").replace("}", "") for path in _GETS if "{plugin}" not in path]
+        own = [
+            path.replace("{node}", ":nodeName").replace("{", ":").replace("}", "")
+            for path in _GETS
+            if "{plugin}" not in path
+        ]
         return json_response({"GET": sorted([*own, *plugins]), "POST": sorted(_POSTS)})
 
     def _opinion(self, pod: Pod) -> Opinion:
