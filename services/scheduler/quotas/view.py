@@ -122,7 +122,9 @@ class QuotaView:
                 self._charge(uid, charged=True)
             case PodUncharged(pod_uid=uid):
                 self._free(self._charge(uid, charged=False), seq)
-            case PodAttached(pod_uid=uid, quota=quota, request=request, preemptible=preemptible) if uid not in self.pods:
+            case PodAttached(pod_uid=uid, quota=quota, request=request, preemptible=preemptible) if (
+                uid not in self.pods
+            ):
                 self._enter(uid, Entry(quota, request, seq, preemptible))
             case PodMoved(pod_uid=uid, quota=quota, request=request, preemptible=preemptible):
                 before = self._leave(uid, seq)
