@@ -95,16 +95,16 @@ class Desk:
             candidates: node -> victims, of nodes where their going helps.
 
         Returns:
-            The chosen node with its victims once they are going; nothing when none of the nodes helps, or the evictions
-            were refused.
+            The chosen node with its victims once they are going; nothing when none of the nodes helps, the evictions were refused, or
+            it is not known in time what becomes of them: the caller asks again then, and is told of the same node.
         """
         ends = _now_s() + self._timeout_s
         left = dict(candidates)
-        while node := cheapest(left):
+        while node := cheapest(left, self._asked_to_go):
             victims = left.pop(node)
-            uids = [victim.uid for victim in victims.pods or ()]
-            if await self._evict(pod, uids, ends):
-                return {node: victims}
+            going = await self._evict(pod, [victim.uid for victim in victims.pods or ()], ends)
+            if going is not False:
+                return {node: victims} if going else {}
         return {}
 
     async def _place(self, facts: PodFacts, opinion: Opinion, node: str, given: dict[str, str]) -> int:
@@ -132,12 +132,17 @@ class Desk:
         records = await self.runtime.append(charged, now_ns=self.runtime.now_ns(), seen=seen, config=view.config_digest)
         return records[-1].seq if isinstance(records[-1].event, PodPlaced) else 0
 
-    async def _evict(self, pod: Pod, uids: list[str], ends: float) -> bool:
-        """Ask for the victims' evictions; whether all of them are going before the time is over."""
+    async def _evict(self, pod: Pod, uids: list[str], ends: float) -> bool | None:
+        """Ask for the victims' evictions, of those that are not asked to go already.
+
+        Returns:
+            True once all of them are going, False when one stays. None when that is not known: the time is over, or a victim is not
+            there. It may be gone by now, so that another node's pods would go for nothing.
+        """
         assert self.index is not None
         known = [facts for uid in uids if (facts := self._known(uid))]
         if len(known) < len(uids):
-            return False  # a victim that was never observed: the caller's view is not ours
+            return None
         reason = f"makes room for pod {pod.metadata.key}"
         drafts = [
             Draft(
@@ -146,17 +151,25 @@ class Desk:
                 facts.uid,
             )
             for facts in known
-            if not facts.deleting
+            if not facts.deleting and not facts.is_asked_to_go()
         ]
-        async with self.turn:
-            await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
+        if drafts:
+            async with self.turn:
+                await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
 
         def going() -> bool | None:
             assert self.index is not None
-            pods = self.index.view.pods
-            return all(uid not in pods or pods[uid].deleting or pods[uid].ended for uid in uids) or None
+            here = [facts for uid in uids if (facts := self.index.view.pods.get(uid))]
+            left = [facts for facts in here if not facts.deleting and not facts.ended]
+            if any(not facts.is_asked_to_go() for facts in left):
+                return False
+            return None if left else True
 
-        return bool(await self._until(going, ends))
+        return await self._until(going, ends)
+
+    def _asked_to_go(self, uid: str) -> bool:
+        facts = self._known(uid)
+        return facts is not None and facts.is_asked_to_go()
 
     def _known(self, uid: str) -> PodFacts | None:
         if self.index is None:

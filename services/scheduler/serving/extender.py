@@ -1,5 +1,7 @@
 """The extender's verbs as functions of what is known. Source: k8s.io/kube-scheduler/extender/v1; spec/scheduler-core.md 1.5."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from services.scheduler.serving.opinion import Opinion
@@ -68,13 +70,21 @@ def preemptable(candidates: dict[str, MetaVictims], opinion: Opinion) -> dict[st
     }
 
 
-def cheapest(candidates: dict[str, MetaVictims]) -> str:
-    """The node whose victims break the fewest disruption budgets, then the fewest victims, then by name; empty for none."""
-    return min(
-        candidates,
-        key=lambda node: (candidates[node].num_pdb_violations, len(candidates[node].pods or ()), node),
-        default="",
-    )
+def cheapest(candidates: dict[str, MetaVictims], asked_to_go: Callable[[str], bool]) -> str:
+    """The node with the fewest victims that are not asked to go already and break disruption budgets, then of any kind, then by name.
+
+    Args:
+        asked_to_go: whether a pod, by uid, is on its way.
+
+    Returns:
+        Empty for no candidates.
+    """
+
+    def cost(node: str) -> tuple[int, int, str]:
+        more = sum(not asked_to_go(pod.uid) for pod in candidates[node].pods or ())
+        return min(candidates[node].num_pdb_violations, more), more, node
+
+    return min(candidates, key=cost, default="")
 
 
 def _name(item: msgspec.Raw) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.scheduler.serving.extender import preemptable
+from services.scheduler.serving.extender import cheapest, preemptable
 from services.scheduler.serving.opinion import Opinion
 from services.scheduler.serving.wire import MetaPod, MetaVictims
 from shared.kube.node import Taint
@@ -62,3 +62,17 @@ def test_cpus_of_victims_count_as_free_and_load_does_not_go_with_them() -> None:
     asked = bound_pod("p", 4, "FullPCPUs", required=True)
     assert left(world, asked, {"cool": ("cool-1",), "hot": ("hot-1",)}) == ["cool"]
     assert left(world, asked, {"cool": ()}) == []
+
+
+def test_the_node_whose_pods_are_on_their_way_already_is_named_again() -> None:
+    def victims(*uids: str, violations: int = 0) -> MetaVictims:
+        return MetaVictims(pods=tuple(MetaPod(uid=uid) for uid in uids), num_pdb_violations=violations)
+
+    def nobody(_: str) -> bool:
+        return False
+
+    candidates = {"a": victims("a1"), "b": victims("b1"), "c": victims("c1", "c2", violations=1)}
+    assert cheapest(candidates, nobody) == "a"
+    assert cheapest(candidates, {"b1"}.__contains__) == "b"
+    assert cheapest(candidates, {"c1", "c2"}.__contains__) == "c", "what is under way breaks no further budget"
+    assert cheapest({}, nobody) == ""
