@@ -9,7 +9,11 @@ ENTRIES = {
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "ingest": Entry("cli.bench.ingest", "ingest", "Measure what reports of a fleet cost metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
-    "quota": Entry("cli.bench.quota", "quota", "Measure the quota ledger's engine alone: no servers."),
+    "quota": Entry(
+        "cli.bench.quota",
+        "quota",
+        "Measure the quota ledger: its engine alone, or with --servers what a scheduler's round waits for.",
+    ),
     "relay": Entry(
         "cli.bench.relay", "relay", "Measure the event stream: from the log to JetStream to one subscriber."
     ),

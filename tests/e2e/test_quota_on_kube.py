@@ -18,6 +18,7 @@ import pytest
 
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
+from cli.dev.nodes import create_nodes, node_object
 from cli.quota.fold import fold_log
 from services.quota_ledger.books import Books
 from services.quota_ledger.decide import caught_up
@@ -31,7 +32,7 @@ from shared.kube.elastic_quota import PREFIX, QUOTA_NAME, RESERVED
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
-from tests.cluster.fixtures import MakeNodes
+from tests.cluster.fixtures import MakeNodes, StartCluster
 from tests.e2e.stage import Stage, pod
 from tests.e2e.system import System, running
 from tests.e2e.test_published_yaml import until
@@ -141,13 +142,18 @@ class Teams:
 
 
 @pytest.fixture
-async def teams(
-    request: pytest.FixtureRequest, kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
-) -> AsyncIterator[Teams]:
-    kube_nodes(*NODES, capacity={"cpu": "10", "memory": "64Gi", "pods": "1000"})
+async def teams(request: pytest.FixtureRequest, own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[Teams]:
+    # A cluster of its own: what there is to share is the sum of all nodes.
+    cluster = await asyncio.to_thread(own_cluster, crds=True)
+    await asyncio.to_thread(cluster.create_namespace, "teams")
+
+    def make(*names: str, **fields: Any) -> list[str]:
+        return create_nodes(cluster.api, [node_object(name, **fields) for name in names])
+
+    make(*NODES, capacity={"cpu": "10", "memory": "64Gi", "pods": "1000"})
     env = {"quota-ledger": {"KOORD_QUOTA_LEDGER_REVOKE": "true", "KOORD_QUOTA_LEDGER_REVOKE_AFTER_S": "1"}}
-    async with running(kube_cluster, tmp_path, env, more=("quota-ledger",)) as system:
-        found = Teams(system, Stage(kube_cluster, namespace, kube_nodes), request.param)
+    async with running(cluster, tmp_path, env, more=("quota-ledger",)) as system:
+        found = Teams(system, Stage(cluster, "teams", make), request.param)
         for body in forty():
             await found.call("POST", found.quotas(), body)
         yield found
