@@ -9,7 +9,8 @@ from services.scheduler.ask import PodAsk
 from services.scheduler.copies import WorkingCopies
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
-from services.scheduler.judge import NO_NODE, Judge
+from services.scheduler.judge import Judge
+from services.scheduler.kernels.best import NO_NODE
 from services.scheduler.panel import Panel
 from services.scheduler.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.ties import name_hash

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.index import Index
-from services.scheduler.judge import FEASIBLE
+from services.scheduler.kernels.best import FEASIBLE
 from services.scheduler.pods import PodFacts
 from services.scheduler.questions import QUESTIONS, Answered, digest_of
 from services.scheduler.reasons import text

@@ -11,6 +11,7 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.framework import Foreseeing, Int64, Normalize, Room, Trial, is_kind, normalized
+from services.scheduler.kernels.best import close, note_refusals
 from services.scheduler.panel import Panel
 
 WORTH_IT = 12
@@ -36,7 +37,7 @@ def foresee(
 
     Args:
         room: the round's.
-        by: who refuses which node now, -1 where none does.
+        by: who refuses which node now, FEASIBLE where none does.
         raw, highest: what the scorers say now.
     """
     fuller, rows = room.after(ask), slice(0, len(by))
@@ -49,9 +50,7 @@ def foresee(
             return None
         verdicts = later.filter(ask, rows)
         if verdicts is not None:
-            refused = (verdicts != 0) & (later_by == -1)
-            later_by[refused] = index
-            verdict[refused] = verdicts[refused]
+            note_refusals(later_by, verdict, verdicts, index)
     total = np.zeros(len(by), np.int64)
     for (plugin, weight, trial), now, top in zip(panel.scorers, raw, highest, strict=True):
         if now is None:
@@ -64,7 +63,7 @@ def foresee(
         if scores is None:
             return None
         total += scores * weight
-    total[later_by != -1] = -1
+    close(total, later_by)
     return Foresight(later_by, verdict, total)
 
 

@@ -15,13 +15,24 @@ from numpy.typing import NDArray
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
 from services.scheduler.framework import Int64, Normalize, Plugin, Room, Trial, normalized, normalized_at
-from services.scheduler.kernels.best import AS_IT_IS, DOWN, UP, add, close, leading, note_refusals, overlay, tally
+from services.scheduler.kernels.best import (
+    AS_IT_IS,
+    DOWN,
+    FEASIBLE,
+    NO_NODE,
+    UP,
+    add,
+    close,
+    leading,
+    note_refusals,
+    overlay,
+    tally,
+)
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Panel
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
-FEASIBLE, NO_NODE = -1, -2
 TOGETHER = 5
 """So many rows are judged at once at the cost of as many one by one."""
 BEST = 3
@@ -102,16 +113,16 @@ class Judge:
         wide_by, wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
         for (index, _, _), verdicts in zip(self._panel.wide_filters, said, strict=True):
             if verdicts is not None:
-                note_refusals(wide_by, wide_verdict, verdicts, index, FEASIBLE)
+                note_refusals(wide_by, wide_verdict, verdicts, index)
         self._wide_by = wide_by
         self.by, self.verdict = self._own_by.copy(), self._own_verdict.copy()
-        overlay(self.by, self.verdict, wide_by, wide_verdict, FEASIBLE)
+        overlay(self.by, self.verdict, wide_by, wide_verdict)
 
     def _total_all(self) -> None:
         self._score_behind()
         total = np.zeros(self._size, np.int64)
         self._highest = [
-            0 if raw is None else add(total, raw, self.by, FEASIBLE, weight, _HOW[plugin.normalize])
+            0 if raw is None else add(total, raw, self.by, weight, _HOW[plugin.normalize])
             for (plugin, weight, _), raw in zip(self._panel.scorers, self._raw, strict=True)
         ]
         self._wide_parts, self._wide_total = {}, None
@@ -123,7 +134,7 @@ class Judge:
             self._wide_total = part if self._wide_total is None else self._wide_total + part
         if self._wide_total is not None:
             total += self._wide_total
-        close(total, self.by, FEASIBLE)
+        close(total, self.by)
         self.total = total
 
     def look_ahead(self, room: Room) -> None:
@@ -371,4 +382,4 @@ def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int,
     for index, _, trial in filters:
         verdicts = trial.filter(ask, rows)
         if verdicts is not None:
-            note_refusals(by, verdict, verdicts, index, FEASIBLE)
+            note_refusals(by, verdict, verdicts, index)

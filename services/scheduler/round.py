@@ -117,7 +117,7 @@ class _Round:
         changes of nodes that would take them count: a change that cures nothing is not worth a line in the log.
         """
         view, table, queue = self._index.view, self._index.table, self._index.queue
-        bins = list(queue.bins())
+        bins = queue.bins()
         if not bins:
             return []
         changed, alive = table.changed[: table.size], table.alive[: table.size]

@@ -8,6 +8,9 @@ from services.scheduler.kernels.compiled import Number, compiled, inlined
 Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 
+FEASIBLE, NO_NODE = -1, -2
+"""In place of the number of the filter that refuses a node: nobody does, or there is no node."""
+
 AS_IT_IS, UP, DOWN = 0, 1, 2
 """How `add` brings raw scores to 0..100: not at all, as percent of the highest, or 100 less that."""
 
@@ -17,23 +20,23 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
-@compiled("void(int64[::1], int64[::1], int64[::1], int64, int64)")
-def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int, feasible: int) -> None:
+@compiled("void(int64[::1], int64[::1], int64[::1], int64)")
+def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int) -> None:
     """Where a filter refuses what all before it let pass, it is the node's reason.
 
     Args:
-        by, verdict: [nodes], written to: who refuses, `feasible` where nobody does; and what it said.
+        by, verdict: [nodes], written to: who refuses, FEASIBLE where nobody does; and what it said.
         said: [nodes]: the filter's verdicts, 0 lets pass.
         index: the filter's number.
     """
     for row in range(len(by)):
-        if said[row] != 0 and by[row] == feasible:
+        if said[row] != 0 and by[row] == FEASIBLE:
             by[row] = index
             verdict[row] = said[row]
 
 
-@compiled("void(int64[::1], int64[::1], int64[::1], int64[::1], int64)")
-def overlay(by: Int64, verdict: Int64, other_by: Int64, other_verdict: Int64, feasible: int) -> None:
+@compiled("void(int64[::1], int64[::1], int64[::1], int64[::1])")
+def overlay(by: Int64, verdict: Int64, other_by: Int64, other_verdict: Int64) -> None:
     """Two lists of refusals as one: of two filters that refuse a node, the one with the lower number is its reason.
 
     Args:
@@ -41,18 +44,18 @@ def overlay(by: Int64, verdict: Int64, other_by: Int64, other_verdict: Int64, fe
     """
     for row in range(len(by)):
         other = other_by[row]
-        if other != feasible and (by[row] == feasible or other < by[row]):
+        if other != FEASIBLE and (by[row] == FEASIBLE or other < by[row]):
             by[row] = other
             verdict[row] = other_verdict[row]
 
 
-@compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64, int64)")
-def add(total: Int64, raw: Int64, by: Int64, feasible: int, weight: int, how: int) -> Number:
+@compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64)")
+def add(total: Int64, raw: Int64, by: Int64, weight: int, how: int) -> Number:
     """Add weighted scores to the totals.
 
     Args:
         total: [nodes], written to.
-        by: [nodes], `feasible` where nobody refuses: only these count for the highest.
+        by: [nodes], FEASIBLE where nobody refuses: only these count for the highest.
         how: AS_IT_IS, UP or DOWN; raw scores are below 2^46 then.
 
     Returns:
@@ -64,7 +67,7 @@ def add(total: Int64, raw: Int64, by: Int64, feasible: int, weight: int, how: in
         return 0
     highest: Number = np.int64(0)
     for row in range(len(total)):
-        if by[row] == feasible:
+        if by[row] == FEASIBLE:
             highest = max(highest, raw[row])
     base, sign = (100, -weight) if how == DOWN else (0, weight)
     if highest == 0:
@@ -85,11 +88,11 @@ def tally(by: Int64, lowest: int, kinds: int) -> Int64:
     return counts
 
 
-@compiled("void(int64[::1], int64[::1], int64)")
-def close(total: Int64, by: Int64, feasible: int) -> None:
+@compiled("void(int64[::1], int64[::1])")
+def close(total: Int64, by: Int64) -> None:
     """Set the totals of refused nodes to -1."""
     for row in range(len(total)):
-        if by[row] != feasible:
+        if by[row] != FEASIBLE:
             total[row] = -1
 
 

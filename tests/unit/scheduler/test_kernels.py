@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.kernels.best import AS_IT_IS, DOWN, UP, add, leading
+from services.scheduler.kernels.best import AS_IT_IS, DOWN, FEASIBLE, UP, add, leading
 from services.scheduler.kernels.room import to_percents
 from services.scheduler.kernels.rows import at, selected
 from services.scheduler.ties import name_hash
@@ -15,7 +15,6 @@ WHOLES = st.one_of(
     st.integers(2**46, 2**56),
     st.sampled_from((2**53 // 100, 2**53)),
 )
-FEASIBLE = -1
 
 
 def splitmix64(seed: int) -> int:
@@ -64,7 +63,7 @@ def test_raw_scores_are_measured_against_the_highest_feasible_one(nodes: list[tu
     highest = max((score for score, passes in nodes if passes), default=0)
     for how in (AS_IT_IS, UP, DOWN):
         total = np.full(len(nodes), 7, np.int64)
-        assert add(total, raw, by, FEASIBLE, weight, how) == (0 if how == AS_IT_IS else highest)
+        assert add(total, raw, by, weight, how) == (0 if how == AS_IT_IS else highest)
         scaled = [score * 100 // highest if highest else 0 for score, _ in nodes]
         expected = {AS_IT_IS: raw.tolist(), UP: scaled, DOWN: [100 - score for score in scaled]}[how]
         assert total.tolist() == [7 + score * weight for score in expected]
