@@ -54,6 +54,10 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     round: int = 0
 
+    def charged_by(self, epoch: int, round_: int) -> "Held":
+        """The same pod once an ask has charged it."""
+        return msgspec.structs.replace(self, charged=True, epoch=epoch, round=round_)
+
 
 class Over(NamedTuple):
     """An over-used quota's clock: since when, or when its pods were last revoked."""
@@ -192,17 +196,7 @@ class Books:
         pod = self.pods.get(uid)
         if pod is None:
             return []
-        self.pods[uid] = Held(
-            pod=pod.pod,
-            tree=pod.tree,
-            quota=pod.quota,
-            request=pod.request,
-            preemptible=pod.preemptible,
-            charged=True,
-            how=pod.how,
-            epoch=event.epoch,
-            round=event.round,
-        )
+        self.pods[uid] = pod.charged_by(event.epoch, event.round)
         return [] if pod.charged else self._use(pod)
 
     def _uncharged(self, uid: str) -> list[Posting]:

@@ -102,7 +102,7 @@ class _Desk:
                 pod_uid=uid, pod=held.pod, quota=held.quota, request=held.request, epoch=ask.epoch, round=ask.round
             )
             self.events.append(event)
-            self._newest[uid] = held_by(held, ask)
+            self._newest[uid] = held.charged_by(ask.epoch, ask.round)
 
     def _refuse(self, ask: ChargeAsk, group: Sequence[str], found: Shortfall, refused: dict[str, QuotaShort]) -> None:
         missing = nonzero({key: sub(add(found.used, found.request), found.limit)[key] for key in found.exceeded})
@@ -122,18 +122,3 @@ class _Desk:
                     short=why.short,
                 )
                 self.events.append(event)
-
-
-def held_by(held: Held, ask: ChargeAsk) -> Held:
-    """What a pod holds once the ask has charged it."""
-    return Held(
-        pod=held.pod,
-        tree=held.tree,
-        quota=held.quota,
-        request=held.request,
-        preemptible=held.preemptible,
-        charged=True,
-        how=held.how,
-        epoch=ask.epoch,
-        round=ask.round,
-    )
