@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import random
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 
@@ -39,3 +40,16 @@ class Pauses:
         pause_s = self._next_s * (0.5 + random.random() / 2)  # noqa: S311  no secret
         self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
         await asyncio.sleep(pause_s)
+
+
+async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run parts side by side until one of them ends; the others are cancelled. What ended it is raised."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            ended.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,14 +3,13 @@
 The session outlasts the connection, so a refusal or NodeSLO published meanwhile arrives later.
 """
 
-import asyncio
 import contextlib
 import logging
 
 import msgspec
 from aiomqtt import Client, MqttError
 
-from services.node_agent.carrier import Pauses
+from services.node_agent.carrier import Pauses, until_one_ends
 from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Outbox
 from services.node_agent.slo import SloKeeper
@@ -118,15 +117,7 @@ class OverMqtt:
         Raises:
             MqttError: how it ended.
         """
-        parts = [asyncio.create_task(self._send(client)), asyncio.create_task(self._hear(client))]
-        try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                ended.result()
-        finally:
-            for part in parts:
-                part.cancel()
-            await asyncio.gather(*parts, return_exceptions=True)
+        await until_one_ends(self._send(client), self._hear(client))
 
     async def _send(self, client: Client) -> None:
         while True:

@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 
-from services.node_agent.carrier import Pauses
+from services.node_agent.carrier import Pauses, until_one_ends
 from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.slo import SloKeeper
@@ -51,16 +51,7 @@ class OverNats:
         if self._pods is not None:
             await self._bus.hear(subjects.subject(self._node, subjects.PODS), self._heard_pods)
         await self._bus.start()
-        parts = [asyncio.create_task(self._follow_slo(), name="node-slo")]
-        parts += [asyncio.create_task(self._send(kind), name=kind) for kind in (DEED, REPORT)]
-        try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                ended.result()
-        finally:
-            for part in parts:
-                part.cancel()
-            await asyncio.gather(*parts, return_exceptions=True)
+        await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (DEED, REPORT)))
 
     async def close(self) -> None:
         """End the connection in order."""
