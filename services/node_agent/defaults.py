@@ -16,37 +16,29 @@ from services.node_agent.slo_spec import (
     ResourceThreshold,
 )
 from shared.domain.qos import QoS
+from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_QOS, DEFAULT_THRESHOLD, OFF_CPU, OFF_RESCTRL
+from shared.kube.slo_config import Part
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
-THRESHOLD = ResourceThreshold(
-    enable=False,
-    cpu_suppress_threshold_percent=65,
-    cpu_suppress_policy="cpuset",
-    memory_evict_threshold_percent=70,
-    cpu_evict_policy="evictByRealLimit",
-)
-BURST = CpuBurst(
-    policy="none",
-    cpu_burst_percent=1000,
-    cfs_quota_burst_percent=300,
-    cfs_quota_burst_period_seconds=-1,
-    share_pool_threshold_percent=50,
-)
-_NO_CPU = CpuQos(enable=False, group_identity=0, sched_idle=0, core_expeller=False)
-_NO_RESCTRL = ResctrlQos(enable=False, cat_range_start_percent=0, cat_range_end_percent=100, mba_percent=100)
-_CPU = {
-    QoS.LSR: CpuQos(enable=False, group_identity=2, sched_idle=0, core_expeller=True),
-    QoS.LS: CpuQos(enable=False, group_identity=2, sched_idle=0, core_expeller=True),
-    QoS.BE: CpuQos(enable=False, group_identity=-1, sched_idle=0, core_expeller=False),
-    QoS.SYSTEM: _NO_CPU,
+
+def _own(kind: type[_T], part: Part) -> _T:
+    """A section of the shared defaults as this agent reads it."""
+    return msgspec.convert(msgspec.to_builtins(part), kind)
+
+
+THRESHOLD = _own(ResourceThreshold, DEFAULT_THRESHOLD)
+BURST = _own(CpuBurst, DEFAULT_BURST)
+_NO_CPU = _own(CpuQos, OFF_CPU)
+_NO_RESCTRL = _own(ResctrlQos, OFF_RESCTRL)
+_CLASSES = {
+    QoS.LSR: DEFAULT_QOS.lsr_class,
+    QoS.LS: DEFAULT_QOS.ls_class,
+    QoS.BE: DEFAULT_QOS.be_class,
+    QoS.SYSTEM: DEFAULT_QOS.system_class,
 }
-_RESCTRL = {
-    QoS.LSR: _NO_RESCTRL,
-    QoS.LS: _NO_RESCTRL,
-    QoS.BE: msgspec.structs.replace(_NO_RESCTRL, cat_range_end_percent=30),
-    QoS.SYSTEM: _NO_RESCTRL,
-}
+_CPU = {qos: _own(CpuQos, of.cpu_qos) for qos, of in _CLASSES.items() if of and of.cpu_qos}
+_RESCTRL = {qos: _own(ResctrlQos, of.resctrl_qos) for qos, of in _CLASSES.items() if of and of.resctrl_qos}
 
 
 def merged(spec: NodeSloSpec | None) -> NodeSloSpec:
