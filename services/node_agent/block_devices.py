@@ -8,7 +8,7 @@ from services.node_agent.cgroup.executor import Executor, Wanted
 from services.node_agent.layout import Placed
 from services.node_agent.qos import blkio
 from services.node_agent.qos.blkio import MODEL, QOS, THROTTLES, WEIGHT, Storage, UnknownDevice, Volumes, Writes
-from services.node_agent.slo_spec import ResourceQos
+from shared.kube.slo_config import QosClass, ResourceQos
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +63,9 @@ class BlockDevices:
             return
         found = storage(self._sys)
         held = self._held
-        self._try(best_effort, lambda: blkio.of_class(qos.be_class, found, held(best_effort)))
-        self._try(ROOT, lambda: blkio.of_class(qos.cgroup_root, found, held(ROOT), root=True))
+        for folder, stated in ((best_effort, qos.be_class), (ROOT, qos.cgroup_root)):
+            if _is_on(stated) or folder in self._ours:  # what nobody ever asked for is another's
+                self._try(folder, lambda f=folder, s=stated: blkio.of_class(s, found, held(f), root=f == ROOT))  # type: ignore[misc]
         for each in pods:
             if blkio.ANNOTATION in (each.pod.metadata.annotations or {}):
                 volumes = Volumes(each.pod.metadata.uid)
@@ -96,3 +97,7 @@ class BlockDevices:
     def _held(self, folder: str) -> dict[str, list[str]]:
         files = (QOS, MODEL) if folder == ROOT else (*THROTTLES, WEIGHT)
         return {file: (self._executor.read(file, folder) or "").splitlines() for file in files}
+
+
+def _is_on(stated: QosClass | None) -> bool:
+    return stated is not None and stated.blkio_qos is not None and stated.blkio_qos.enable is True

@@ -18,9 +18,9 @@ from services.node_agent.qos.cpu_burst import (
     concerns,
     limit_milli,
 )
-from services.node_agent.slo_spec import CpuBurst
 from shared.agents.deeds import AnyDeed, Burst
 from shared.kube.instants import SECOND
+from shared.kube.slo_config import CpuBurst
 
 QUOTA, BUFFER = "cpu.cfs_quota_us", "cpu.cfs_burst_us"
 SAY_EVERY_NS = 60 * SECOND

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from services.node_agent.qos import cpu_evict, evict, memory_evict
 from services.node_agent.qos.cpu_evict import BestEffort, Window
 from services.node_agent.qos.evict import Outcome, Task
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.agents.deeds import AnyDeed, EvictionAsked
 from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from shared.kube.slo_config import ResourceThreshold
 
 CPU_COOLS_NS, MEMORY_COOLS_NS = 20 * SECOND, 4 * SECOND
 ASKED_FOR_NS = 120 * SECOND

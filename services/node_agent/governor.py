@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent import defaults, topology
+from services.node_agent import topology
 from services.node_agent.block_devices import BlockDevices
 from services.node_agent.burster import Burster
 from services.node_agent.cgroup.executor import Executor, Tree
@@ -28,11 +28,11 @@ from services.node_agent.qos.cpu_suppress import HostApp, Situation, Usage, best
 from services.node_agent.qos.stated import HeldCpus, cpus
 from services.node_agent.reconciler import KubeFolders, Reconciler
 from services.node_agent.slo import SloKeeper
-from services.node_agent.slo_spec import NodeSloSpec
 from services.node_agent.suppressor import Cgroups, Suppressor
 from shared.agents.deeds import AnyDeed
 from shared.agents.pods import NodePods
 from shared.domain.qos import QoS, raw_qos
+from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.instants import SECOND
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Governor:
         self._every_s = max(1, int(every_s))
         self._processors = topology.processors(places.sys)
         self._spec_of: object = ()
-        self._spec: NodeSloSpec = defaults.merged(None)
+        self._spec = in_force(NodeSloSpec())
         self._placed: list[Placed] = []
         self._placed_of: tuple[object, ...] = ()
         self._reconciled_ns = -RECONCILE_EVERY_NS
@@ -133,7 +133,7 @@ class Governor:
             return
         self._begin(hierarchy, kube)
         if self._slo.in_force is not self._spec_of:
-            self._spec_of, self._spec = self._slo.in_force, defaults.merged(self._slo.spec)
+            self._spec_of, self._spec = self._slo.in_force, in_force(self._slo.spec or NodeSloSpec())
         now_ns = self._clock_ns()
         changed = self._place(folders, now_ns)
         self._suppress(found, now_ns)
@@ -274,7 +274,7 @@ class Governor:
             known.object,
             known.pods,
             usage,
-            tuple(map(HostApp.of, self._spec.host_applications or ())),
+            tuple(map(HostApp.of, self._spec.host_applications)),
             self._processors,
             HeldCpus.of(known.topology),
             *held,

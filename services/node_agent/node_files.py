@@ -8,9 +8,10 @@ from services.node_agent.cgroup.found import Found
 from services.node_agent.hooks import oom_score
 from services.node_agent.layout import Placed
 from services.node_agent.qos import resctrl, system_config
-from services.node_agent.slo_spec import NodeSloSpec, QosClass
+from shared.domain.slo_defaults import NodeSloSpec
 from shared.kube.node import Node
 from shared.kube.quantity import nanos, value
+from shared.kube.slo_config import QosClass
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,10 @@ from services.node_agent.hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.hooks.group_identity import BadCpuQos, Identities
 from services.node_agent.layout import Placed
 from services.node_agent.qos import memory_qos
-from services.node_agent.slo_spec import NodeSloSpec, ResourceQos
+from shared.domain.slo_defaults import NodeSloSpec
 from shared.kube.node import Node
 from shared.kube.quantity import nanos, value
+from shared.kube.slo_config import ResourceQos
 
 log = logging.getLogger(__name__)
 

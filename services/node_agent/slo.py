@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from services.node_agent.slo_spec import NodeSloSpec
+from shared.admission.slo_bounds import broken_bound, broken_word
 from shared.agents import slo
 from shared.agents.slo import BadNodeSlo, NodeSlo
+from shared.domain.slo_defaults import NodeSloSpec
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,10 @@ def _checked(message: NodeSlo, node: str) -> NodeSloSpec | None:
     if message.spec is None:
         return None
     try:
-        return msgspec.convert(message.spec, NodeSloSpec)
+        spec = msgspec.convert(message.spec, NodeSloSpec)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         raise BadNodeSlo(node, f"spec{path.rstrip('`')}", reason) from error
+    if broken := broken_bound(spec, pairs_whole=False) or broken_word(spec):
+        raise BadNodeSlo(node, f"spec.{broken[0]}", broken[1])
+    return spec

@@ -1,6 +1,7 @@
 """The bounds of numbers in strategies. Source: spec/slo-controller.md 2.1 (webhook validity), 7.2; upstream struct tags."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from shared.kube.slo_config import (
     ColocationStrategy,
@@ -8,6 +9,7 @@ from shared.kube.slo_config import (
     CpuQos,
     MemoryQos,
     Part,
+    QosPolicies,
     ResctrlQos,
     ResourceThreshold,
     SystemStrategy,
@@ -94,6 +96,28 @@ PAIRS: Mapping[type[Part], tuple[tuple[str, str], ...]] = {
 }
 """Of each pair the first must be larger."""
 
+WORDS: Mapping[type[Part], Mapping[str, frozenset[str]]] = {
+    ResourceThreshold: {
+        "cpuSuppressPolicy": frozenset({"cpuset", "cfsQuota"}),
+        "cpuEvictPolicy": frozenset({"evictByRealLimit", "evictByAllocatable"}),
+    },
+    QosPolicies: {
+        "cpuPolicy": frozenset({"groupIdentity", "coreSched"}),
+        "netQOSPolicy": frozenset({"tc", "terway-qos"}),
+    },
+    CpuBurst: {"policy": frozenset({"none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"})},
+}
+"""The words that a NodeSLO may hold; the ConfigMap's webhook does not look at them. Source: spec/api.md 1.3."""
+
+
+def broken_word(part: Part) -> tuple[str, str] | None:
+    """The first word that a NodeSLO does not know: (path, what to do); None when it knows all. An empty one says nothing."""
+    stated = _stated(part)
+    for name, words in WORDS.get(type(part), {}).items():
+        if (found := stated[name]) and found not in words:
+            return name, f"is {found!r}; give {' or '.join(sorted(words))}"
+    return _inside(stated, broken_word)
+
 
 def broken_bound(part: Part, *, pairs_whole: bool) -> tuple[str, str] | None:
     """The first value out of its bounds: (path, what to do); None when all are within.
@@ -102,17 +126,27 @@ def broken_bound(part: Part, *, pairs_whole: bool) -> tuple[str, str] | None:
         pairs_whole: one of a pair without the other breaks the rule (quirk Q9).
     """
     kind = next((base for base in type(part).__mro__ if base in BOUNDS), None)
-    stated = dict(
-        zip(type(part).__struct_encode_fields__, (getattr(part, name) for name in part.__struct_fields__), strict=True)
-    )
+    stated = _stated(part)
     if kind is not None:
         if found := _out_of_bounds(stated, BOUNDS[kind]) or _unordered(stated, PAIRS.get(kind, ()), whole=pairs_whole):
             return found
         ratio = stated.get("resourceDiffThreshold")
         if ratio is not None and not 0 < ratio <= 1:
             return "resourceDiffThreshold", f"is {ratio}; give more than 0, at most 1"
+    return _inside(stated, lambda inner: broken_bound(inner, pairs_whole=pairs_whole))
+
+
+def _stated(part: Part) -> dict[str, Any]:
+    """A part's fields by the document's own names."""
+    return dict(
+        zip(type(part).__struct_encode_fields__, (getattr(part, name) for name in part.__struct_fields__), strict=True)
+    )
+
+
+def _inside(stated: Mapping[str, object], broken: Callable[[Part], tuple[str, str] | None]) -> tuple[str, str] | None:
+    """What is broken in the parts of a part, with the path from there."""
     for name, value in stated.items():
-        if isinstance(value, Part) and (found := broken_bound(value, pairs_whole=pairs_whole)):
+        if isinstance(value, Part) and (found := broken(value)):
             return f"{name}.{found[0]}", found[1]
     return None
 

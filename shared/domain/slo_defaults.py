@@ -72,7 +72,7 @@ DEFAULT_QOS = ResourceQos(
 )
 
 
-class NodeSlo(Part, frozen=True):
+class NodeSloSpec(Part, frozen=True):
     """A NodeSLO's spec as it is received or in force. `extensions` belong to others."""
 
     resource_used_threshold_with_be: ResourceThreshold | None = msgspec.field(
@@ -84,11 +84,11 @@ class NodeSlo(Part, frozen=True):
     host_applications: tuple[HostApplication, ...] = ()
 
 
-def in_force(received: NodeSlo) -> NodeSlo:
+def in_force(received: NodeSloSpec) -> NodeSloSpec:
     """What an agent works with: each section over its defaults; for LSR, LS and BE a part that is not enabled is off."""
     qos = merged(DEFAULT_QOS, received.resource_qos_strategy or ResourceQos())
     classes = {name: _switched(getattr(qos, name)) for name in ("lsr_class", "ls_class", "be_class")}
-    return NodeSlo(
+    return NodeSloSpec(
         resource_used_threshold_with_be=merged(
             DEFAULT_THRESHOLD, received.resource_used_threshold_with_be or ResourceThreshold()
         ),

@@ -7,10 +7,10 @@ import msgspec
 
 from services.node_agent.cgroup import convert
 from services.node_agent.hooks.cpu_normalization import scaled
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.quantity import BadQuantity, nanos, value
+from shared.kube.slo_config import ResourceThreshold
 
 SPEC = "node.koordinator.sh/extended-resource-spec"
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-from services.node_agent.slo_spec import CpuQos, ResourceQos
 from shared.domain.qos import QoS
+from shared.kube.slo_config import CpuQos, ResourceQos
 
 GROUP = "koordinator.sh/core-sched-group-id"
 POLICY = "koordinator.sh/core-sched-policy"

@@ -5,10 +5,10 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from services.node_agent.slo_spec import CpuQos, QosClass, ResourceQos
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.errors import KoordError
 from shared.kube.pod import Pod
+from shared.kube.slo_config import CpuQos, QosClass, ResourceQos
 
 ANNOTATION = "koordinator.sh/cpuQOS"
 DEFAULTS = {QoS.LSR: 2, QoS.LS: 2, QoS.BE: -1}

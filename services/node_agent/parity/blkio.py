@@ -7,8 +7,8 @@ import msgspec
 
 from services.node_agent.qos import blkio
 from services.node_agent.qos.blkio import Storage, UnknownDevice, Volumes, Writes
-from services.node_agent.slo_spec import ResourceQos
 from shared.kube.pod import Pod
+from shared.kube.slo_config import ResourceQos
 
 
 def block_io(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import msgspec
 from services.node_agent.parity.memory import node_pod
 from services.node_agent.parity.series import Store
 from services.node_agent.qos.cpu_burst import Bursts, Held, Measured, PodBurst, Stated, concerns, node_state
-from services.node_agent.slo_spec import CpuBurst
 from shared.kube.instants import SECOND, instant_ns
+from shared.kube.slo_config import CpuBurst
 
 
 def cpu_burst(given: Mapping[str, Any]) -> dict[str, Any]:

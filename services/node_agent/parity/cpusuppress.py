@@ -9,11 +9,11 @@ from services.node_agent.qos import cpu_suppress
 from services.node_agent.qos.cpu_suppress import HostApp, Levels, Policy, Situation, Usage, share
 from services.node_agent.qos.processors import Processor, select
 from services.node_agent.qos.stated import HeldCpus
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.domain.cpu_set import cpu_list, parse_cpus
 from shared.domain.qos import kubernetes_qos
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from shared.kube.slo_config import HostApplication, ResourceThreshold
 
 
 def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
                 msgspec.convert(given["node"], Node),
                 [msgspec.convert(pod["pod"], Pod) for pod in given["pods"]],
                 _usage(given),
-                [HostApp.of(app) for app in given.get("hostApplications", ())],
+                [HostApp.of(msgspec.convert(app, HostApplication)) for app in given.get("hostApplications", ())],
                 threshold_percent=given["thresholdPercent"],
                 least_percent=given["minPercent"],
             )
@@ -56,7 +56,7 @@ class _Rounds:
             if self._given["gates"]["BECPUSuppress"]:
                 threshold = now.get("threshold")
                 decision = cpu_suppress.decide(
-                    None if threshold is None else _lenient(threshold), self._situation(now), status
+                    msgspec.convert(threshold, ResourceThreshold | None), self._situation(now), status
                 )
             status = dict(decision.status)
             for levels in decision.cpus:
@@ -86,7 +86,9 @@ class _Rounds:
             node=msgspec.convert(given["node"], Node),
             pods=self._pods,
             usage=_usage(now),
-            host_apps=tuple(HostApp.of(app) for app in given.get("hostApplications", ())),
+            host_apps=tuple(
+                HostApp.of(msgspec.convert(app, HostApplication)) for app in given.get("hostApplications", ())
+            ),
             processors=_processors(given),
             held=HeldCpus.of(given.get("topologyAnnotations")),
             now_cpus=self._top,
@@ -102,12 +104,6 @@ class _Rounds:
             for uid, containers in self._containers.items():
                 if uid not in levels.spares:
                     self._containers[uid] = dict.fromkeys(containers, levels.containers)
-
-
-def _lenient(threshold: Mapping[str, Any]) -> ResourceThreshold:
-    """Recorded thresholds hold words that no NodeSLO may; upstream's strategy takes them for `cpuset`."""
-    known = threshold.get("cpuSuppressPolicy") in {"cfsQuota", "cpuset", "", None}
-    return msgspec.convert(threshold if known else {**threshold, "cpuSuppressPolicy": "cpuset"}, ResourceThreshold)
 
 
 def _processors(given: Mapping[str, Any]) -> tuple[Processor, ...]:

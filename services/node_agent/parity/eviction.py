@@ -10,10 +10,10 @@ from services.node_agent.parity.series import Store
 from services.node_agent.qos import cpu_evict, evict, memory_evict
 from services.node_agent.qos.cpu_evict import BestEffort, Window
 from services.node_agent.qos.evict import Outcome, Task
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.kube.instants import SECOND, instant_ns, instant_text
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from shared.kube.slo_config import ResourceThreshold
 
 Judge = Callable[..., Outcome]
 

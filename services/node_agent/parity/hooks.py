@@ -11,9 +11,9 @@ from services.node_agent.hooks.batch_resource import BatchRule
 from services.node_agent.hooks.core_sched import CoreRule
 from services.node_agent.hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.hooks.group_identity import BadCpuQos, Identities
-from services.node_agent.slo_spec import ResourceQos, ResourceThreshold
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.pod import Pod
+from shared.kube.slo_config import ResourceQos, ResourceThreshold
 
 
 def conversions(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,10 +144,4 @@ def core_sched(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _strategy(given: Mapping[str, Any]) -> ResourceQos:
-    """Recorded strategies hold policies that no NodeSLO may; to upstream's hooks such a word is another policy than theirs."""
-    strategy = given["resourceQOSStrategy"]
-    policies = strategy.get("policies") or {}
-    if policies.get("cpuPolicy") in {"groupIdentity", "coreSched", "", None}:
-        return msgspec.convert(strategy, ResourceQos)
-    another = "coreSched" if "sysctlGroupIdentity" in given else "groupIdentity"
-    return msgspec.convert({**strategy, "policies": {**policies, "cpuPolicy": another}}, ResourceQos)
+    return msgspec.convert(given["resourceQOSStrategy"], ResourceQos)

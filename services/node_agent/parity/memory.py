@@ -7,9 +7,9 @@ import msgspec
 
 from services.node_agent.qos import memory_qos, resctrl
 from services.node_agent.qos.pods import NodePod
-from services.node_agent.slo_spec import ResourceQos
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos, value
+from shared.kube.slo_config import ResourceQos
 
 
 def node_pod(raw: Mapping[str, Any]) -> NodePod:

@@ -1,31 +1,32 @@
 """Block I/O: limits and weights by device, for best effort, single pods, and the node as a whole (cgroup v1). Source: spec/node-agent.md 3.7."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from services.node_agent.slo_spec import QosClass
 from shared.domain.qos import QoS, raw_qos
 from shared.errors import KoordError
 from shared.kube.pod import Pod
+from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass
 
 ANNOTATION = "koordinator.sh/blkioQOS"
 THROTTLES = {
-    "blkio.throttle.read_bps_device": "readBPS",
-    "blkio.throttle.read_iops_device": "readIOPS",
-    "blkio.throttle.write_bps_device": "writeBPS",
-    "blkio.throttle.write_iops_device": "writeIOPS",
+    "blkio.throttle.read_bps_device": "read_bps",
+    "blkio.throttle.read_iops_device": "read_iops",
+    "blkio.throttle.write_bps_device": "write_bps",
+    "blkio.throttle.write_iops_device": "write_iops",
 }
+"""File -> the field of a block's configuration."""
 WEIGHT, QOS, MODEL = "blkio.cost.weight", "blkio.cost.qos", "blkio.cost.model"
 DEFAULT_WEIGHT = 100
 _MODEL = {
-    "rbps": "modelReadBPS",
-    "rseqiops": "modelReadSeqIOPS",
-    "rrandiops": "modelReadRandIOPS",
-    "wbps": "modelWriteBPS",
-    "wseqiops": "modelWriteSeqIOPS",
-    "wrandiops": "modelWriteRandIOPS",
+    "rbps": "model_read_bps",
+    "rseqiops": "model_read_seq_iops",
+    "rrandiops": "model_read_rand_iops",
+    "wbps": "model_write_bps",
+    "wseqiops": "model_write_seq_iops",
+    "wrandiops": "model_write_rand_iops",
 }
 
 
@@ -92,9 +93,7 @@ def of_class(stated: QosClass | None, storage: Storage, held: Held, *, root: boo
     config = stated.blkio_qos if stated else None
     if config is None:
         return {}
-    stated_blocks = config.get("blocks") if config.get("enable") else ()
-    blocks = [each for each in stated_blocks if isinstance(each, dict)] if isinstance(stated_blocks, list) else ()
-    return wanted(blocks, storage, Volumes(), held, root=root)
+    return wanted(config.blocks if config.enable else (), storage, Volumes(), held, root=root)
 
 
 def of_pod(pod: Pod, storage: Storage, volumes: Volumes, held: Held) -> Writes:
@@ -107,21 +106,13 @@ def of_pod(pod: Pod, storage: Storage, volumes: Volumes, held: Held) -> Writes:
     if text is None or pod.status.phase != "Running" or raw_qos(pod) is QoS.NONE:
         return {}
     try:
-        config = msgspec.json.decode(text, type=_Stated) if text else _Stated()
+        config = msgspec.json.decode(text, type=BlkioQos) if text else BlkioQos()
     except msgspec.MsgspecError:
         return {}
-    return wanted(config.blocks or (), storage, volumes, held, root=False)
+    return wanted(config.blocks, storage, volumes, held, root=False)
 
 
-class _Stated(msgspec.Struct):
-    """A pod's annotation; what stands in a block is looked at block by block."""
-
-    blocks: list[dict[str, Any]] | None = None
-
-
-def wanted(
-    blocks: Iterable[Mapping[str, Any]], storage: Storage, volumes: Volumes, held: Held, *, root: bool
-) -> Writes:
+def wanted(blocks: Iterable[Block], storage: Storage, volumes: Volumes, held: Held, *, root: bool) -> Writes:
     """Lines for the blocks, and those that reset devices which no block names any more.
 
     Raises:
@@ -132,9 +123,7 @@ def wanted(
     for block in blocks:
         number = _number(block, storage, volumes)
         named.add(number)
-        limits = block.get("ioCfg")
-        limits = limits if isinstance(limits, dict) else {}
-        for file, line in (_root_lines if root else _lines)(number, limits):
+        for file, line in (_root_lines if root else _lines)(number, block.io_cfg or IoCfg()):
             writes.setdefault(file, []).append(line)
     files = (QOS,) if root else (*THROTTLES, WEIGHT)
     stale = {line.split(" ", 1)[0] for file in files for line in held.get(file, ()) if line.strip()} - named
@@ -142,35 +131,34 @@ def wanted(
         if root:
             writes.setdefault(QOS, []).append(f"{number} enable=0")
             continue
-        for file, line in _lines(number, {}):
+        for file, line in _lines(number, IoCfg()):
             writes.setdefault(file, []).append(line)
     return writes
 
 
-def _lines(number: str, limits: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _lines(number: str, limits: IoCfg) -> Iterable[tuple[str, str]]:
     for file, name in THROTTLES.items():
-        yield file, f"{number} {limits.get(name) or 0}"
-    weight = limits.get("ioWeightPercent")
-    yield WEIGHT, f"{number} {DEFAULT_WEIGHT if weight is None else weight}"
+        yield file, f"{number} {getattr(limits, name) or 0}"
+    yield WEIGHT, f"{number} {_or(limits.io_weight_percent, DEFAULT_WEIGHT)}"
 
 
-def _root_lines(number: str, limits: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    def of(name: str, otherwise: int) -> Any:
-        found = limits.get(name)
-        return otherwise if found is None else found
-
-    read = f"rpct={of('readLatencyPercent', 95)} rlat={of('readLatency', 3000)}"
-    write = f"wpct={of('writeLatencyPercent', 95)} wlat={of('writeLatency', 3000)}"
+def _root_lines(number: str, limits: IoCfg) -> Iterable[tuple[str, str]]:
+    read = f"rpct={_or(limits.read_latency_percent, 95)} rlat={_or(limits.read_latency, 3000)}"
+    write = f"wpct={_or(limits.write_latency_percent, 95)} wlat={_or(limits.write_latency, 3000)}"
     yield QOS, f"{number} enable=1 ctrl=user {read} {write}"
-    if limits.get("enableUserModel"):
-        model = " ".join(f"{key}={of(name, 0)}" for key, name in _MODEL.items())
+    if limits.enable_user_model:
+        model = " ".join(f"{key}={getattr(limits, name) or 0}" for key, name in _MODEL.items())
         yield MODEL, f"{number} ctrl=user {model}"
     else:
         yield MODEL, f"{number} ctrl=auto"
 
 
-def _number(block: Mapping[str, Any], storage: Storage, volumes: Volumes) -> str:
-    kind, name = str(block.get("type", "")), str(block.get("name", ""))
+def _or(stated: int | None, otherwise: int) -> int:
+    return otherwise if stated is None else stated
+
+
+def _number(block: Block, storage: Storage, volumes: Volumes) -> str:
+    kind, name = block.type, block.name
     found: str | None = None
     match kind:
         case "device":

@@ -8,12 +8,12 @@ import msgspec
 
 from services.node_agent.cgroup.convert import quota
 from services.node_agent.qos.pods import NodePod, is_active
-from services.node_agent.slo_spec import CpuBurst
 from shared.domain.qos import QoS, raw_qos
 from shared.domain.requests import pod_requests
 from shared.kube.instants import SECOND
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import milli, nanos
+from shared.kube.slo_config import CpuBurst
 
 ANNOTATION = "koordinator.sh/cpuBurst"
 _BUFFERED = frozenset(("auto", "cpuBurstOnly"))

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from services.node_agent.cgroup.convert import PERIOD_US
 from services.node_agent.qos import evict
 from services.node_agent.qos.evict import Candidate, Kind, Outcome, Refusal, Task
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import milli, nanos, value
+from shared.kube.slo_config import ResourceThreshold
 
 BATCH_CPU = "kubernetes.io/batch-cpu"
 DEFAULT_USAGE_PERCENT = 90

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from services.node_agent.cgroup.convert import PERIOD_US
 from services.node_agent.qos.processors import Processor, select
 from services.node_agent.qos.stated import HeldCpus, pod_cpus, reserved_nanos, resource_status
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos
+from shared.kube.slo_config import HostApplication, ResourceThreshold
 
 MILLI_NANOS = 1_000_000
 CORE_NANOS = 10**9
@@ -33,11 +33,10 @@ class HostApp(NamedTuple):
     best_effort: bool
 
     @classmethod
-    def of(cls, stated: Mapping[str, Any]) -> "HostApp":
+    def of(cls, stated: HostApplication) -> "HostApp":
         """One entry of `hostApplications`."""
-        path = stated.get("cgroupPath")
-        base = path.get("base") if isinstance(path, dict) else None
-        return cls(str(stated.get("name", "")), stated.get("qos") == "BE" and base == "KubepodsBesteffort")
+        path = stated.cgroup_path
+        return cls(stated.name, stated.qos == "BE" and path is not None and path.base == "KubepodsBesteffort")
 
 
 class Usage(NamedTuple):

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from services.node_agent.qos import evict
 from services.node_agent.qos.cpu_evict import allocatable_task
 from services.node_agent.qos.evict import Candidate, Kind, Outcome, Refusal, Task
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos, value
+from shared.kube.slo_config import ResourceThreshold
 
 PRIORITY_SCALE = 1000
 """Q: the memory of a pod that came from a priority list counts a thousand times, so that one eviction is mostly enough until the next round."""

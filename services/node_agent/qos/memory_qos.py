@@ -7,27 +7,15 @@ import msgspec
 
 from services.node_agent.cgroup.convert import UNLIMITED
 from services.node_agent.qos.pods import NodePod, is_active
-from services.node_agent.slo_spec import MemoryQos, QosClass, ResourceQos
 from shared.domain.qos import QoS, kubernetes_qos, qos
 from shared.domain.requests import pod_limits, pod_requests
+from shared.domain.slo_defaults import DEFAULT_QOS, OFF_MEMORY
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import nanos, value
+from shared.kube.slo_config import MemoryQos, QosClass, ResourceQos
 
 ANNOTATION = "koordinator.sh/memoryQOS"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
-
-NONE = MemoryQos(
-    min_limit_percent=0, low_limit_percent=0, throttling_percent=0, wmark_ratio=0, wmark_scale_permill=50, wmark_min_adj=0,
-    priority_enable=0, priority=0, oom_kill_group=0,
-)  # fmt: skip
-_AUTO = msgspec.structs.replace(NONE, wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=-25)
-AUTO: Mapping[QoS, MemoryQos] = {
-    QoS.LSR: _AUTO,
-    QoS.LS: _AUTO,
-    QoS.BE: msgspec.structs.replace(_AUTO, wmark_min_adj=50),
-    QoS.SYSTEM: NONE,
-}
-"""What a pod gets that states the policy `auto`."""
 
 Values = dict[str, int]
 """Knob -> value."""
@@ -96,26 +84,31 @@ def wanted(strategy: ResourceQos, pods: Iterable[NodePod], allocatable: int, pag
 
 def config_of(strategy: ResourceQos, pod: Pod) -> MemoryQos | None:
     """What a pod's memory gets: its class's configuration, overlaid by its annotation; None when its class has none."""
-    class_ = {QoS.LSE: QoS.LSR}.get(qos(pod), qos(pod))
-    stated: QosClass | None = {
-        QoS.LSR: strategy.lsr_class,
-        QoS.LS: strategy.ls_class,
-        QoS.BE: strategy.be_class,
-        QoS.SYSTEM: strategy.system_class,
-    }.get(class_)
-    config = stated.memory_qos if stated else None
+    config = _of_class(strategy, qos(pod))
     own = _annotated(pod)
     if own is None:
         return config
     match own.policy:
         case "none":
-            config = NONE
+            config = OFF_MEMORY
         case "auto":
-            config = AUTO.get(class_, NONE)
+            config = _of_class(DEFAULT_QOS, qos(pod)) or OFF_MEMORY
     if config is None:
         return None
     fields = {name: got for name in MemoryQos.__struct_fields__ if (got := getattr(own, name)) is not None}
     return msgspec.structs.replace(config, **fields)
+
+
+def _of_class(strategy: ResourceQos, of: QoS) -> MemoryQos | None:
+    """What a strategy says of a class; LSE is as LSR."""
+    stated: QosClass | None = {
+        QoS.LSE: strategy.lsr_class,
+        QoS.LSR: strategy.lsr_class,
+        QoS.LS: strategy.ls_class,
+        QoS.BE: strategy.be_class,
+        QoS.SYSTEM: strategy.system_class,
+    }.get(of)
+    return stated.memory_qos if stated else None
 
 
 def _annotated(pod: Pod) -> _Own | None:

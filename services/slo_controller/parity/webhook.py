@@ -7,7 +7,7 @@ import msgspec
 
 from services.slo_controller.config import config_of, read
 from services.slo_controller.node_slo import node_slo_spec
-from shared.domain.slo_defaults import NodeSlo, in_force
+from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.meta import Metadata
 from shared.kube.quantity import nanos
 from shared.kube.quantity_text import notation_of, quantity_text
@@ -33,7 +33,7 @@ def agent_merge_node_slo(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _agreed(spec: Any) -> dict[str, Any]:
-    received = msgspec.convert(spec or {}, NodeSlo)
+    received = msgspec.convert(spec or {}, NodeSloSpec)
     return _recorded(msgspec.json.decode(msgspec.json.encode(in_force(received))))
 
 

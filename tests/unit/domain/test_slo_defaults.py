@@ -10,14 +10,14 @@ from shared.domain.slo_defaults import (
     OFF_CPU,
     OFF_MEMORY,
     OFF_RESCTRL,
-    NodeSlo,
+    NodeSloSpec,
     in_force,
 )
 from shared.kube.slo_config import QosClass, ResourceQos
 
 
 def qos_of(received: str) -> ResourceQos:
-    spec = msgspec.json.decode(f'{{"resourceQOSStrategy": {received}}}', type=NodeSlo)
+    spec = msgspec.json.decode(f'{{"resourceQOSStrategy": {received}}}', type=NodeSloSpec)
     found = in_force(spec).resource_qos_strategy
     assert found is not None
     return found
@@ -29,7 +29,7 @@ def parts(stated: QosClass | None) -> tuple[object, object, object]:
 
 
 def test_an_empty_one_switches_everything_off() -> None:
-    found = in_force(NodeSlo())
+    found = in_force(NodeSloSpec())
     assert found.resource_used_threshold_with_be == DEFAULT_THRESHOLD
     assert (found.cpu_burst_strategy, found.system_strategy) == (DEFAULT_BURST, DEFAULT_SYSTEM)
     qos = qos_of("{}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.block_devices import BlockDevices, storage
-from services.node_agent.slo_spec import QosClass, ResourceQos
+from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass, ResourceQos
 from tests.unit.node_agent.cgroup.tree import Files
 
 BPS, WEIGHT = "blkio.throttle.read_bps_device", "blkio.cost.weight"
@@ -35,8 +35,8 @@ def test_devices_are_found_by_what_the_kernel_shows(sys: Path) -> None:
 
 
 def strategy(name: str) -> ResourceQos:
-    block = {"name": name, "type": "device", "ioCfg": {"readBPS": 1024, "ioWeightPercent": 40}}
-    return ResourceQos(be_class=QosClass(blkio_qos={"enable": True, "blocks": [block]}))
+    block = Block(name=name, type="device", io_cfg=IoCfg(read_bps=1024, io_weight_percent=40))
+    return ResourceQos(be_class=QosClass(blkio_qos=BlkioQos(enable=True, blocks=(block,))))
 
 
 def test_best_effort_is_held_on_a_disk_and_let_go_at_the_end(tmp_path: Path, sys: Path) -> None:

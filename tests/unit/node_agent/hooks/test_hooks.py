@@ -7,9 +7,9 @@ from services.node_agent.hooks.batch_resource import BatchRule
 from services.node_agent.hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.hooks.cpuset import CpuRule
 from services.node_agent.hooks.group_identity import BadCpuQos, Identities
-from services.node_agent.slo_spec import CpuQos, QosClass, QosPolicies, ResourceQos
 from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.slo_config import CpuQos, QosClass, QosPolicies, ResourceQos
 
 STRATEGY = ResourceQos(
     lsr_class=QosClass(cpu_qos=CpuQos(enable=False, group_identity=2)),

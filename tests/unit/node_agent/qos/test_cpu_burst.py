@@ -4,10 +4,10 @@ import pytest
 
 from services.node_agent.qos.cpu_burst import Bursts, Held, Limiter, Measured, NodeState, node_state
 from services.node_agent.qos.pods import NodePod
-from services.node_agent.slo_spec import CpuBurst
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.slo_config import CpuBurst
 
 
 def each(cpu: str, qos: str = "LS") -> NodePod:

@@ -6,11 +6,11 @@ from services.node_agent.qos import cpu_suppress
 from services.node_agent.qos.cpu_suppress import HostApp, Policy, Situation, Usage, chosen, how_many, quota, share
 from services.node_agent.qos.processors import Processor, select
 from services.node_agent.qos.stated import HeldCpus
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.domain.cpu_set import cpu_list
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Pod, PodStatus
+from shared.kube.slo_config import ResourceThreshold
 
 CORE = 10**9
 NODE = Node(

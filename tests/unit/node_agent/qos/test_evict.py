@@ -5,10 +5,10 @@ import pytest
 from services.node_agent.qos import cpu_evict, evict, memory_evict
 from services.node_agent.qos.cpu_evict import BestEffort, Window
 from services.node_agent.qos.evict import Candidate, Kind, Refusal, Task
-from services.node_agent.slo_spec import ResourceThreshold
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.slo_config import ResourceThreshold
 
 GIB = 2**30
 EVICTABLE = {"koordinator.sh/eviction-enabled": "true"}

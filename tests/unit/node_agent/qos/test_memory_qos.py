@@ -4,9 +4,9 @@ import pytest
 
 from services.node_agent.qos import memory_qos, resctrl
 from services.node_agent.qos.pods import NodePod
-from services.node_agent.slo_spec import MemoryQos, QosClass, ResourceQos
 from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.slo_config import MemoryQos, QosClass, ResourceQos
 
 GIB = 2**30
 
