@@ -32,10 +32,11 @@ from services.gateway.webhooks.view import CLASSES, NAMESPACES, PROFILES, Admiss
 from shared.admission.gates import gates_of
 from shared.errors import KoordError
 from shared.events.cluster import Listed, ObjectObserved
+from shared.kube import resource_names
 
 PATHS = ("/mutate-pod", "/validate-pod")
 CONNECTIONS = 16
-QUOTAS = "elasticquotas.scheduling.sigs.k8s.io"
+QUOTAS = resource_names.QUOTAS
 _LIFETIMES = Terms(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
 
 

@@ -18,6 +18,7 @@ from services.gateway.credentials import Credentials, NoCluster
 from services.gateway.problems import ApiProblem
 from services.gateway.resources import CONFIG_MAPS, EVENTS, NODES, PODS, Resource, followed
 from services.gateway.settings import GatewaySettings
+from shared.kube import resource_names
 from shared.kube.permissions import Permissions, Rule
 from shared.service import Runtime
 
@@ -30,17 +31,15 @@ _CUSTOM = (".koordinator.sh", ".scheduling.sigs.k8s.io", ".topology.node.k8s.io"
 WEBHOOKS = "koordstream-webhooks"
 """Name of both webhook configuration objects."""
 _CHECKPOINT = ("koordinator-system", "koordstream-checkpoint")
-_PEOPLE_WRITE = frozenset(
-    {"clustercolocationprofiles.config.koordinator.sh", "recommendations.analysis.koordinator.sh"}
-)
+_PEOPLE_WRITE = frozenset({resource_names.PROFILES, resource_names.RECOMMENDATIONS})
 _WITH_STATUS = frozenset(
     {
-        "nodemetrics.slo.koordinator.sh",
-        "nodeslos.slo.koordinator.sh",
-        "clusternetworktopologies.scheduling.koordinator.sh",
-        "podmigrationjobs.scheduling.koordinator.sh",
-        "reservations.scheduling.koordinator.sh",
-        "scheduleexplanations.scheduling.koordinator.sh",
+        resource_names.NODE_METRICS,
+        resource_names.NODE_SLOS,
+        resource_names.NETWORK_TOPOLOGIES,
+        resource_names.MIGRATION_JOBS,
+        resource_names.RESERVATIONS,
+        resource_names.EXPLANATIONS,
     }
 )
 _ON_CORE = (
@@ -93,7 +92,7 @@ def rules(settings: GatewaySettings) -> Iterator[Rule]:
     for resource in followed(settings.config_namespace):
         if not resource.name.endswith(_CUSTOM):
             continue
-        if resource.name == "recommendations.analysis.koordinator.sh":
+        if resource.name == resource_names.RECOMMENDATIONS:
             yield _rule(resource, "patch", "status", "answering recommendations")
         if resource.name in _PEOPLE_WRITE:
             continue

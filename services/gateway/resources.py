@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
+from shared.kube import resource_names
+
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)?").fullmatch
 
 
@@ -58,7 +60,7 @@ class Resource(NamedTuple):
 PODS = Resource("pods", "v1", "Pod", namespaced=True)
 NODES = Resource("nodes", "v1", "Node")
 EVENTS = Resource("events", "v1", "Event", namespaced=True)
-NODE_METRICS = Resource("nodemetrics.slo.koordinator.sh", "slo.koordinator.sh/v1alpha1", "NodeMetric")
+NODE_METRICS = Resource(resource_names.NODE_METRICS, "slo.koordinator.sh/v1alpha1", "NodeMetric")
 _SELECTOR = ("spec.selector",)
 _STORAGE = "storage.k8s.io/v1"
 CONFIG_MAPS = Resource("configmaps", "v1", "ConfigMap", namespaced=True)
@@ -67,42 +69,40 @@ CONFIG_MAPS = Resource("configmaps", "v1", "ConfigMap", namespaced=True)
 _ALL = (
     NODES,
     Resource("namespaces", "v1", "Namespace"),
-    Resource("priorityclasses.scheduling.k8s.io", "scheduling.k8s.io/v1", "PriorityClass"),
+    Resource(resource_names.PRIORITY_CLASSES, "scheduling.k8s.io/v1", "PriorityClass"),
     CONFIG_MAPS,
     NODE_METRICS,
-    Resource("nodeslos.slo.koordinator.sh", "slo.koordinator.sh/v1alpha1", "NodeSLO"),
-    Resource("reservations.scheduling.koordinator.sh", "scheduling.koordinator.sh/v1alpha1", "Reservation"),
-    Resource("devices.scheduling.koordinator.sh", "scheduling.koordinator.sh/v1alpha1", "Device"),
-    Resource("podmigrationjobs.scheduling.koordinator.sh", "scheduling.koordinator.sh/v1alpha1", "PodMigrationJob"),
+    Resource(resource_names.NODE_SLOS, "slo.koordinator.sh/v1alpha1", "NodeSLO"),
+    Resource(resource_names.RESERVATIONS, "scheduling.koordinator.sh/v1alpha1", "Reservation"),
+    Resource(resource_names.DEVICES, "scheduling.koordinator.sh/v1alpha1", "Device"),
+    Resource(resource_names.MIGRATION_JOBS, "scheduling.koordinator.sh/v1alpha1", "PodMigrationJob"),
     Resource(
-        "clusternetworktopologies.scheduling.koordinator.sh",
+        resource_names.NETWORK_TOPOLOGIES,
         "scheduling.koordinator.sh/v1alpha1",
         "ClusterNetworkTopology",
     ),
     Resource(
-        "scheduleexplanations.scheduling.koordinator.sh",
+        resource_names.EXPLANATIONS,
         "scheduling.koordinator.sh/v1alpha1",
         "ScheduleExplanation",
         namespaced=True,
     ),
+    Resource(resource_names.QUOTAS, "scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", namespaced=True),
+    Resource(resource_names.GUIDE_QUOTAS, "koordinator.sh/v1alpha1", "ElasticQuota", namespaced=True),
+    Resource(resource_names.POD_GROUPS, "scheduling.sigs.k8s.io/v1alpha1", "PodGroup", namespaced=True),
     Resource(
-        "elasticquotas.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", namespaced=True
-    ),
-    Resource("elasticquotas.koordinator.sh", "koordinator.sh/v1alpha1", "ElasticQuota", namespaced=True),
-    Resource("podgroups.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1", "PodGroup", namespaced=True),
-    Resource(
-        "clustercolocationprofiles.config.koordinator.sh",
+        resource_names.PROFILES,
         "config.koordinator.sh/v1alpha1",
         "ClusterColocationProfile",
     ),
     Resource(
-        "elasticquotaprofiles.quota.koordinator.sh",
+        resource_names.QUOTA_PROFILES,
         "quota.koordinator.sh/v1alpha1",
         "ElasticQuotaProfile",
         namespaced=True,
     ),
     Resource(
-        "recommendations.analysis.koordinator.sh",
+        resource_names.RECOMMENDATIONS,
         "analysis.koordinator.sh/v1alpha1",
         "Recommendation",
         namespaced=True,
@@ -113,7 +113,7 @@ _ALL = (
     Resource("replicasets.apps", "apps/v1", "ReplicaSet", namespaced=True, keep=_SELECTOR),
     Resource("statefulsets.apps", "apps/v1", "StatefulSet", namespaced=True, keep=_SELECTOR),
     Resource(
-        "poddisruptionbudgets.policy",
+        resource_names.BUDGETS,
         "policy/v1",
         "PodDisruptionBudget",
         namespaced=True,
@@ -121,7 +121,7 @@ _ALL = (
     ),
     # Volumes, what they are for, and what limits them.
     Resource(
-        "persistentvolumes",
+        resource_names.VOLUMES,
         "v1",
         "PersistentVolume",
         keep=(
@@ -138,7 +138,7 @@ _ALL = (
         ),
     ),
     Resource(
-        "persistentvolumeclaims",
+        resource_names.CLAIMS,
         "v1",
         "PersistentVolumeClaim",
         namespaced=True,
@@ -168,7 +168,7 @@ _ALL = (
         namespaced=True,
         keep=("capacity", "maximumVolumeSize", "nodeTopology", "storageClassName"),
     ),
-    Resource("noderesourcetopologies.topology.node.k8s.io", "topology.node.k8s.io/v1alpha1", "NodeResourceTopology"),
+    Resource(resource_names.NODE_TOPOLOGIES, "topology.node.k8s.io/v1alpha1", "NodeResourceTopology"),
     PODS,
 )
 

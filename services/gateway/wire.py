@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from shared.kube import resource_names
 from shared.kube.meta import KubeStruct, Metadata
 from shared.kube.node import Node, NodeMetric, NodeMetricSpec, NodeMetricStatus, NodeSpec, NodeStatus
 from shared.kube.pod import Pod, PodSpec, PodStatus
@@ -53,7 +54,7 @@ Wire = WirePod | WireNode | WireNodeMetric | dict[str, Any]
 Kept = Pod | Node | NodeMetric | dict[str, Any]
 """What an event holds of an object."""
 
-WIRE_TYPES: dict[str, type] = {"pods": WirePod, "nodes": WireNode, "nodemetrics.slo.koordinator.sh": WireNodeMetric}
+WIRE_TYPES: dict[str, type] = {"pods": WirePod, "nodes": WireNode, resource_names.NODE_METRICS: WireNodeMetric}
 """Resources with a kept type; every other one is decoded as plain JSON."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from services.metrics_ingest.policy import Policy
 from services.metrics_ingest.settings import IngestSettings
-from services.metrics_ingest.state import NODE_METRICS, STATUS, IngestState
+from services.metrics_ingest.state import STATUS, IngestState
 from services.metrics_ingest.windows import Measured
 from shared.agents.report import BadReport, Report
 from shared.domain.node_reports import status_of
@@ -17,6 +17,7 @@ from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import ResourceMap
+from shared.kube.resource_names import NODE_METRICS
 
 
 def check_time(report: Report, policy: Policy, settings: IngestSettings, now_ns: int) -> None:

@@ -31,6 +31,7 @@ from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.node import NodeMetricSpec
 from shared.kube.pod import Pod
+from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
@@ -41,11 +42,8 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
-NODE_METRICS = "nodemetrics.slo.koordinator.sh"
 STATUS = "status"
 """The field group of a NodeMetric that ingest owns."""
-
-NODE_SLOS = "nodeslos.slo.koordinator.sh"
 
 GONE_KEPT_NS = 300 * SECOND
 """How long a pod that is gone is remembered: reports of the time before may still be under way."""

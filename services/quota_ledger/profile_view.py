@@ -12,13 +12,14 @@ from shared.domain.amounts import Amounts, add, mask, nonzero, sub
 from shared.domain.node_selection import problem_of, selects
 from shared.events import Event
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved
+from shared.kube import resource_names
 from shared.kube.elastic_quota import PREFIX
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.kube.quantity import BadQuantity, amounts
 from shared.kube.selectors import LabelSelector
 
-RESOURCE = "elasticquotaprofiles.quota.koordinator.sh"
+RESOURCE = resource_names.QUOTA_PROFILES
 
 
 class ProfileSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-QUESTIONS = "scheduleexplanations.scheduling.koordinator.sh"
+from shared.kube import resource_names
+
+QUESTIONS = resource_names.EXPLANATIONS
 KEPT_NS = 24 * 3600 * 1_000_000_000
 """How long an answer is remembered whose question is no longer answered."""
 

@@ -13,6 +13,7 @@ from services.scheduler.change import Change
 from services.scheduler.plugins.default_preemption import Budget
 from services.scheduler.selectors import Selector, canonical, ordered, selects
 from services.scheduler.storage import STORAGE, Storage
+from shared.kube import resource_names
 from shared.kube.node_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
@@ -25,8 +26,8 @@ OWNERS: Mapping[str, str] = {
 }
 """Resource -> kind of the workloads whose selector spreads their pods."""
 
-BUDGETS = "poddisruptionbudgets.policy"
-NODE_TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
+BUDGETS = resource_names.BUDGETS
+NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
 
 FOLLOWED: Mapping[str, Change] = {
     NODE_TOPOLOGIES: Change.TOPOLOGY,

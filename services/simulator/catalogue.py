@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from services.simulator.refusal import Refused, bad_request
+from shared.kube import resource_names
 
 
 class Resource(NamedTuple):
@@ -30,10 +31,10 @@ NODES = Resource("nodes", "Node", "v1", namespaced=False, status=True)
 NAMESPACES = Resource("namespaces", "Namespace", "v1", namespaced=False, status=True)
 CONFIGMAPS = Resource("configmaps", "ConfigMap", "v1", namespaced=True, status=False)
 PRIORITY_CLASSES = Resource(
-    "priorityclasses.scheduling.k8s.io", "PriorityClass", "scheduling.k8s.io/v1", namespaced=False, status=False
+    resource_names.PRIORITY_CLASSES, "PriorityClass", "scheduling.k8s.io/v1", namespaced=False, status=False
 )
 NODE_METRICS = Resource(
-    "nodemetrics.slo.koordinator.sh", "NodeMetric", "slo.koordinator.sh/v1alpha1", namespaced=False, status=True
+    resource_names.NODE_METRICS, "NodeMetric", "slo.koordinator.sh/v1alpha1", namespaced=False, status=True
 )
 
 

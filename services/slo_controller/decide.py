@@ -23,10 +23,7 @@ from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import (
     CONFIG_MAP,
     GONE,
-    NODE_METRICS,
-    NODE_SLOS,
     NODES,
-    TOPOLOGIES,
     SloState,
 )
 from services.slo_controller.steady import differs, expires_ns, moved, thresholds
@@ -39,6 +36,7 @@ from shared.events.log import ConfigRefused, ConfigTaken
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.kube.quantity import NANO, nanos
+from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES
 from shared.kube.slo_config import ColocationStrategy
 
 AMOUNTS, METADATA, SPEC, ZONES = "batch-and-mid", "colocation", "collect-policy", "batch-zones"
@@ -224,10 +222,10 @@ def _topology(state: SloState, name: str, found: Pass, now_ns: int) -> list[Draf
     write = write_of(topology.zones, found.sold.zones, found.strategy, ratio, synced_ns=now_ns, now_ns=now_ns)
     if not write.due or write.zones == topology.zones:
         return []
-    said = state.says(TOPOLOGIES, name, ZONES)
+    said = state.says(NODE_TOPOLOGIES, name, ZONES)
     if said is not None and said.get("zones") == write.zones:
         return []
-    return [Draft(FieldsDecided(resource=TOPOLOGIES, name=name, fields=ZONES, patch={"zones": write.zones}))]
+    return [Draft(FieldsDecided(resource=NODE_TOPOLOGIES, name=name, fields=ZONES, patch={"zones": write.zones}))]
 
 
 def _gone(state: SloState, name: str, now_ns: int, settings: SloSettings) -> list[Draft]:

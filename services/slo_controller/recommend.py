@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from services.slo_controller.shapes import PodShape
-from services.slo_controller.state import RECOMMENDATIONS, Seat, SloState
+from services.slo_controller.state import Seat, SloState
 from services.slo_controller.steady import differs
 from shared.domain.cpu_memory import MILLI, Amount, scaled
 from shared.domain.node_selection import selects
@@ -21,6 +21,7 @@ from shared.events.intents import FieldsDecided
 from shared.events.slo import RecommendationEnded, RecommendationMade
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import NANO, bytes_text, milli, milli_text, nanos, value
+from shared.kube.resource_names import RECOMMENDATIONS
 from shared.kube.selectors import LabelSelector
 from shared.prediction.histogram import BadCheckpoint, Checkpoint
 from shared.prediction.models import Model, PredictionSettings

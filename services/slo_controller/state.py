@@ -35,14 +35,10 @@ from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetricSpec, NodeStatus
 from shared.kube.node_topology import Zone
 from shared.kube.pod import Pod
+from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
 
 NODES = "nodes"
 CONFIG_MAP = "koordinator-system/slo-controller-config"
-NODE_SLOS = "nodeslos.slo.koordinator.sh"
-NODE_METRICS = "nodemetrics.slo.koordinator.sh"
-TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
-RECOMMENDATIONS = "recommendations.analysis.koordinator.sh"
-DEVICES = "devices.scheduling.koordinator.sh"
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
@@ -222,7 +218,7 @@ class SloState:
                 self.decided[name] = event
                 if why == GONE:
                     del self.decided[name]
-                    for resource in (NODES, NODE_METRICS, TOPOLOGIES):
+                    for resource in (NODES, NODE_METRICS, NODE_TOPOLOGIES):
                         self.written.pop(place_of(resource, name), None)
             case RecommendationMade(name=name):
                 self.recommended[name] = event
@@ -337,7 +333,7 @@ class SloState:
         elif resource == NODE_SLOS:
             self.slos[name] = body.get("spec") or {}
             self._touch(name)
-        elif resource == TOPOLOGIES:
+        elif resource == NODE_TOPOLOGIES:
             annotations = (body.get("metadata") or {}).get("annotations") or {}
             self.topologies[name] = Topology(annotations, body.get("zones") or [])
             self._joined_anew(name)
@@ -357,7 +353,7 @@ class SloState:
             return
         if resource == NODE_SLOS:
             self.slos.pop(name, None)
-        elif resource == TOPOLOGIES:
+        elif resource == NODE_TOPOLOGIES:
             self.topologies.pop(name, None)
             self._books.pop(name, None)
         elif resource == DEVICES:

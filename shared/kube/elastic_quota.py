@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from shared.errors import KoordError
+from shared.kube import resource_names
 from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, amounts
 
@@ -22,7 +23,7 @@ DEFAULT = "koordinator-default-quota"
 RESERVED = (SYSTEM, DEFAULT)
 """Groups beside the ordinary quotas: what they use is taken from the capacity that the others share."""
 
-RESOURCES = ("elasticquotas.scheduling.sigs.k8s.io", "elasticquotas.koordinator.sh")
+RESOURCES = (resource_names.QUOTAS, resource_names.GUIDE_QUOTAS)
 """Where such objects are served: upstream's group, and the one of the published guides. Both have min and max."""
 
 QUOTA_NAME = PREFIX + "name"

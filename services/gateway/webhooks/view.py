@@ -11,6 +11,7 @@ from shared.admission.pod_colocation import REQUIRED_LABELS, RequiredLabels, req
 from shared.admission.quota_topology import Topology
 from shared.events import Event
 from shared.events.cluster import Listed, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved
+from shared.kube import resource_names
 from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.elastic_quota import declared
 from shared.kube.quantity import BadQuantity
@@ -19,9 +20,9 @@ Raw = dict[str, Any]
 Labels = dict[str, str]
 
 NAMESPACES = "namespaces"
-CLASSES = "priorityclasses.scheduling.k8s.io"
-PROFILES = "clustercolocationprofiles.config.koordinator.sh"
-QUOTA_PROFILES = "elasticquotaprofiles.quota.koordinator.sh"
+CLASSES = resource_names.PRIORITY_CLASSES
+PROFILES = resource_names.PROFILES
+QUOTA_PROFILES = resource_names.QUOTA_PROFILES
 CONFIG_MAPS = "configmaps"
 
 _KEPT = frozenset({NAMESPACES, CLASSES, PROFILES, QUOTA_PROFILES, *QUOTAS})

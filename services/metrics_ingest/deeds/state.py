@@ -19,6 +19,7 @@ from shared.events.nodes import DEEDS, BestEffortSuppressed, EvictionWanted, Pod
 from shared.kube.annotations import MIRROR
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from shared.kube.resource_names import NODE_TOPOLOGIES
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
@@ -28,8 +29,6 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 
 NUMBERS_KEPT = 256
 """Of one run of an agent: how many of its newest deeds are remembered, to know a repeat. An older number counts as one."""
-
-TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 
@@ -102,9 +101,9 @@ class DeedsState:
                 self._told_of(record, node, object=_JSON.encode(seen_node(object_)))
             case NodeDeleted(node=node):
                 self._told_of(record, node, object=b"")
-            case ObjectObserved(resource=resource, name=name, object=raw) if resource == TOPOLOGIES:
+            case ObjectObserved(resource=resource, name=name, object=raw) if resource == NODE_TOPOLOGIES:
                 self._told_of(record, name, topology=_JSON.encode((raw.get("metadata") or {}).get("annotations") or {}))
-            case ObjectDeleted(resource=resource, name=name) if resource == TOPOLOGIES:
+            case ObjectDeleted(resource=resource, name=name) if resource == NODE_TOPOLOGIES:
                 self._told_of(record, name, topology=b"")
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch

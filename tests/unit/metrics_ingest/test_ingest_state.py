@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from services.metrics_ingest.decide import forgotten, is_due, levels, reported
 from services.metrics_ingest.policy import Policy, policy_of
 from services.metrics_ingest.settings import IngestSettings
-from services.metrics_ingest.state import GONE_KEPT_NS, NODE_METRICS, NODE_SLOS, STATUS, IngestState, SloFacts
+from services.metrics_ingest.state import GONE_KEPT_NS, STATUS, IngestState, SloFacts
 from services.metrics_ingest.windows import Measured
 from shared.agents.report import Report
 from shared.events import Cause
@@ -32,6 +32,7 @@ from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, Po
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeMetricStatus
+from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
 
 SETTINGS = IngestSettings()

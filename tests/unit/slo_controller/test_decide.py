@@ -4,7 +4,7 @@ import json
 
 from services.slo_controller import batch
 from services.slo_controller.decide import AMOUNTS, METADATA, SPEC
-from services.slo_controller.state import NODE_METRICS, NODE_SLOS, NODES
+from services.slo_controller.state import NODES
 from shared.events.cluster import (
     NodeDeleted,
     NodeMetricObserved,
@@ -17,6 +17,7 @@ from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeStatus
+from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 from tests.unit.slo_controller.cluster import ON, Cluster
 
 G = 10**9

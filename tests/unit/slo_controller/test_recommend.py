@@ -4,7 +4,6 @@ from typing import Any
 
 from services.slo_controller.recommend import LOW_CONFIDENCE, NO_OBJECTS, UNSUPPORTED, Recommender, divided
 from services.slo_controller.shapes import ContainerShape, PodShape, shape_of
-from services.slo_controller.state import RECOMMENDATIONS
 from shared.domain.cpu_memory import Amount
 from shared.events.cluster import ObjectDeleted, ObjectObserved, PodObserved
 from shared.events.intents import FieldsDecided
@@ -13,6 +12,7 @@ from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from shared.kube.quantity import NANO, nanos
+from shared.kube.resource_names import RECOMMENDATIONS
 from tests.unit.slo_controller.cluster import BEGAN, Cluster
 
 G = 10**9

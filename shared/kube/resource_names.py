@@ -1,0 +1,25 @@
+"""Names of the kinds of objects that more than one part of this system reads or writes, as events name them: plural and group.
+
+What is here is looked up in `kubectl api-resources`; where the API serves it is the gateway's to know. Source: spec/api.md 1.1.
+"""
+
+NODE_METRICS = "nodemetrics.slo.koordinator.sh"
+NODE_SLOS = "nodeslos.slo.koordinator.sh"
+NODE_TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
+DEVICES = "devices.scheduling.koordinator.sh"
+RESERVATIONS = "reservations.scheduling.koordinator.sh"
+MIGRATION_JOBS = "podmigrationjobs.scheduling.koordinator.sh"
+NETWORK_TOPOLOGIES = "clusternetworktopologies.scheduling.koordinator.sh"
+EXPLANATIONS = "scheduleexplanations.scheduling.koordinator.sh"
+RECOMMENDATIONS = "recommendations.analysis.koordinator.sh"
+PROFILES = "clustercolocationprofiles.config.koordinator.sh"
+POD_GROUPS = "podgroups.scheduling.sigs.k8s.io"
+QUOTAS = "elasticquotas.scheduling.sigs.k8s.io"
+GUIDE_QUOTAS = "elasticquotas.koordinator.sh"
+"""Elastic quotas in the group of the published guides."""
+QUOTA_PROFILES = "elasticquotaprofiles.quota.koordinator.sh"
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+BUDGETS = "poddisruptionbudgets.policy"
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
