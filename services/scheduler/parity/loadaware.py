@@ -164,12 +164,12 @@ class Scenario:
         report, shares = self.ledger.report(row), list(self.ledger.shares(row))
         if report is None and not shares:
             return None
-        pods = sorted("/".join(held.pod) for held, _ in shares)
+        pods = sorted(held.pod for held, _ in shares)
         if report is None:
             return {"hasNodeMetric": False, "pods": pods}
 
         def names(part: str) -> list[str]:
-            return sorted("/".join(held.pod) for held, share in shares if getattr(share, part) is not None)
+            return sorted(held.pod for held, share in shares if getattr(share, part) is not None)
 
         def total(part: str, *more: Vector) -> dict[str, int]:
             vectors = [*more, *(vector for _, share in shares if (vector := getattr(share, part)) is not None)]

@@ -84,7 +84,7 @@ class _RowLedger:
         template = held.ask.memo.get(self)
         if template is None:
             template = held.ask.memo[self] = self.account.templates.of(held.ask.pod)
-        self.account.count(uid, row, _split(held.name), template, held.assigned_ns, held.initialized_ns or None)
+        self.account.count(uid, row, held.name, template, held.assigned_ns, held.initialized_ns or None)
 
     def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (the account knows by uid)
         self.account.release(uid)
@@ -113,7 +113,7 @@ class _RoundTrial:
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         template = self._account.templates.of(ask.pod)
-        block = self._trial.add(row, _split(pod.name), template, self._now_ns)
+        block = self._trial.add(row, pod.name, template, self._now_ns)
         unseen = template.unseen
         self._as_foreseen = unseen is not None and (block is unseen[0] or block is unseen[1])
 
@@ -125,8 +125,3 @@ class _RoundTrial:
     def as_foreseen(self) -> bool:
         """Whether the last pod counted by its estimate, neither more nor less."""
         return self._as_foreseen
-
-
-def _split(name: str) -> tuple[str, str]:
-    namespace, _, pod = name.rpartition("/")
-    return namespace, pod

@@ -29,12 +29,12 @@ class Held(NamedTuple):
     """A pod as it counts on a node.
 
     Attributes:
-        pod: (namespace, name), by which reports name it.
+        pod: `namespace/name`, by which reports name it.
         block: int64[3, resources], what it adds to the node's loads.
     """
 
     row: int
-    pod: tuple[str, str]
+    pod: str
     template: Template
     assigned_ns: int
     deadline_ns: int | None
@@ -42,14 +42,22 @@ class Held(NamedTuple):
 
 
 class _Row:
-    """What was last set for one node."""
+    """What was last set for one node.
 
-    __slots__ = ("measured", "pods", "report", "thresholds")
+    Attributes:
+        measured: whether FILTER and SCORE start from measured usage.
+        prod: whether something compares what prod pods use; their part is summed up only then.
+        contained_ns: a pod that the report names, that came no later and whose estimate is not asked to count longer, adds nothing.
+    """
+
+    __slots__ = ("contained_ns", "measured", "pods", "prod", "report", "thresholds")
 
     def __init__(self, thresholds: Thresholds) -> None:
         self.thresholds = thresholds
         self.report: Report | None = None
-        self.measured = (False, False)  # whether FILTER and SCORE start from measured usage
+        self.measured = (False, False)
+        self.prod = False
+        self.contained_ns = NEVER
         self.pods: dict[str, Held] = {}
 
 
@@ -78,16 +86,18 @@ class LoadAwareLedger:
         self._zero = (0,) * len(self.resources)
         self._nothing = int64((self._zero,) * 3)
         self._rows: dict[int, _Row] = {}
-        self._held: dict[str, Held] = {}
+        self._where: dict[str, _Row] = {}  # uid -> where it counts
+        self._scores_prod = bool(args.score_according_prod_usage)
 
     def set_node(self, row: int, node: Node | None) -> None:
         """Take over a node's allocatable and thresholds; None: the node is gone."""
         state = self._row(row)
         before, state.thresholds = state.thresholds, node_thresholds(node, self.args) if node else self._thresholds
+        prod_before = state.prod
         amounts = estimate_node(node) if node else {}
         self.fleet.set_allocatable(row, [bounded(amounts.get(name, 0)) for name in self.resources])
         self._judge(row, state)
-        if before.window != state.thresholds.window:
+        if before.window != state.thresholds.window or prod_before != state.prod:
             self._add_up(row, state)
 
     def set_metric(self, row: int, metric: NodeMetric | None, earlier_ns: int | None = None) -> None:
@@ -104,14 +114,14 @@ class LoadAwareLedger:
 
     def assign(self, uid: str, row: int, pod: Pod, timestamp_ns: int) -> None:
         """Count a pod on a node from an instant on, in place of what was counted for it before."""
-        name = (pod.metadata.namespace, pod.metadata.name)
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         self.count(uid, row, name, self.templates.of(pod), timestamp_ns, initialized_at_ns(pod))
 
     def count(
         self,
         uid: str,
         row: int,
-        name: tuple[str, str],
+        name: str,
         template: Template,
         assigned_ns: int,
         initialized_ns: int | None,
@@ -119,31 +129,33 @@ class LoadAwareLedger:
         """`assign` for a caller that keeps no pods, only their templates and times.
 
         Args:
-            name: (namespace, name), by which reports name the pod.
+            name: `namespace/name`, by which reports name the pod.
             initialized_ns: `initialized_at_ns` of the pod.
         """
-        if uid in self._held:
+        if uid in self._where:
             self.release(uid)
         state = self._row(row)
         deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
         block = self._added(state, name, template, assigned_ns, deadline)
-        self._held[uid] = state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
+        self._where[uid] = state
+        state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
         if block is not self._nothing:
             self.fleet.loads[:, :, row] += block
 
     def release(self, uid: str) -> None:
         """Count a pod no longer; nothing happens when it was not counted."""
-        held = self._held.pop(uid, None)
-        if held is not None:
-            del self._rows[held.row].pods[uid]
-            self.fleet.loads[:, :, held.row] -= held.block
+        state = self._where.pop(uid, None)
+        if state is not None:
+            held = state.pods.pop(uid)
+            if held.block is not self._nothing:
+                self.fleet.loads[:, :, held.row] -= held.block
 
     def trial(self) -> LoadAwareTrial:
         """A copy of the loads for one scheduling round; good until this ledger changes."""
         return LoadAwareTrial(self)
 
     def would_add(
-        self, row: int, name: tuple[str, str], template: Template, assigned_ns: int, initialized_ns: int | None
+        self, row: int, name: str, template: Template, assigned_ns: int, initialized_ns: int | None
     ) -> NDArray[np.int64]:
         """int64[3, resources]: what a pod would add to a node's loads, were it counted there."""
         state = self._row(row)
@@ -158,10 +170,8 @@ class LoadAwareLedger:
         """The pods that count on a node, each with what it adds."""
         state = self._rows.get(row)
         for held in state.pods.values() if state else ():
-            yield (
-                held,
-                _share(state.report if state else None, held.pod, held.template, held.assigned_ns, held.deadline_ns),
-            )
+            report = state.report if state else None
+            yield held, self._share(report, held.pod, held.template, held.assigned_ns, held.deadline_ns)
 
     def _row(self, row: int) -> _Row:
         state = self._rows.get(row)
@@ -178,24 +188,44 @@ class LoadAwareLedger:
             bases = (base_load(report, state.thresholds.window), base_load(report, self._score_window))
         state.measured = (bases[0] is not None, bases[1] is not None)
         total = int64((bases[0] or zero, bases[1] or zero, report.system if report else zero))
+        trusted = report is not None and all(state.measured) and not state.prod
+        state.contained_ns = report.clock_ns - report.interval_ns if report is not None and trusted else NEVER
         for uid, held in state.pods.items():
-            share = _share(report, held.pod, held.template, held.assigned_ns, held.deadline_ns)
-            block = self._block(state, share)
-            self._held[uid] = state.pods[uid] = held._replace(block=block)
-            total += block
+            block = self._added(state, held.pod, held.template, held.assigned_ns, held.deadline_ns)
+            if block is not held.block:
+                state.pods[uid] = held._replace(block=block)
+            if block is not self._nothing:
+                total += block
         self.fleet.loads[:, :, row] = total
 
     def _added(
-        self, state: _Row, name: tuple[str, str], template: Template, assigned_ns: int, deadline: int | None
+        self, state: _Row, name: str, template: Template, assigned_ns: int, deadline: int | None
     ) -> NDArray[np.int64]:
         """int64[3, resources], not to be written to: what a pod adds to a node's loads."""
         report = state.report
-        if template.unseen is not None and (report is None or name not in report.pods):
-            return template.unseen[report is not None]
-        return self._block(state, _share(report, name, template, assigned_ns, deadline))
+        if report is None or name not in report.pods:
+            if template.unseen is not None:
+                return template.unseen[state.prod and report is not None]
+        elif assigned_ns <= state.contained_ns and deadline is None:
+            return self._nothing
+        return self._block(state, self._share(report, name, template, assigned_ns, deadline))
+
+    def _share(
+        self, report: Report | None, pod: str, template: Template, assigned_ns: int, deadline: int | None
+    ) -> Share:
+        return share_of(
+            report,
+            pod,
+            template.estimate,
+            assigned_ns,
+            deadline,
+            is_prod=template.is_prod,
+            resources=self.resources,
+        )
 
     def _block(self, state: _Row, share: Share) -> NDArray[np.int64]:
-        zero, usage, delta = self._zero, share.prod_usage, share.prod_delta
+        zero = self._zero
+        usage, delta = (share.prod_usage, share.prod_delta) if state.prod else (None, None)
         filtered = share.node_delta if state.measured[0] else share.estimated
         scored = share.node_delta if state.measured[1] else share.estimated
         prod = tuple(map(sum, zip(usage, delta, strict=True))) if usage and delta else usage or delta
@@ -209,6 +239,7 @@ class LoadAwareLedger:
         prod = self._percents(thresholds.prod)
         usage = self._percents(thresholds.usage)
         fleet.prod_mode[row] = any(prod)
+        state.prod = self._scores_prod or any(prod)
         fleet.windowed[row] = thresholds.window is not None
         measured = report is not None and report.usage is not None
         expires_ns = _expires_ns(report, self.args.expiration_ns)
@@ -219,12 +250,6 @@ class LoadAwareLedger:
 
     def _percents(self, stated: Percents) -> tuple[int, ...]:
         return tuple(stated.get(name, 0) for name in self.resources)
-
-
-def _share(
-    report: Report | None, pod: tuple[str, str], template: Template, assigned_ns: int, deadline: int | None
-) -> Share:
-    return share_of(report, pod, template.estimate, assigned_ns, deadline, is_prod=template.is_prod)
 
 
 def _expires_ns(report: Report | None, expiration_ns: int) -> int:

@@ -15,7 +15,7 @@ from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware.thresholds import Window
 from shared.domain.priority import Priority
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns
-from shared.kube.node import AggregatedUsage, NodeMetric, ResourceMap
+from shared.kube.node import AggregatedUsage, NodeMetric, PodUsage, ResourceMap
 from shared.kube.quantity import BadQuantity, amount, nanos
 
 Vector = tuple[int, ...]
@@ -36,8 +36,7 @@ class Report(NamedTuple):
         usage: of the whole node; None when the report has no node part.
         windows: usage by percentile and window; duration 0 is the longest window of that percentile.
         system: of what runs outside of pods, as far as it counts as prod.
-        pods: (namespace, name) -> usage, of pods with any.
-        prod: the pods that the node reported as prod.
+        pods: `namespace/name` -> what the node reported of it, of pods with any usage; read when somebody asks, for most are never asked for.
     """
 
     clock_ns: int
@@ -46,8 +45,7 @@ class Report(NamedTuple):
     usage: Vector | None
     windows: Mapping[Window, Vector]
     system: Vector
-    pods: Mapping[tuple[str, str], Vector]
-    prod: frozenset[tuple[str, str]]
+    pods: Mapping[str, PodUsage]
 
 
 class Share(NamedTuple):
@@ -86,7 +84,6 @@ def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareA
     updated_ns = report_time_ns(metric)
     clock_ns = updated_ns if updated_ns is not None else earlier_ns
     node = status.node_metric
-    counted = [pod for pod in status.pods_metric if pod.pod_usage and pod.pod_usage.resources]
     return Report(
         clock_ns=NEVER_NS if clock_ns is None else clock_ns,
         updated_ns=updated_ns,
@@ -94,8 +91,11 @@ def read_report(metric: NodeMetric, resources: tuple[str, ...], args: LoadAwareA
         usage=to_vector(node.node_usage, resources) if node else None,
         windows=_windows(node.aggregated_node_usages, resources) if node else {},
         system=to_vector(node.system_usage if node and args.prod_usage_include_sys else None, resources),
-        pods={(pod.namespace, pod.name): to_vector(pod.pod_usage, resources) for pod in counted},
-        prod=frozenset((pod.namespace, pod.name) for pod in counted if pod.priority == Priority.PROD),
+        pods={
+            f"{pod.namespace}/{pod.name}": pod
+            for pod in status.pods_metric
+            if pod.pod_usage is not None and pod.pod_usage.resources
+        },
     )
 
 
@@ -109,22 +109,27 @@ def base_load(report: Report, window: Window | None) -> Vector | None:
 
 def share_of(
     report: Report | None,
-    pod: tuple[str, str],
+    pod: str,
     estimate: Vector | None,
     assigned_ns: int,
     deadline_ns: int | None,
     *,
     is_prod: bool,
+    resources: tuple[str, ...],
 ) -> Share:
     """What an assigned pod adds to the load of its node.
 
     Its estimate counts in so far as it exceeds the measured usage, and only while the report cannot be trusted to
     contain it: the pod is not in it, came at most an interval before it, or its estimate is asked to count longer.
+
+    Args:
+        pod: `namespace/name`.
     """
     if report is None:
         return Share(estimated=estimate)
-    usage = report.pods.get(pod)
-    counted_as_prod = is_prod and pod in report.prod
+    reported = report.pods.get(pod)
+    usage = None if reported is None else to_vector(reported.pod_usage, resources)
+    counted_as_prod = is_prod and reported is not None and reported.priority == Priority.PROD
     prod_usage = usage if counted_as_prod else None
     if estimate is None:
         return Share(prod_usage=prod_usage)

@@ -177,7 +177,7 @@ class LoadAwareTrial:
         self.withdraw(pod)
         if not uses_its_node(pod):
             return
-        name, template = (pod.metadata.namespace, pod.metadata.name), self._ledger.templates.of(pod)
+        name, template = f"{pod.metadata.namespace}/{pod.metadata.name}", self._ledger.templates.of(pod)
         block = self.add(row, name, template, assigned_at_ns(pod, now_ns), initialized_at_ns(pod))
         self._placed[pod.metadata.uid] = (row, block)
 
@@ -191,7 +191,7 @@ class LoadAwareTrial:
     def add(
         self,
         row: int,
-        name: tuple[str, str],
+        name: str,
         template: Template,
         assigned_ns: int,
         initialized_ns: int | None = None,
@@ -199,7 +199,7 @@ class LoadAwareTrial:
         """`place` for a caller that keeps no pods; nothing takes it back.
 
         Args:
-            name: (namespace, name); a report may know an earlier pod of this name.
+            name: `namespace/name`; a report may know an earlier pod of this name.
 
         Returns:
             int64[3, resources], what it added.

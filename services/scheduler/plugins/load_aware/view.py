@@ -14,7 +14,7 @@ def told(account: LoadAwareLedger, row: int) -> dict[str, Any]:
     report = account.report(row)
     if not shares and report is None:
         return {}
-    pods = [{"timestamp": instant_text(held.assigned_ns), "pod": _name(held)} for held, _ in shares]
+    pods = [{"timestamp": instant_text(held.assigned_ns), "pod": held.pod} for held, _ in shares]
     if report is None:
         return {"pods": pods}
 
@@ -24,7 +24,7 @@ def told(account: LoadAwareLedger, row: int) -> dict[str, Any]:
 
     def adders(part: str) -> tuple[list[Vector | None], list[str]]:
         added: list[tuple[Held, Share]] = [(held, share) for held, share in shares if getattr(share, part)]
-        return [getattr(share, part) for _, share in added], sorted(_name(held) for held, _ in added)
+        return [getattr(share, part) for _, share in added], sorted(held.pod for held, _ in added)
 
     (usage, _), (node, of_node), (prod, of_prod), (estimated, of_estimated) = map(
         adders, ("prod_usage", "node_delta", "prod_delta", "estimated")
@@ -41,7 +41,3 @@ def told(account: LoadAwareLedger, row: int) -> dict[str, Any]:
         "prodDeltaPods": of_prod,
         "nodeEstimatedPods": of_estimated,
     }
-
-
-def _name(held: Held) -> str:
-    return "/".join(held.pod)
