@@ -15,7 +15,7 @@ class Change(IntEnum):
     TAINTS = 3  # taints and `spec.unschedulable`
     ANNOTATIONS = 4
     POD_RELEASED = 5  # a pod ended, was deleted, or asks for less
-    METRIC = 6  # a NodeMetric came, changed or went
+    METRIC = 6  # a NodeMetric came, changed or went; or a report was recorded, which `reported` of a node tells, not its seq here
     POD_ADDED = 7  # a pod came to run there
     POD_CHANGED = 8  # labels of a pod changed, or it began to end
     TOPOLOGY = 12  # the NodeResourceTopology came, changed or went

@@ -33,6 +33,7 @@ class DecidedFacts(KnownFacts):
         self.round = event.round
         self.round_saw = (event.seen or {}).get("cluster", 0)
         self.round_ns = event.now_ns or 0
+        saw_reports = {name: seq for name, seq in (event.seen or {}).items() if name.startswith("metrics-")}
         saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
         reasons: dict[int, tuple[PluginReason, ...]] = {}
         for outcome in event.pods:
@@ -45,6 +46,7 @@ class DecidedFacts(KnownFacts):
             facts.tried_seq = record.seq
             facts.saw = self.round_saw
             facts.saw_quota = saw_quota
+            facts.saw_reports = saw_reports
             facts.reasons = reasons[outcome.judged]
             if self.touched is not None:
                 self.touched.pods[facts.uid] = None

@@ -11,7 +11,7 @@ from typing import Any
 from services.scheduler.ask import PodAsk
 from services.scheduler.facts import Touched
 from services.scheduler.framework import Ledger, Plugin, Profile, SelectiveLedger, TopologyLedger, is_kind
-from services.scheduler.measured import newest
+from services.scheduler.measured import newest, youngest
 from services.scheduler.node_reservation import less_reserved
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import PodBook
@@ -130,8 +130,11 @@ class Index:
                 ledger.set_node(row, node)
 
     def _settle_metric(self, name: str) -> None:
-        facts = newest(self.view.metrics.get(name), self.view.reports.get(name, {}))
+        reports = self.view.reports.get(name, {})
+        facts = newest(self.view.metrics.get(name), reports)
         row = self.table.row(name)
+        context = youngest(reports)[0] if reports else ""
+        self.table.set_reported(row, context, self.view.reported[name][context] if reports else 0)
         for ledger in self._ledgers:
             if facts is None:
                 ledger.set_metric(row, None, "")

@@ -21,7 +21,7 @@ class KnownFacts:
         pods: uid -> facts.
         nodes: name -> facts; present exactly while the node is observed.
         metrics: node name -> its NodeMetric object.
-        reports: node name -> context of `metrics-*` -> the newest report that it holds.
+        reports: node name -> context of `metrics-*` -> the newest report that it holds; reported: the same, its seq there.
         objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`surroundings.FOLLOWED`).
         questions: ScheduleExplanation objects by `namespace/name`; answered: what we last said to them.
         changed: per class of change the `cluster` seq of the last one that was of no node in particular.
@@ -46,6 +46,7 @@ class KnownFacts:
         self.nodes: dict[str, NodeFacts] = {}
         self.metrics: dict[str, MetricFacts] = {}
         self.reports: dict[str, dict[str, NodeReported]] = {}
+        self.reported: dict[str, dict[str, int]] = {}
         self.objects: dict[str, dict[str, dict[str, Any]]] = {}
         self.questions: dict[str, dict[str, Any]] = {}
         self.answered: dict[str, Answered] = {}

@@ -25,7 +25,7 @@ def newest(object_: MetricFacts | None, reports: Mapping[str, NodeReported]) -> 
     """
     if not reports:
         return object_
-    _, report = max(reports.items(), key=_age)
+    _, report = youngest(reports)
     if object_ is not None and _time_ns(object_) >= report.at_ns:
         return object_
     spec = object_.metric.spec if object_ is not None else NodeMetricSpec()
@@ -37,6 +37,11 @@ def newest(object_: MetricFacts | None, reports: Mapping[str, NodeReported]) -> 
     status = status_of(report)
     metric = NodeMetric(metadata=Metadata(name=report.node), spec=spec, status=status)
     return MetricFacts(metric, status.update_time or "")
+
+
+def youngest(reports: Mapping[str, NodeReported]) -> tuple[str, NodeReported]:
+    """(context, report) of the youngest by its own time, among at least one."""
+    return max(reports.items(), key=_age)
 
 
 def _age(entry: tuple[str, NodeReported]) -> tuple[int, str]:

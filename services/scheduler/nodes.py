@@ -3,7 +3,7 @@
 Rows, columns and value numbers depend on the order of arrival and never leave this process: whatever is recorded is named.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class NodeTable:
         labels: columns of label values.
         hashes: uint64[rows]: `name_hash` of the names.
         changed: int64[rows, classes of change]: `cluster` seq of the last change.
+        contexts: those of `metrics-*` that hold a node's newest report -> number, from 1.
+        reported, reported_in: int64[rows]: seq of the node's newest report, and the number of the context that holds it; 0 without.
         version: grows with every new row and every change of a node object (not of its pods).
         memo: what plugins have worked out from node objects; nothing that they could not work out anew.
     """
@@ -68,6 +70,9 @@ class NodeTable:
         self.taint_set: Int64 = np.zeros(room, np.int64)
         self.hashes: UInt64 = np.zeros(room, np.uint64)
         self.changed: Int64 = np.zeros((room, len(Change)), np.int64)
+        self.contexts: dict[str, int] = {}
+        self.reported: Int64 = np.zeros(room, np.int64)
+        self.reported_in: Int64 = np.zeros(room, np.int64)
         self._taint_numbers: dict[tuple[Taint, ...], int] = {(): 0}
         self._free: list[int] = []
         self._log: list[int] = []  # rows of changed node objects; entry i came with version _log_start + i + 1
@@ -128,6 +133,20 @@ class NodeTable:
     def set_changed(self, name: str, changed: Sequence[int]) -> None:
         """Take over when a node last changed, without reading its object again."""
         self.changed[self.rows[name]] = changed
+
+    def set_reported(self, row: int, context: str, seq: int) -> None:
+        """Take over where the node's newest report is; seq 0 when there is none."""
+        self.reported[row] = seq
+        self.reported_in[row] = self.contexts.setdefault(context, len(self.contexts) + 1) if seq else 0
+
+    def reported_since(self, saw: Iterable[tuple[str, int]]) -> NDArray[np.bool_]:
+        """bool[rows]: whether the node's newest report came after these positions of `metrics-*`."""
+        upto = np.zeros(len(self.contexts) + 1, np.int64)
+        for context, seq in saw:
+            if context in self.contexts:
+                upto[self.contexts[context]] = seq
+        newer: NDArray[np.bool_] = self.reported[: self.size] > upto[self.reported_in[: self.size]]
+        return newer
 
     def column(self, resource: str) -> int:
         """The column of a resource, a new one at the first mention."""
@@ -214,7 +233,7 @@ class NodeTable:
 
     def _grow_rows(self, room: int) -> None:
         for name in ("alive", "allocatable", "requested", "scored", "pods", "allowed_pods", "unschedulable", "taint_set",
-                     "hashes", "changed"):  # fmt: skip
+                     "hashes", "changed", "reported", "reported_in"):  # fmt: skip
             before = getattr(self, name)
             after = np.zeros((room, *before.shape[1:]), before.dtype, order="F" if name != "changed" else "C")
             after[: len(before)] = before

@@ -194,6 +194,7 @@ class ObservedFacts(KnownFacts):
         before = reports.get(record.context)
         if before is None or before.at_ns <= event.at_ns:
             reports[record.context] = event
+            self.reported.setdefault(event.node, {})[record.context] = record.seq
             if self.touched is not None:
                 self.touched.metrics[event.node] = None
 
@@ -202,9 +203,9 @@ class ObservedFacts(KnownFacts):
         before = reports.get(record.context)
         if before is None or before.at_ns > event.at_ns:
             return
-        del reports[record.context]
+        del reports[record.context], self.reported[event.node][record.context]
         if not reports:
-            del self.reports[event.node]
+            del self.reports[event.node], self.reported[event.node]
         if self.touched is not None:
             self.touched.metrics[event.node] = None
 

@@ -53,13 +53,14 @@ class PodFacts:
         placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
         refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
         compared with what we would have done. nominated: the node on which pods were asked to make room for it. asked_seq: our newest
-        wish that it goes. saw_quota: the `quota` seq up to which that round, or the ledger for it, had read.
+        wish that it goes. saw_quota: the `quota` seq up to which that round, or the ledger for it, had read. saw_reports: the same of
+        each of `metrics-*`, one dict for all pods of a round.
     """
 
     __slots__ = (
         "allotted", "ask", "asked_seq", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
         "node_since_ns", "nominated", "observed", "placed_allotted", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals",
-        "refused_seq", "saw", "saw_quota", "scheduled_ns", "since", "started_ns", "stayed_at", "stayed_seq", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
+        "refused_seq", "saw", "saw_quota", "saw_reports", "scheduled_ns", "since", "started_ns", "stayed_at", "stayed_seq", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
     )  # fmt: skip
 
     def __init__(self, uid: str) -> None:
@@ -93,6 +94,7 @@ class PodFacts:
         self.tried_seq = 0
         self.saw = 0
         self.saw_quota = 0
+        self.saw_reports: dict[str, int] = {}
         self.reasons: tuple[PluginReason, ...] = ()
         self.told = ""
         self.compared = False

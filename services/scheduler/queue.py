@@ -22,6 +22,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from services.scheduler.ask import PodAsk
+from services.scheduler.change import Change
 from services.scheduler.due import WOKEN, Due, Entry, Order, first_of
 from services.scheduler.framework import Profile
 from services.scheduler.pods import PluginReason, PodFacts
@@ -34,11 +35,17 @@ FLUSH_S = 300
 
 
 class BinKey(NamedTuple):
-    """What the pods of a bin have in common: profile, reasons, position that refused them."""
+    """What the pods of a bin have in common: profile, reasons, and the positions of the round that refused them.
+
+    Attributes:
+        saw: of `cluster`.
+        saw_reports: of `metrics-*`, by name; None when no report cures the reasons.
+    """
 
     scheduler: str
     reasons: tuple[PluginReason, ...]
     saw: int
+    saw_reports: tuple[tuple[str, int], ...] | None = None
 
 
 class PoolKey(NamedTuple):
@@ -84,6 +91,8 @@ class Queue:
         self._advanced_ns = 0
         self._bins: dict[BinKey, _Bin] = {}
         self._pooled: dict[str, BinKey] = {}  # uid -> where it is
+        # (profile, reasons) -> whether a report can cure them.
+        self._measured: dict[tuple[str, tuple[PluginReason, ...]], bool] = {}
 
     def __len__(self) -> int:
         """How many pods wait, whether or not they may be tried now."""
@@ -220,8 +229,15 @@ class Queue:
         if is_due:
             self._due.push(ask, facts.since, facts.uid, ticket)
         elif not ask.fault:  # what cannot be read is not cured by what others do
-            key = self._pooled[facts.uid] = BinKey(ask.scheduler, facts.reasons, facts.saw)
+            key = self._pooled[facts.uid] = self._bin_of(facts, ask)
             self._bins.setdefault(key, _Bin()).enter(ask, ((-ask.priority, WOKEN, facts.since, facts.uid), ticket))
+
+    def _bin_of(self, facts: PodFacts, ask: PodAsk) -> BinKey:
+        group = ask.scheduler, facts.reasons
+        measured = self._measured.get(group)
+        if measured is None:
+            measured = self._measured[group] = Change.METRIC in self._profiles[ask.scheduler].cures(facts.reasons)
+        return BinKey(*group, facts.saw, tuple(sorted(facts.saw_reports.items())) if measured else None)
 
 
 class _Pool:
@@ -264,6 +280,7 @@ class _Stands(NamedTuple):
     attempts: int
     tried_ns: int
     saw: int
+    saw_reports: dict[str, int]
     reasons: tuple[PluginReason, ...]
     refusals: int
     placed_ns: int
@@ -277,6 +294,7 @@ def _stands(facts: PodFacts, ask: PodAsk, *, is_new_question: bool) -> _Stands:
         facts.attempts,
         facts.tried_ns,
         facts.saw,
+        facts.saw_reports,
         facts.reasons,
         facts.refusals,
         facts.placed_ns,

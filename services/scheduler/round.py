@@ -9,8 +9,10 @@ Source: architecture.md, "What a scheduling round records"; spec/scheduler-core.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
@@ -134,15 +136,18 @@ class _Round:
             if group not in newest:
                 kinds = sorted(self._index.profiles[bin_.scheduler].cures(bin_.reasons))
                 newest[group] = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq, around(kinds))
-            if newest[group] > bin_.saw:
+            if newest[group] > bin_.saw or (
+                bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any())
+            ):
                 awake.append(bin_)
                 if len(classes) <= EXACT_CLASSES:
                     classes.update(dict.fromkeys(queue.asks(bin_)))
         if len(classes) > EXACT_CLASSES:
             return awake
-        cured: dict[tuple[PodAsk, tuple[PluginReason, ...]], int] = {}
+        cured: dict[tuple[PodAsk, tuple[PluginReason, ...]], tuple[int, NDArray[Any]]] = {}
         pools = [PoolKey(bin_, ask) for bin_ in awake if isinstance(bin_, BinKey) for ask in queue.asks(bin_)]
-        for (_, reasons, _), ask in pools:
+        for bin_, ask in pools:
+            reasons = bin_.reasons
             if (ask, reasons) in cured:
                 continue
             kinds = sorted(self._profile(ask).cures(reasons))
@@ -150,8 +155,19 @@ class _Round:
             # What a wide plugin refuses, a change on a node that itself stays closed may have opened elsewhere.
             there = alive if self._profile(ask).reaches_far(reasons) else feasible
             last = int(changed[there][:, kinds].max(initial=0))
-            cured[ask, reasons] = max(last, view.released_seq, around(kinds)) if len(feasible) else -1
-        return [pool for pool in pools if cured[pool.ask, pool.bin.reasons] > pool.bin.saw]
+            if len(feasible):
+                cured[ask, reasons] = max(last, view.released_seq, around(kinds)), there
+            else:
+                cured[ask, reasons] = -1, feasible
+
+        def is_cured(pool: PoolKey) -> bool:
+            last, there = cured[pool.ask, pool.bin.reasons]
+            saw_reports = pool.bin.saw_reports
+            return last > pool.bin.saw or (
+                saw_reports is not None and bool(table.reported_since(saw_reports)[there].any())
+            )
+
+        return [pool for pool in pools if is_cured(pool)]
 
     # placing
 

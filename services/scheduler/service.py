@@ -30,6 +30,7 @@ from shared.service import Runtime, Service
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 5.0
+LONGEST_PAUSE_S = 0.25
 
 QUESTIONS_EVERY_S = 1.0
 """How often the questions of ScheduleExplanation objects are looked at: each is judged over all nodes."""
@@ -117,10 +118,12 @@ async def lead(runtime: Runtime) -> None:
                 questions_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
+        taken_s = (runtime.now_ns() - now_ns) / SECOND
         if drafts:
-            taken_s = (runtime.now_ns() - now_ns) / SECOND
             await asyncio.sleep(min(max(settings.round_every_s - taken_s, 0.0), settings.round_every_s))
             continue
+        # Reports never stop, and each may cure a pod that load keeps waiting: looking in vain takes half of a core at most.
+        await asyncio.sleep(min(max(taken_s, 0.0), LONGEST_PAUSE_S))
         await runtime.changed(_wait_s(index, runtime.now_ns()))
     desk.index = None
     if shadow is not None:

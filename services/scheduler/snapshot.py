@@ -25,6 +25,7 @@ class _Kept(msgspec.Struct):
     nodes: list[tuple[str, Node, list[int]]]
     metrics: list[tuple[str, NodeMetric, str]]
     reports: dict[str, dict[str, NodeReported]]
+    reported: dict[str, dict[str, int]]
     objects: dict[str, dict[str, dict[str, Any]]]
     changed: list[int]
     chosen: dict[str, str]
@@ -54,6 +55,7 @@ def encode(view: "ClusterView") -> bytes:
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
         metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
         reports={name: dict(sorted(reports.items())) for name, reports in sorted(view.reports.items())},
+        reported={name: dict(sorted(seqs.items())) for name, seqs in sorted(view.reported.items())},
         objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
         changed=view.changed,
         chosen=dict(sorted(view.chosen.items())),
@@ -82,6 +84,6 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.changed = kept.changed
     view.chosen = kept.chosen
     view.questions, view.answered = kept.questions, kept.answered
-    view.reports = kept.reports
+    view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)
     view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}

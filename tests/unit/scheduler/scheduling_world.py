@@ -24,6 +24,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.log import ConfigTaken
+from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodOutcome, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -41,6 +42,7 @@ from shared.kube.pod import (
     Toleration,
 )
 
+GIB = 1 << 30
 START_NS = 1_780_000_000 * SECOND
 
 
@@ -127,6 +129,10 @@ def metric(name: str, cpu: str, memory: str = "1Gi", *, at_ns: int = START_NS) -
     return NodeMetric(metadata=Metadata(name=name), status=status)
 
 
+def report(name: str, cpu_milli: int, memory: int = GIB, *, at_ns: int = START_NS) -> NodeReported:
+    return NodeReported(node=name, at_ns=at_ns, interval_s=60, aggregate_s=300, usage=Usage(cpu_milli, memory))
+
+
 class World:
     """Both contexts' logs, and a scheduler whose view is behind the cluster by as much as a test likes."""
 
@@ -154,6 +160,10 @@ class World:
     def drop_report(self, name: str) -> None:
         self.observe(NodeMetricDeleted(node=name))
 
+    def tell(self, event: NodeReported, context: str = "metrics-0") -> None:
+        """Ingest appends a report."""
+        self.append(context, event, None)
+
     def add_pod(self, pod: Pod) -> None:
         self.observe(PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod))
 
@@ -177,10 +187,11 @@ class World:
     # the scheduler
 
     def read(self, upto: int | None = None) -> None:
-        """The scheduler reads the cluster's log, all of it or up to a seq."""
-        at = self.view.positions.get("cluster", 0)
-        for record in self.logs["cluster"][at : upto if upto is not None else None]:
-            self.view.apply(record)
+        """The scheduler reads the cluster's log, all of it or up to a seq, and what ingest has recorded."""
+        for context in ("cluster", *(name for name in self.logs if name.startswith("metrics-"))):
+            at = self.view.positions.get(context, 0)
+            for record in self.logs[context][at : upto if context == "cluster" else None]:
+                self.view.apply(record)
 
     def indexed(self) -> Index:
         if self.index is None:
@@ -222,7 +233,7 @@ class World:
         self.now_ns += int(seconds * SECOND)
 
     def append(self, context: str, event: Event, cause: Cause | None) -> Recorded:
-        log = self.logs[context]
+        log = self.logs.setdefault(context, [])
         record = Recorded(context, len(log) + 1, event, self.now_ns, cause)
         log.append(record)
         return record

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from services.scheduler import round as rounds
+from services.scheduler.config import config_of
+from services.scheduler.index import Index
 from services.scheduler.reasons import text
+from services.scheduler.round import decide
 from services.scheduler.standing import standing_of, told
+from services.scheduler.state import ClusterView
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import Taint
@@ -18,6 +22,7 @@ from tests.unit.scheduler.scheduling_world import (
     node,
     placements,
     pod,
+    report,
     rounds_of,
     thresholds,
     use,
@@ -51,12 +56,16 @@ def measure(world: World) -> None:
     world.report(metric("n", cpu="10m", at_ns=world.now_ns))
 
 
+def record_report(world: World) -> None:
+    world.tell(report("n", cpu_milli=10, at_ns=world.now_ns))
+
+
 def add_node(world: World) -> None:
     world.add_node(node("other", cpu="0"))
 
 
 OTHERWISE: dict[str, Any] = {}
-EVENTS = (release, relabel, enlarge, untaint, uncordon, measure, add_node)
+EVENTS = (release, relabel, enlarge, untaint, uncordon, measure, record_report, add_node)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +76,7 @@ EVENTS = (release, relabel, enlarge, untaint, uncordon, measure, add_node)
         ("UntoleratedTaint", {"taints": (Taint(key="k", effect="NoSchedule"),)}, {}, (untaint, add_node)),
         ("NodeAffinityMismatch", {}, {"selector": {"zone": "a"}}, (relabel, add_node)),
         ("HostPortTaken", {}, {"ports": (80,)}, (release, add_node)),
-        ("UsageExceedsThreshold", {}, {}, (release, enlarge, measure, add_node)),
+        ("UsageExceedsThreshold", {}, {}, (release, enlarge, measure, record_report, add_node)),
     ],
 )
 def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_other(
@@ -96,6 +105,52 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
         world.read()
         tried = [outcome.pod_uid for round_ in rounds_of(world.rounds()) for outcome in round_.pods]
         assert tried == (["p"] if event in wakes else []), event.__name__
+
+
+@pytest.mark.parametrize("exact_classes", [64, -1], ids=["judged anew", "by the hints alone"])
+def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorded_it(
+    exact_classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "EXACT_CLASSES", exact_classes)
+    world = World()
+    use(world, thresholds(50, 0))
+    for number, name in enumerate(("a", "b")):
+        world.add_node(node(name))
+        world.tell(report(name, cpu_milli=3900, at_ns=START_NS), f"metrics-{number}")
+    world.add_pod(pod("p"))
+    world.add_pod(pod("large", cpu="100"))
+    world.read()
+    refused = written(world.rounds())
+    assert {uid: said.code for uid, said in refused.items()} == {
+        "p": "UsageExceedsThreshold",
+        "large": "InsufficientResource",
+    }
+    world.wait(20)
+    assert world.rounds() == [], "nothing has changed"
+    world.tell(report("b", cpu_milli=100, at_ns=world.now_ns), "metrics-1")
+    world.read()
+    restored = ClusterView()
+    restored.restore(world.view.encode())
+    again = Index(restored, config_of(restored).profiles)
+    assert decide(again, world.now_ns, 256) == decide(world.indexed(), world.now_ns, 256)
+    said = world.rounds()
+    assert placements(said) == {"p": "b"}
+    assert [outcome.pod_uid for round_ in rounds_of(said) for outcome in round_.pods] == ["p"]
+
+
+def test_a_report_that_cures_nothing_is_not_worth_a_round() -> None:
+    world = World()
+    use(world, thresholds(50, 0))
+    world.add_node(node("n"))
+    world.tell(report("n", cpu_milli=3900, at_ns=START_NS))
+    world.add_pod(pod("p"))
+    world.read()
+    world.rounds()
+    for _ in range(3):
+        world.wait(60)
+        world.tell(report("n", cpu_milli=3800, at_ns=world.now_ns))
+        world.read()
+        assert world.rounds() == []
 
 
 def test_a_status_is_written_when_the_code_changes_and_never_because_a_count_did() -> None:
