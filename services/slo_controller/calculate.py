@@ -8,10 +8,12 @@ Source: spec/slo-controller.md 3.3, 4, 5, 6, appendix B.
 
 from typing import NamedTuple
 
+from services.slo_controller import plugins
 from services.slo_controller.batch import Batch, batch_of, terms_of
 from services.slo_controller.config import InForce
 from services.slo_controller.devices import DeviceAmounts, device_amounts
 from services.slo_controller.mid import STATIC, Mid, mid_of
+from services.slo_controller.plugins import Trouble
 from services.slo_controller.prepare import Prepared, prepared
 from services.slo_controller.ratios import NoRatio, amplification_ratios, normalization_ratio
 from services.slo_controller.settings import SloSettings
@@ -34,7 +36,7 @@ class Pass(NamedTuple):
         sold: raised to the floor and cut to the cap.
         ratio: the cpu normalization ratio; None when it cannot be told, or over-commitment is off.
         amplification: text of the annotation; None: it must be gone.
-        problems: what could not be read or told.
+        troubles: what could not be read or told.
     """
 
     doing: str
@@ -48,7 +50,7 @@ class Pass(NamedTuple):
     amplification: str | None
     prepared: Prepared
     devices: DeviceAmounts
-    problems: tuple[str, ...]
+    troubles: tuple[Trouble, ...]
 
 
 def calculate(state: SloState, config: InForce, name: str, settings: SloSettings, now_ns: int) -> Pass:
@@ -56,7 +58,7 @@ def calculate(state: SloState, config: InForce, name: str, settings: SloSettings
     node, machine = state.nodes[name], state.machine(name)
     strategy = config.strategy(node.metadata)
     measured, source = state.measured(name)
-    problems: list[str] = []
+    troubles: list[Trouble] = []
     found = found_mid = ratio = amplification = None
     doing = SELLING
     if not sells(config.documents.colocation, strategy):
@@ -74,35 +76,35 @@ def calculate(state: SloState, config: InForce, name: str, settings: SloSettings
         if machine.has_allocatable:
             found_mid = mid_of(machine.capacity, machine.reserved, measured, books, strategy)
         else:
-            problems.append("status.allocatable is absent: no mid resources")
-    sold = _steadied(found, strategy, problems)
+            troubles.append(Trouble(plugins.MID, plugins.CALCULATE, "status.allocatable is absent: no mid resources"))
+    sold = _steadied(found, strategy, troubles)
     if doing != OFF:
         topology = state.topologies.get(name)
         try:
             annotations = topology.annotations if topology else None
             ratio = normalization_ratio(config.documents.normalization, node.metadata, annotations)
         except NoRatio as error:
-            problems.append(str(error))
+            troubles.append(Trouble(plugins.NORMALIZATION, plugins.CALCULATE, str(error)))
         try:
             amplification = amplification_ratios(config.documents.amplification, node.metadata)
         except NoRatio as error:
-            problems.append(str(error))
+            troubles.append(Trouble(plugins.AMPLIFICATION, plugins.CALCULATE, str(error)))
     whole = prepared(node, sold, found_mid, ratio)
     if whole.problem:
-        problems.append(whole.problem)
+        troubles.append(Trouble(plugins.BATCH, plugins.PREPARE, whole.problem))
     devices = device_amounts(state.devices.get(name), shared=settings.shared_gpus)
     return Pass(
         doing, strategy, measured.at_ns, source, found, sold, found_mid, ratio, amplification, whole, devices,
-        tuple(problems),
+        tuple(troubles),
     )  # fmt: skip
 
 
-def _steadied(found: Batch | None, strategy: ColocationStrategy, problems: list[str]) -> Batch | None:
+def _steadied(found: Batch | None, strategy: ColocationStrategy, troubles: list[Trouble]) -> Batch | None:
     """Raised to the floor and cut to the cap that the strategy states; zones stay as they were calculated."""
     steadiness = strategy.koordstream
     if found is None or steadiness is None:
         return found
-    floor, cap = _bounds(steadiness.floor, "floor", problems), _bounds(steadiness.cap, "cap", problems)
+    floor, cap = _bounds(steadiness.floor, "floor", troubles), _bounds(steadiness.cap, "cap", troubles)
     cpu = max(found.cpu, milli(floor.get("cpu", 0)))
     memory = max(found.memory, floor.get("memory", 0))
     if "cpu" in cap:
@@ -112,11 +114,11 @@ def _steadied(found: Batch | None, strategy: ColocationStrategy, problems: list[
     return found._replace(cpu=cpu, memory=memory)
 
 
-def _bounds(stated: dict[str, str] | None, name: str, problems: list[str]) -> dict[str, int]:
+def _bounds(stated: dict[str, str] | None, name: str, troubles: list[Trouble]) -> dict[str, int]:
     found = {}
     for resource, text in (stated or {}).items():
         try:
             found[resource] = nanos(text)
         except BadQuantity as error:
-            problems.append(f"koordstream.{name}.{resource}: {error}")
+            troubles.append(Trouble(plugins.BATCH, plugins.CALCULATE, f"koordstream.{name}.{resource}: {error}"))
     return found

@@ -79,7 +79,7 @@ def _fall(part: _Of, ratio: str) -> Iterator[Step]:
     for name, sign, size in (("limit", "<", fall.limit), ("floor", ">", fall.floor), ("cap", "<", fall.cap)):
         if size is not None:
             yield Step(name, sign, size)
-    if part.resource == batch.CPU and fall.amplified != _bounded(fall):
+    if part.resource == batch.CPU and fall.amplified != bounded(fall):
         yield Step("amplified", "=", fall.amplified, f"cpu normalization ratio {ratio}")
     if fall.third_parties:
         yield Step("third parties", "-", fall.third_parties, "sold by others already")
@@ -93,7 +93,8 @@ def _mid(terms: MidTerms) -> Iterator[Step]:
     yield Step("mid", "=", terms.amount)
 
 
-def _bounded(fall: Waterfall) -> int:
+def bounded(fall: Waterfall) -> int:
+    """What is left within limit, floor and cap; before amplification and third parties."""
     size = fall.left if fall.limit is None else min(fall.left, fall.limit)
     size = size if fall.floor is None else max(size, fall.floor)
     return size if fall.cap is None else min(size, fall.cap)
@@ -103,9 +104,9 @@ def _holds(fall: Waterfall, *, cpu: bool) -> bool:
     """Whether the terms give the amount; each is rounded by itself, so that the last unit may differ."""
     beside = fall.reserved if fall.policy == batch.REQUEST else max(fall.system, fall.reserved)
     left = max(fall.capacity - fall.margin - beside - fall.pods, 0)
-    sold = fall.amplified if cpu else _bounded(fall)
+    sold = fall.amplified if cpu else bounded(fall)
     amount = max(sold - fall.third_parties, 0)
-    amplified = fall.amplified >= _bounded(fall) - 4
+    amplified = fall.amplified >= bounded(fall) - 4
     return abs(left - fall.left) <= 4 and abs(amount - fall.amount) <= 4 and amplified
 
 

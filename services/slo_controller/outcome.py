@@ -44,7 +44,8 @@ def outcome_of(node: Node, found: Pass, before: NodeOvercommitted | None, why: s
         amounts=amounts | found.devices.amounts,
         annotations=_annotations(node, found, before),
         labels={**(before.labels if before else {}), **found.devices.labels},
-        problems=found.problems,
+        problems=tuple(trouble.text for trouble in found.troubles),
+        failed={trouble.plugin: trouble.stage for trouble in found.troubles},
     )
 
 

@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge
 
 from services.slo_controller.config import InForce
 from services.slo_controller.decide import decide_config, decide_nodes, expired
+from services.slo_controller.exported import OUTCOMES, Exported
 from services.slo_controller.recommend import Recommender
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import FOLDED, SloState
@@ -41,6 +42,7 @@ class Controller:
             "koord_slo_decisions", "Nodes whose amounts were written, by why", ["why"], registry=registry
         )
         self._refusals = Counter("koord_slo_config_refusals", "Documents that were not taken over", registry=registry)
+        self._exported = Exported(lambda: self._state.decided, self._settings.node_series, registry)
         self._batch = Gauge("koord_slo_batch_cpu_cores", "Batch-cpu of all nodes, in cores", registry=registry)
         self._degraded = Gauge(
             "koord_slo_degraded_nodes", "Nodes that sell nothing for want of reports", registry=registry
@@ -54,6 +56,7 @@ class Controller:
     async def run(self) -> None:
         """Decide until the process is asked to stop."""
         runtime = self._runtime
+        runtime.look(self._exported.ended)
         while not runtime.draining.is_set():
             worked = self._is_settled() and await self._turn()
             if not worked:
@@ -76,6 +79,7 @@ class Controller:
                     log.warning("a document is refused; the last good one stays", extra={"why": draft.event.reason})
             await runtime.append(drafts, now_ns=runtime.now_ns())
             state = self._state
+            self._exported.configured(drafts, state.texts)
         if self._digest != state.config:
             self._config, self._digest = InForce(state.texts), state.config
         now_ns = runtime.now_ns()
@@ -99,7 +103,8 @@ class Controller:
         for draft in drafts:
             if isinstance(draft.event, NodeOvercommitted):
                 self._decided.labels(draft.event.why).inc()
-        await self._runtime.append(drafts, now_ns=now_ns, config=self._state.config)
+        made = {name: None for name in names if name in self._state.slos}
+        self._exported.said(await self._runtime.append(drafts, now_ns=now_ns, config=self._state.config), made)
 
     def _measure(self) -> None:
         decided = self._state.decided
@@ -117,7 +122,7 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     name="slo-controller",
     writes="slo",
-    follows=FOLDED,
+    follows={**FOLDED, "cluster": (*FOLDED["cluster"], *OUTCOMES)},
     emits=(
         NodeOvercommitted,
         RecommendationMade,

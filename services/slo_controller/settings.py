@@ -22,4 +22,7 @@ class SloSettings(Settings, frozen=True, kw_only=True):
     topologies: Annotated[bool, Meta(description="write batch resources of NUMA zones to NodeResourceTopologies")] = (
         True
     )
+    node_series: Annotated[
+        int, Meta(ge=0, description="with more nodes than this, Prometheus gets no series of single nodes")
+    ] = 2000
     shared_gpus: Annotated[bool, Meta(description="count koordinator.sh/gpu.shared, 100 for each healthy GPU")] = False

@@ -69,6 +69,7 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
         amounts: resource -> quantity of capacity and allocatable; None: gone.
         annotations, labels: of the node; None: gone.
         problems: what could not be read or told; the rest was decided without it.
+        failed: plugin -> the stage in which it met one of them.
     """
 
     KEY: ClassVar[str] = "node"
@@ -87,6 +88,7 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
     annotations: dict[str, str | None] = msgspec.field(default_factory=dict)
     labels: dict[str, str | None] = msgspec.field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    failed: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class RecommendationMade(Event, frozen=True, tag="koord.slo.RecommendationMade.v1"):
