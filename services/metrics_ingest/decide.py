@@ -3,8 +3,10 @@
 Pure: State, what the windows amount to, and `now` in, events out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import msgspec
 
 from services.metrics_ingest.policy import Policy
 from services.metrics_ingest.settings import IngestSettings
@@ -14,9 +16,9 @@ from shared.agents.report import BadReport, Report
 from shared.domain.node_reports import status_of
 from shared.events import Draft
 from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
+from shared.events.metrics import ClassReported, GpuReported, NodeForgotten, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
-from shared.kube.node import ResourceMap
+from shared.kube.node import Reclaimable, ResourceMap
 from shared.kube.resource_names import NODE_METRICS
 
 
@@ -57,7 +59,7 @@ def reported(state: IngestState, measured: Measured, policy: Policy) -> NodeRepo
     """Join what was measured with whose it is, as of the report's own time."""
     classes: dict[tuple[str, str], list[PodReported]] = {}
     unmatched: Usage | None = None
-    seats, node, at_ns = state.seats, measured.node, measured.at_ns
+    seats, node, at_ns, beside = state.seats, measured.node, measured.at_ns, measured.beside
     for uid, usage in measured.pods.items():
         seat = seats.get(uid)
         if seat is None:
@@ -79,7 +81,28 @@ def reported(state: IngestState, measured: Measured, policy: Policy) -> NodeRepo
             for class_ in sorted(classes)
         ),
         unmatched=unmatched,
+        applications=beside.applications,
+        reclaimable=beside.reclaimable,
+        peak=beside.peak,
+        zones=beside.zones,
+        gpus=tuple(_gpus(state, measured)),
     )
+
+
+def _gpus(state: IngestState, measured: Measured) -> Iterator[GpuReported]:
+    """GPUs of the node, then of the pods that were there at the report's time."""
+    for gpu in measured.beside.gpus:
+        if not gpu.pod:
+            yield gpu
+        elif (pod := _there(state, measured, gpu.pod)) is not None:
+            yield msgspec.structs.replace(gpu, pod=pod)
+
+
+def _there(state: IngestState, measured: Measured, uid: str) -> str | None:
+    """`namespace/name` of a pod that was on the node at the report's time."""
+    seat = state.seats.get(uid)
+    there = seat is not None and seat.node == measured.node and not 0 < seat.gone_ns <= measured.at_ns
+    return seat.pod if seat is not None and there else None
 
 
 def levels(state: IngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> list[Draft]:
@@ -127,16 +150,28 @@ def _patch(report: NodeReported) -> dict[str, Any]:
     status = status_of(report)
     node = status.node_metric
     assert node is not None
-    return {
+    patch: dict[str, Any] = {
         "updateTime": status.update_time,
         "nodeMetric": {
-            "nodeUsage": _with_nulls(node.node_usage),
+            "nodeUsage": _with_nulls(node.node_usage)
+            | {"devices": (node.node_usage and node.node_usage.devices) or None},
             "systemUsage": _with_nulls(node.system_usage),
             "aggregatedNodeUsages": node.aggregated_node_usages,
             "aggregatedSystemUsages": node.aggregated_system_usages,
+            "numaUsages": node.numa_usages or None,
         },
         "podsMetric": status.pods_metric,
     }
+    if report.applications is not None:
+        patch["hostApplicationMetric"] = status.host_application_metric
+    if report.reclaimable is not None:
+        patch["prodReclaimableMetric"] = _predicted(status.prod_reclaimable_metric)
+        patch["prodPeakMetric"] = _predicted(status.prod_peak_metric)
+    return patch
+
+
+def _predicted(stated: Reclaimable | None) -> dict[str, Any] | None:
+    return None if stated is None else {"resource": _with_nulls(stated.resource)}
 
 
 def _with_nulls(usage: ResourceMap | None) -> dict[str, Any]:

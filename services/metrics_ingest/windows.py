@@ -8,6 +8,7 @@ from collections import deque
 from sys import intern
 from typing import NamedTuple
 
+from services.metrics_ingest.beside import NOTHING, Beside, BesidePods, says_any
 from services.metrics_ingest.policy import Policy
 from services.metrics_ingest.samples import MICRO_IN_MILLI, MILLION, Samples
 from shared.agents.report import Report
@@ -19,6 +20,7 @@ class Measured(NamedTuple):
 
     Attributes:
         pods: uid -> mean over the aggregate window.
+        beside: what there is beside pods, over the same window.
     """
 
     node: str
@@ -28,6 +30,7 @@ class Measured(NamedTuple):
     best_effort: Usage
     windows: tuple[WindowUsage, ...]
     pods: dict[str, Usage]
+    beside: Beside = NOTHING
 
 
 _Sums = tuple[int, int, int, int]
@@ -56,7 +59,18 @@ class NodeWindows:
         heard_ns: when something was last heard of the node, by our clock.
     """
 
-    __slots__ = ("_best_effort", "_known", "_node", "_pieces", "_sums", "_system", "at_ns", "heard_ns", "node")
+    __slots__ = (
+        "_beside",
+        "_best_effort",
+        "_known",
+        "_node",
+        "_pieces",
+        "_sums",
+        "_system",
+        "at_ns",
+        "heard_ns",
+        "node",
+    )
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -65,6 +79,7 @@ class NodeWindows:
         self._node = Samples()
         self._system = Samples()
         self._best_effort = Samples()
+        self._beside: BesidePods | None = None  # from the first report on that says anything of it
         self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports taken -> their end
         self._pieces: deque[_Piece] = deque()  # of the aggregate window, by middle
         self._sums: dict[str, _Sums] = {}  # uid -> sums over the pieces
@@ -86,6 +101,9 @@ class NodeWindows:
         else:
             self._pieces.append(piece)
         self._count(piece, +1)
+        if self._beside is not None or says_any(report):
+            self._beside = self._beside or BesidePods()
+            self._beside.add(report, piece.middle_ns)
         self.at_ns = max(self.at_ns, report.at_ns)
 
     def measure(self, policy: Policy) -> Measured:
@@ -108,6 +126,7 @@ class NodeWindows:
                 for length_s in policy.windows_s
             ),
             {uid: _mean(sums) for uid, sums in self._sums.items()},
+            NOTHING if self._beside is None else self._beside.measure(),
         )
 
     def forget(self, policy: Policy) -> None:
@@ -120,6 +139,8 @@ class NodeWindows:
         earliest_ns = (at_ms - mean_ms) * MILLION
         while self._pieces and self._pieces[0].middle_ns < earliest_ns:
             self._count(self._pieces.popleft(), -1)
+        if self._beside is not None:
+            self._beside.drop_before(earliest_ns)
         ended = [known for known, at_ns in self._known.items() if at_ns < (at_ms - longest_ms) * MILLION]
         for known in ended:
             del self._known[known]

@@ -48,6 +48,8 @@ class Measured(NamedTuple):
         has_node: whether there is a part about the node at all.
         pods: `namespace/name` -> its usage.
         reclaimable: predicted for prod pods; zero when it is not there.
+        tells_applications, tells_reclaimable: whether the report says anything of these: agents that do not act, and those of an
+            earlier release, do not.
     """
 
     at_ns: int = 0
@@ -57,6 +59,8 @@ class Measured(NamedTuple):
     pods: dict[str, PodMeasured] = {}  # noqa: RUF012  never changed
     applications: tuple[Application, ...] = ()
     reclaimable: Amount = Amount()
+    tells_applications: bool = True
+    tells_reclaimable: bool = True
 
     def applications_above(self, band: int) -> Amount:
         """Usage of the applications whose band value is above one. An application without a class counts for nobody: quirk Q6."""
@@ -104,6 +108,13 @@ def of_report(report: NodeReported) -> Measured:
             for of in report.pods
             for pod in of.pods
         },
+        applications=tuple(
+            Application(_used(Usage(each.cpu_milli, each.memory)), intern(each.priority))
+            for each in report.applications or ()
+        ),
+        reclaimable=_used(report.reclaimable or Usage()),
+        tells_applications=report.applications is not None,
+        tells_reclaimable=report.reclaimable is not None,
     )
 
 

@@ -121,7 +121,7 @@ class SloState:
             looked at.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -242,7 +242,7 @@ class SloState:
     def measured(self, node: str) -> tuple[Measured, str]:
         """What counts as measured of a node, and whose report it is: the newest by the data's own time.
 
-        Host applications and what is predicted come from the NodeMetric object where reports do not tell of them.
+        Host applications and what is predicted come from the NodeMetric object where the report does not tell of them.
         """
         report, object_ = self.reports.get(node), self.objects.get(node)
         if report is None:
@@ -251,7 +251,11 @@ class SloState:
             return report, "metrics"
         if object_.at_ns > report.at_ns:
             return object_, "NodeMetric"
-        return report._replace(applications=object_.applications, reclaimable=object_.reclaimable), "metrics"
+        if not report.tells_applications:
+            report = report._replace(applications=object_.applications)
+        if not report.tells_reclaimable:
+            report = report._replace(reclaimable=object_.reclaimable)
+        return report, "metrics"
 
     def zones(self, node: str) -> tuple[Zone, ...]:
         """The NUMA zones that a node's topology lists with cpu or memory."""

@@ -4,6 +4,7 @@ Percentiles are of samples, so node, system and best-effort bring each of theirs
 newest value do. Agents know no Kubernetes objects: a pod is the uid in the name of its cgroup, and ingest says whose it is.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -14,6 +15,9 @@ from shared.agents.wire import BadMessage, decoded
 MAX_SAMPLES = 7_200
 """Of one series in a report: two hours of seconds."""
 MAX_PODS = 4_096
+MAX_APPLICATIONS = 256
+MAX_ZONES = 256
+MAX_GPUS = 8_192
 MAX_CPU = 10**11
 """Micro-cores: 100,000 cores."""
 MAX_MEMORY = 2**50
@@ -60,8 +64,65 @@ class PodSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
     memory_last: Memory = 0
 
 
+class ApplicationSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A host application's samples of the interval, added up: micro-cores and bytes. A count of 0: not measured.
+
+    Attributes:
+        name, priority, qos: as the NodeSLO states them.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=253)]
+    priority: Annotated[str, Meta(max_length=63)] = ""
+    qos: Annotated[str, Meta(max_length=63)] = ""
+    cpu_sum: Sum = 0
+    cpu_count: Count = 0
+    memory_sum: Sum = 0
+    memory_count: Count = 0
+
+
+class ZoneSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A NUMA zone's samples of the interval, added up: what is used there, and of that what is used outside of pods."""
+
+    zone: Annotated[int, Meta(ge=0, le=4_095)]
+    cpu_sum: Sum = 0
+    cpu_count: Count = 0
+    memory_sum: Sum = 0
+    memory_count: Count = 0
+    system_cpu_sum: Sum = 0
+    system_cpu_count: Count = 0
+    system_memory_sum: Sum = 0
+    system_memory_count: Count = 0
+
+
+class GpuSum(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One GPU's samples of the interval, added up: of the node as a whole, or of one pod.
+
+    Attributes:
+        pod_uid: empty for the node as a whole.
+        core_sum: percent of its cores.
+        memory_sum, memory_total: bytes; the latter is what the GPU has.
+    """
+
+    pod_uid: Annotated[str, Meta(max_length=128)]
+    minor: Annotated[int, Meta(ge=0, le=4_095)]
+    uuid: Annotated[str, Meta(max_length=128)] = ""
+    core_sum: Sum = 0
+    memory_sum: Sum = 0
+    count: Count = 0
+    memory_total: Memory = 0
+
+
+class Forecast(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An amount that was predicted: milli-cores and bytes; None where nothing can be said."""
+
+    cpu_milli: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    memory: Annotated[int, Meta(ge=0, le=2**60)] | None = None
+
+
 class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """What one node's agent measured in one interval. Its first place on the wire is the schema's version.
+
+    Agents of an earlier release leave out the last places, and an earlier ingest passes over those that it does not know.
 
     Attributes:
         node: the Kubernetes node's name; must be the node of the login and of the topic.
@@ -71,6 +132,10 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
         interval_ns: its length by a clock that does not jump.
         node_usage, system_usage, best_effort_usage: node = system + pods; best effort is a part of the pods.
         pods: those with a sample in the interval, by uid.
+        applications: the host applications that the NodeSLO names, by name; None: this agent does not measure them.
+        reclaimable: what prod pods asked for and are not going to need; None: this agent does not predict.
+        peak: what they are going to need at most, with the margin.
+        zones: by number. gpus: of the node first.
     """
 
     node: Name
@@ -82,6 +147,11 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
     system_usage: Series = Series()
     best_effort_usage: Series = Series()
     pods: Annotated[tuple[PodSum, ...], Meta(max_length=MAX_PODS)] = ()
+    applications: Annotated[tuple[ApplicationSum, ...], Meta(max_length=MAX_APPLICATIONS)] | None = None
+    reclaimable: Forecast | None = None
+    peak: Forecast | None = None
+    zones: Annotated[tuple[ZoneSum, ...], Meta(max_length=MAX_ZONES)] = ()
+    gpus: Annotated[tuple[GpuSum, ...], Meta(max_length=MAX_GPUS)] = ()
 
     @property
     def begins_ns(self) -> int:
@@ -137,6 +207,19 @@ def _check(report: Report) -> None:
             raise BadReport(
                 node, f"pods[{pod.uid}].memory_sum", f"{pod.memory_sum} is no sum of {pod.memory_count} samples"
             )
+    _check_sums(node, "applications", ((each.name, each) for each in report.applications or ()))
+    _check_sums(node, "zones", ((each.zone, each) for each in report.zones))
+
+
+def _check_sums(node: str, field: str, sums: Iterable[tuple[object, ApplicationSum | ZoneSum]]) -> None:
+    seen: set[object] = set()
+    for key, each in sums:
+        if key in seen:
+            raise BadReport(node, field, f"holds {key} twice")
+        seen.add(key)
+        for name, most in (("cpu", MAX_CPU), ("memory", MAX_MEMORY)):
+            if getattr(each, f"{name}_sum") > getattr(each, f"{name}_count") * most:
+                raise BadReport(node, f"{field}[{key}].{name}_sum", "is more than its samples can amount to")
 
 
 def _check_series(node: str, name: str, series: Series, length_ms: int) -> None:

@@ -54,6 +54,41 @@ class ClassReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pods: tuple[PodReported, ...] = ()
 
 
+class ApplicationReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a process outside of pods uses that the NodeSLO names: mean milli-cores and bytes, and its class."""
+
+    name: str
+    priority: str = ""
+    qos: str = ""
+    cpu_milli: int | None = None
+    memory: int | None = None
+
+
+class ZoneReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a NUMA zone uses, and of that what is used outside of pods."""
+
+    zone: int
+    usage: Usage = Usage()
+    system: Usage = Usage()
+
+
+class GpuReported(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is used of one GPU.
+
+    Attributes:
+        pod: `namespace/name`; empty for the node as a whole.
+        core: percent of its cores.
+        memory, memory_total: bytes.
+    """
+
+    pod: str
+    minor: int
+    uuid: str = ""
+    core: int = 0
+    memory: int = 0
+    memory_total: int = 0
+
+
 class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
     """What a node and its pods use, as of the node's own clock. Of two the one with the larger `at_ns` counts.
 
@@ -65,6 +100,11 @@ class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
         windows: usage over the configured windows.
         pods: the pods that were on the node at `at_ns`, by class, in order of names.
         unmatched: sum of what belongs to pods that `cluster` had not shown yet; None when there is none.
+        applications: host applications, by name; None from an agent that does not measure them.
+        reclaimable: what prod pods asked for and are not going to need, as the agent predicts it; None from an agent that does not
+            predict, empty where it cannot be predicted.
+        peak: what prod pods are going to need at most, margin and system included; None where it cannot be predicted.
+        zones: by number. gpus: of the node, then of its pods.
     """
 
     KEY: ClassVar[str] = "node"
@@ -79,6 +119,11 @@ class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
     windows: tuple[WindowUsage, ...] = ()
     pods: tuple[ClassReported, ...] = ()
     unmatched: Usage | None = None
+    applications: tuple[ApplicationReported, ...] | None = None
+    reclaimable: Usage | None = None
+    peak: Usage | None = None
+    zones: tuple[ZoneReported, ...] = ()
+    gpus: tuple[GpuReported, ...] = ()
 
 
 class NodeForgotten(Event, frozen=True, tag="koord.metrics.NodeForgotten.v1"):

@@ -1,5 +1,7 @@
 """The node and its NodeMetric as kept in events."""
 
+from msgspec import field
+
 from shared.kube.meta import KubeStruct, Metadata
 from shared.kube.pod import Quantities
 
@@ -52,10 +54,20 @@ class Node(KubeStruct, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class DeviceUsage(KubeStruct, frozen=True):
+    """What is used of a device: `gpu-core`, `gpu-memory` and `gpu-memory-ratio` under their full names."""
+
+    id: str = ""
+    minor: int | None = None
+    type: str = ""
+    resources: Quantities | None = None
+
+
 class ResourceMap(KubeStruct, frozen=True):
     """An amount of resources: cpu in cores and memory in bytes, as quantities."""
 
     resources: Quantities | None = None
+    devices: tuple[DeviceUsage, ...] = ()
 
 
 class AggregatedUsage(KubeStruct, frozen=True):
@@ -65,6 +77,14 @@ class AggregatedUsage(KubeStruct, frozen=True):
     duration: str = "0s"
 
 
+class NumaUsage(KubeStruct, frozen=True):
+    """The part of a report about one NUMA zone."""
+
+    numa_node_id: int = field(name="numaNodeID")
+    node_usage: ResourceMap | None = None
+    system_usage: ResourceMap | None = None
+
+
 class NodeUsage(KubeStruct, frozen=True):
     """The node part of a report."""
 
@@ -72,6 +92,7 @@ class NodeUsage(KubeStruct, frozen=True):
     aggregated_node_usages: tuple[AggregatedUsage, ...] = ()
     system_usage: ResourceMap | None = None
     aggregated_system_usages: tuple[AggregatedUsage, ...] = ()
+    numa_usages: tuple[NumaUsage, ...] = ()
 
 
 class PodUsage(KubeStruct, frozen=True):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shared.agents.report import MAX_CPU, BadReport, PodSum, Report, Series, decode, encode
+from shared.agents.report import MAX_CPU, ApplicationSum, BadReport, PodSum, Report, Series, ZoneSum, decode, encode
 
 GIB = 2**30
 SECOND = 10**9
@@ -44,6 +44,11 @@ def test_a_later_release_may_add_fields_at_the_end() -> None:
     assert decode(msgspec.msgpack.encode([*plain, "more"]), "worker-1") == REPORT
 
 
+def test_an_earlier_release_leaves_out_the_last_fields() -> None:
+    plain: list[Any] = msgspec.msgpack.decode(encode(REPORT))
+    assert decode(msgspec.msgpack.encode(plain[:10]), "worker-1") == REPORT
+
+
 def test_a_pod_costs_little() -> None:
     more = tuple(
         PodSum(f"0f1c22aa-5b0e-4c6c-9a53-{n:012}", 3_000_000, 15, 200_000, 4 * GIB, 15, GIB) for n in range(100)
@@ -52,12 +57,20 @@ def test_a_pod_costs_little() -> None:
 
 
 POD = REPORT.pods[0]
+APPLICATION = ApplicationSum("nginx", "koord-prod", "LS", 3_000, 2, GIB, 1)
 
 
 @pytest.mark.parametrize(
     ("bad", "field", "reason"),
     [
         (replace(REPORT, node="worker-2"), "node", "another node than its topic"),
+        (replace(REPORT, applications=(APPLICATION,) * 2), "applications", "holds nginx twice"),
+        (
+            replace(REPORT, applications=(replace(APPLICATION, cpu_count=0),)),
+            "applications[nginx].cpu_sum",
+            "more than its samples",
+        ),
+        (replace(REPORT, zones=(ZoneSum(3, memory_sum=1),)), "zones[3].memory_sum", "more than its samples"),
         (replace(REPORT, seq=0), "seq", ">= 1"),
         (replace(REPORT, interval_ns=0), "interval_ns", ">= 1"),
         (replace(REPORT, at_ns=SECOND), "interval_ns", "begins before 1970"),

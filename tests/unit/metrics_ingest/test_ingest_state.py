@@ -207,10 +207,11 @@ def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
         "status": {
             "updateTime": "2026-05-28T20:26:40Z",
             "nodeMetric": {
-                "nodeUsage": {"resources": {"cpu": "5m", "memory": None}},
+                "nodeUsage": {"resources": {"cpu": "5m", "memory": None}, "devices": None},
                 "systemUsage": {"resources": {"cpu": None, "memory": None}},
                 "aggregatedNodeUsages": (),
                 "aggregatedSystemUsages": (),
+                "numaUsages": None,
             },
             "podsMetric": (),
         }

@@ -1,15 +1,25 @@
 """The State is a function of its positions, however the contexts' events were interleaved."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.slo_controller.state import SloState
 from shared.events import Recorded
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
-from shared.events.metrics import NodeForgotten
+from shared.events.metrics import ApplicationReported, NodeForgotten, NodeReported, Usage
+from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
-from shared.kube.node import NodeMetric, NodeMetricStatus, NodeUsage, ResourceMap
+from shared.kube.node import (
+    HostApplicationUsage,
+    NodeMetric,
+    NodeMetricStatus,
+    NodeUsage,
+    Reclaimable,
+    ResourceMap,
+)
+from shared.kube.quantity import nanos, value
 from tests.unit.slo_controller.cluster import BEGAN, Cluster
 
 G = 10**9
@@ -65,3 +75,54 @@ def test_the_history_decides_something() -> None:
         "koord.slo.NodeOvercommitted.v1",
         "koord.intents.FieldsDecided.v1",
     }
+
+
+def said_of(cluster: Cluster, at_s: float, **more: object) -> None:
+    """A report of a node without pods, with what an agent says beside them."""
+    event = NodeReported(
+        node="n", at_ns=BEGAN + int(at_s * SECOND), interval_s=60, aggregate_s=300, usage=Usage(20_000, 20 * G),
+        system=Usage(2_000, 2 * G),
+    )  # fmt: skip
+    cluster.say("metrics-0", msgspec.structs.replace(event, **more), at_s)
+
+
+NGINX = ApplicationReported("nginx", "koord-prod", "LS", 3_000, 4 * G)
+
+
+def test_what_a_host_application_uses_is_not_sold_as_batch_and_what_is_reclaimable_is_sold_as_mid() -> None:
+    cluster = Cluster()
+    cluster.configure()
+    cluster.node()
+    said_of(cluster, 10, applications=(), reclaimable=Usage(0, 0))
+    before = cluster.decided(11)
+    said_of(cluster, 20, applications=(NGINX,), reclaimable=Usage(5_000, 6 * G))
+    after = cluster.decided(21)
+    assert before is not None
+    assert after is not None
+    assert _sold(before, "kubernetes.io/batch-cpu") - _sold(after, "kubernetes.io/batch-cpu") == 3_000
+    assert _sold(before, "kubernetes.io/batch-memory") - _sold(after, "kubernetes.io/batch-memory") == 4 * G
+    assert (_sold(after, "kubernetes.io/mid-cpu"), _sold(after, "kubernetes.io/mid-memory")) == (5_000, 6 * G)
+
+
+def test_what_a_report_does_not_tell_of_the_nodemetric_tells() -> None:
+    usage = ResourceMap(resources={"cpu": "1", "memory": "1Gi"})
+    status = NodeMetricStatus(
+        update_time=instant_text(BEGAN),
+        node_metric=NodeUsage(node_usage=usage),
+        host_application_metric=(HostApplicationUsage(name="nginx", usage=usage, priority="koord-prod", qos="LS"),),
+        prod_reclaimable_metric=Reclaimable(resource=usage),
+    )
+    cluster = Cluster()
+    cluster.say("cluster", NodeMetricObserved(node="n", object=NodeMetric(metadata=Metadata(name="n"), status=status)))
+    said_of(cluster, 10)
+    found, source = cluster.state.measured("n")
+    assert (source, len(found.applications), found.reclaimable.cpu) == ("metrics", 1, 10**9)
+    said_of(cluster, 20, applications=(), reclaimable=Usage())
+    found, _ = cluster.state.measured("n")
+    assert (found.applications, found.reclaimable.cpu) == ((), 0)
+
+
+def _sold(event: NodeOvercommitted, resource: str) -> int:
+    amount = event.amounts[resource]
+    assert amount is not None
+    return value(nanos(amount))
