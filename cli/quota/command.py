@@ -17,9 +17,10 @@ from cli.quota import render, watching
 from cli.quota.fold import Folded, fold
 from cli.supervisor.folder import find_endpoints
 from services.quota_ledger.explain import explain as explain_quota
-from services.quota_ledger.explain import lines, whatif
-from services.quota_ledger.explain import why as why_pod
+from services.quota_ledger.overview import lines
 from services.quota_ledger.verify import verify as verify_log
+from services.quota_ledger.whatif import whatif
+from services.quota_ledger.why import why as why_pod
 from shared.errors import KoordError
 from shared.kube.quantity import amount, nanos
 

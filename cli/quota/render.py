@@ -1,13 +1,18 @@
 """Quotas as text."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from services.quota_ledger.admission import listed
-from services.quota_ledger.explain import Explained, Level, Line, WhyPod
+from services.quota_ledger.books import Held
+from services.quota_ledger.explain import Explained, Level, Step
+from services.quota_ledger.overview import Line
+from services.quota_ledger.why import WhyPod
+from shared.domain.amounts import nonzero, sub
 from shared.kube.quantity_text import amount_text
 
 BAR = 20
-NO_LIMIT = 2**62
+NO_LIMIT = (2**63 - 1) // 5
+"""The max of the system and default groups, and more."""
 
 
 def amount(resource: str, size: int | None) -> str:
@@ -38,6 +43,8 @@ def bar(line: Line) -> str:
 
     Cells are rounded up, so that what is not zero is seen.
     """
+    if line.runtime >= NO_LIMIT:
+        return ""
     top = max(line.runtime, line.used)
     if line.max is not None and line.max < NO_LIMIT:
         top = max(top, line.max)
@@ -56,16 +63,26 @@ def bar(line: Line) -> str:
 
 def explained(found: Explained) -> str:
     """The arithmetic, level by level."""
-    text = [f"{found.quota}: runtime {listed(found.runtime)}, used {listed(found.used)}"]
+    over = {name: size for name, size in sub(found.used, found.runtime).items() if size > 0 and name in found.runtime}
+    ending = f", {listed(over)} too much" if over else ""
+    text = [f"{found.quota}: runtime {listed(found.runtime)}, used {listed(found.used)}{ending}"]
     for level in found.levels:
         text += _level(level)
+    if found.below:
+        text += [
+            "",
+            "Quotas below:",
+            *(f"  {name}  uses {listed(nonzero(used))}" for name, used in found.below.items()),
+        ]
     if found.pods:
-        text.append("")
-        text.append("Pods:")
-    for pod in found.pods:
-        text.append(f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {listed(pod.request)}  (by {pod.how})")
+        text += ["", "Pods:", *map(_pod, found.pods)]
     if found.more_pods:
-        text.append(f"  and {found.more_pods} more")
+        parts = [
+            f"{verb} {listed(sizes)}"
+            for verb, sizes in (("use", found.more_used), ("wait for", found.more_waiting))
+            if sizes
+        ]
+        text.append(f"  and {found.more_pods} more, which {' and '.join(parts)}")
     return "\n".join(text) + "\n"
 
 
@@ -78,10 +95,7 @@ def why_pod(found: WhyPod) -> str:
         case "fits":
             text.append("Its quota has room for it; if it waits, that is for another reason: `koord why pod`.")
         case _:
-            text.append(found.text)
-            text.append(f"Quota {found.short_of} is short of {listed(found.missing)}.")
-            text += [f"  held by {pod}: {listed(sizes)}" for pod, sizes in found.held_by.items()]
-            text += [f"  quota {quota} borrows {listed(sizes)}" for quota, sizes in found.frees.items()]
+            text += _short(found)
     return "\n".join(text) + "\n"
 
 
@@ -93,20 +107,60 @@ def changes(found: Mapping[str, Mapping[str, list[int]]]) -> Iterator[tuple[str,
             yield quota, resource, amount(resource, now), amount(resource, then), sign + amount(resource, then - now)
 
 
+def _pod(pod: Held) -> str:
+    return f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {listed(pod.request)}  (by {pod.how})"
+
+
+def _short(found: WhyPod) -> Iterator[str]:
+    yield found.text
+    yield f"Quota {found.short_of} is short of {listed(found.missing)}."
+    if (holders := found.held_by) is not None:
+        yield from (f"  held by {pod}: {listed(sizes)}" for pod, sizes in holders.pods.items())
+        if holders.more:
+            yield f"  held by {holders.more} more: {listed(holders.more_used)}"
+    if found.bounded_by:
+        yield f"  its {found.bounded_by} is {listed(found.bound)}: only a higher one or pods that end make room"
+    yield from (f"  quota {quota} borrows {listed(sizes)}" for quota, sizes in found.frees.items())
+
+
 def _level(level: Level) -> Iterator[str]:
     def of(size: int) -> str:
         return amount(level.resource, size)
 
+    taken = "".join(f" - {of(size)} that {name} uses" for name, size in level.reserved.items())
+    there = f"{of(level.total)}{taken} = {of(level.capacity)}" if taken else of(level.capacity)
     yield ""
-    yield f"{level.resource} below {level.parent}: {of(level.capacity)} to share"
+    if not any(step.asked for step in level.children) and not level.borrowed:
+        yield f"{level.resource} below {level.parent}: {there} to share, and nobody asks for any"
+        return
+    yield f"{level.resource} below {level.parent}: {there} to share"
     if level.minima > level.capacity:
         yield f"  the minima come to {of(level.minima)}, more than there is: each counts in proportion"
     for step in level.children:
-        floor = f"min {of(step.min)}" if step.floor == step.min else f"min {of(step.min)}, in force {of(step.floor)}"
-        kept = "" if step.lends else ", does not lend"
         parts = " + ".join(of(size) for size in (step.certain, *step.rounds))
-        yield f"  {step.quota}: asks {of(step.asked)}, {floor}, weight {of(step.weight)}{kept}: {parts} = {of(step.runtime)}"
-    yield (
-        f"  {of(level.left)} was left to share by weight" if level.left > 0 else "  nothing was left to share by weight"
-    )
+        yield f"  {step.quota}: {_terms(step, of)}: {parts} = {of(step.runtime)}"
+    yield f"  {_left(level, of)}"
     yield f"  surplus {of(level.surplus)} + lent {of(level.lent)} = borrowed {of(level.borrowed)} + idle {of(level.idle)}"
+
+
+def _terms(step: Step, of: Callable[[int], str]) -> str:
+    """What a child's share rests on."""
+    asks = f"asks {of(step.request)}"
+    if step.asked != step.request:
+        asks += (
+            f", of which {of(step.asked)} count" if step.asked < step.request else f", at least {of(step.asked)} count"
+        )
+    floor = f"min {of(step.min)}"
+    if step.floor != step.min:
+        floor += f", in force {of(step.floor)}" + (" as it is used" if step.floor > step.min else "")
+    return f"{asks}, {floor}, weight {of(step.weight)}" + ("" if step.lends else ", does not lend")
+
+
+def _left(level: Level, of: Callable[[int], str]) -> str:
+    """What was left after that was certain, and how it was divided."""
+    if level.left <= 0:
+        return "nothing is left to share by weight"
+    if not level.rounds:
+        return f"{of(level.left)} is left, and nobody with a weight asks for more"
+    rounds = (f"{of(each.left)} over {of(each.weights)}" for each in level.rounds)
+    return f"what is left is shared by weight: {', then '.join(rounds)}"

@@ -11,7 +11,7 @@ import click
 
 from cli.output import Format, show, show_table
 from cli.quota import render
-from services.quota_ledger.explain import Line
+from services.quota_ledger.overview import Line
 
 EVERY_S = 2
 OTHER_LINES = 5

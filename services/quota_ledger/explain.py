@@ -1,19 +1,14 @@
-"""The arithmetic of a runtime, written out; what each quota borrows and lends; why a pod has no room; what a change would change.
+"""The arithmetic of a runtime, written out, and who holds a quota.
 
 Every number is computed by the code that decides, so that what is explained is what happens.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
-from services.quota_ledger.admission import AdmissionRules, shortfall
 from services.quota_ledger.books import Books, Held
-from services.quota_ledger.image import BooksImage, image_of, restored
 from services.quota_ledger.sharing import Child, apportion
 from services.quota_ledger.tree import Tree
-from shared.domain.amounts import sub, total
+from shared.domain.amounts import total
 from shared.errors import KoordError
 from shared.kube.elastic_quota import RESERVED, ROOT
 
@@ -27,34 +22,13 @@ class UnknownQuota(KoordError):
         super().__init__(f"there is no quota {name!r}; `koord quota tree` shows those there are")
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One quota in one resource.
-
-    Attributes:
-        depth: 1 below the root; 0 for the root itself, whose `min` is what the quotas below it are promised together.
-        borrowed: what its runtime is above its min in force; `lent` what it is below.
-        used: of its pods and of those below; `waiting` what pods ask for and do not use yet.
-    """
-
-    tree: str
-    quota: str
-    parent: str
-    depth: int
-    resource: str
-    min: int
-    max: int | None
-    runtime: int
-    used: int
-    borrowed: int
-    lent: int
-    waiting: int
-
-
 class Step(msgspec.Struct, frozen=True):
     """How one child came to its share.
 
     Attributes:
-        floor: its min in force; below `min` where the minima do not all fit.
+        floor: its min in force: below `min` where the minima do not all fit, above where what is used is guaranteed.
+        request: what is asked for in it.
+        asked: what of that counts here: at most its max, and at least its min where it does not lend.
         certain: what it gets before anything is shared.
         rounds: what each round of sharing added to it.
     """
@@ -62,6 +36,7 @@ class Step(msgspec.Struct, frozen=True):
     quota: str
     min: int
     floor: int
+    request: int
     asked: int
     weight: int
     lends: bool
@@ -70,20 +45,32 @@ class Step(msgspec.Struct, frozen=True):
     runtime: int
 
 
+class Round(msgspec.Struct, frozen=True):
+    """What a round of sharing divides among those who ask for more, and what they weigh together."""
+
+    left: int
+    weights: int
+
+
 class Level(msgspec.Struct, frozen=True):
     """One set of siblings in one resource.
 
     Attributes:
-        capacity: what they share; `minima` what all their minima come to.
-        left: what is shared by weight, after what is certain.
+        total: what there is; `reserved` what the system and default groups use of it, `capacity` what the siblings share.
+        minima: what all their minima come to.
+        left: what nobody has after what is certain; below zero where the minima exceed what there is and do not shrink.
+        rounds: how that was shared.
         surplus, lent, borrowed, idle: surplus + lent = borrowed + idle.
     """
 
     parent: str
     resource: str
+    total: int
+    reserved: dict[str, int]
     capacity: int
     minima: int
     left: int
+    rounds: list[Round]
     children: list[Step]
     surplus: int
     lent: int
@@ -92,47 +79,23 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A quota's runtime: the levels from the root down to it, and who holds it."""
+    """A quota's runtime: the levels from the root down to it, and who holds it.
+
+    Attributes:
+        below: what each of its children uses.
+        pods: its own, those that use it first; what the `more_pods` that are not among them use and wait for.
+    """
 
     quota: str
     tree: str
     runtime: dict[str, int]
     used: dict[str, int]
     levels: list[Level]
+    below: dict[str, dict[str, int]]
     pods: list[Held]
     more_pods: int
-
-
-class WhyPod(msgspec.Struct, frozen=True):
-    """Where a pod stands with its quota.
-
-    Attributes:
-        state: `used`, `fits`, `short` or `unmanaged`.
-        text: the scheduler's own words where it is short.
-        missing: resource -> by how much the account `short_of` is exceeded.
-        held_by: pods that use the most of what is missing.
-        frees: quotas that borrow it from others in the same tree.
-    """
-
-    pod: str
-    quota: str
-    how: str
-    state: str
-    text: str = ""
-    short_of: str = ""
-    missing: dict[str, int] = msgspec.field(default_factory=dict)
-    held_by: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
-    frees: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
-
-
-def lines(books: Books) -> list[Line]:
-    """Every quota in every resource, parents before children; each tree begins with what it shares as a whole, at depth 0."""
-    return [
-        line
-        for name, tree in sorted(books.trees.items())
-        for found in (_whole(name, tree), *(_lines(name, tree, quota) for quota in _in_order(tree, ROOT)))
-        for line in found
-    ]
+    more_used: dict[str, int]
+    more_waiting: dict[str, int]
 
 
 def explain(books: Books, quota: str) -> Explained:
@@ -141,13 +104,24 @@ def explain(books: Books, quota: str) -> Explained:
     Raises:
         UnknownQuota: there is none of that name.
     """
-    name, tree = _tree_of(books, quota)
+    name, tree = tree_of(books, quota)
     path = [account.name for account in reversed(tree.path(quota))]
     levels = [level(tree, parent, resource) for parent in path[:-1] for resource in tree.dimensions(parent)]
-    uids = sorted(books.pods_of.get(quota, ()))
     account = tree.accounts[quota]
-    pods = [books.pods[uid] for uid in uids[:MOST_PODS]]
-    return Explained(quota, name, account.runtime, dict(account.used), levels, pods, max(0, len(uids) - MOST_PODS))
+    pods = sorted((books.pods[uid] for uid in books.pods_of.get(quota, ())), key=lambda pod: (not pod.charged, pod.pod))
+    rest = pods[MOST_PODS:]
+    return Explained(
+        quota,
+        name,
+        runtime=account.runtime,
+        used=dict(account.used),
+        levels=levels,
+        below={child: dict(tree.accounts[child].used) for child in sorted(account.children)},
+        pods=pods[:MOST_PODS],
+        more_pods=len(rest),
+        more_used=total(pod.request for pod in rest if pod.charged),
+        more_waiting=total(pod.request for pod in rest if not pod.charged),
+    )
 
 
 def level(tree: Tree, parent: str, resource: str) -> Level:
@@ -164,29 +138,34 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
         if asked > floor:
             hungry.append(child)
         left -= certain
-        steps.append((account.declared.min.get(resource, 0), child, certain))
-    rounds = _rounds(left, hungry)
+        steps.append((account, child, certain))
+    rounds, added = _shared(left, hungry)
     children = [
         Step(
             child.name,
-            own,
-            child.floor,
-            child.ask,
-            child.weight,
-            child.lends,
-            certain,
-            rounds.get(child.name, []),
-            certain + sum(rounds.get(child.name, [])),
+            min=account.declared.min.get(resource, 0),
+            floor=child.floor,
+            request=account.child_request.get(resource, 0),
+            asked=child.ask,
+            weight=child.weight,
+            lends=child.lends,
+            certain=certain,
+            rounds=added.get(child.name, []),
+            runtime=certain + sum(added.get(child.name, [])),
         )
-        for own, child, certain in steps
+        for account, child, certain in steps
     ]
     floors = sum(step.floor for step in children)
+    groups = (tree.accounts[name] for name in RESERVED if name in tree.accounts) if parent == ROOT else ()
     return Level(
         parent=parent,
         resource=resource,
+        total=tree.total.get(resource, 0) if parent == ROOT else capacity,
+        reserved={group.name: size for group in groups if (size := group.used.get(resource, 0))},
         capacity=capacity,
         minima=sum(step.min for step in children),
         left=left,
+        rounds=rounds,
         children=children,
         surplus=capacity - floors,
         lent=sum(max(0, step.floor - step.runtime) for step in children),
@@ -195,75 +174,26 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
     )
 
 
-def why(books: Books, uid: str, rules: AdmissionRules) -> WhyPod:
-    """Which account a pod is short of, who holds it, and who could give it back."""
-    pod = books.pods[uid]
-    tree = books.trees[pod.tree]
-    if pod.charged:
-        return WhyPod(pod.pod, pod.quota, pod.how, "used")
-    short = shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules)
-    if short is None:
-        return WhyPod(pod.pod, pod.quota, pod.how, "fits")
-    over = sub(total((short.used, short.request)), short.limit)
-    missing = {name: over[name] for name in short.exceeded}
-    below = {account for account in tree.accounts if short.quota in (each.name for each in tree.path(account))}
-    holders = [each for each in books.pods.values() if each.charged and each.quota in below]
-    holders.sort(key=lambda each: (-sum(each.request.get(name, 0) for name in missing), each.pod))
-    frees: dict[str, dict[str, int]] = {}
-    for line in lines(books):
-        if line.tree == pod.tree and line.resource in missing and line.borrowed and line.quota not in below:
-            frees.setdefault(line.quota, {})[line.resource] = line.borrowed
-    return WhyPod(
-        pod.pod,
-        pod.quota,
-        pod.how,
-        "short",
-        short.text(),
-        short.quota,
-        missing,
-        {each.pod: {name: each.request.get(name, 0) for name in missing} for each in holders[:5]},
-        frees,
-    )
-
-
-def whatif(books: Books, changes: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, Any]:
-    """What other minima, maxima or weights would change.
-
-    Args:
-        changes: quota -> `min`, `max` or `weight` -> resource -> amount.
-
-    Returns:
-        quota -> resource -> [runtime now, runtime then], where they differ.
+def tree_of(books: Books, quota: str) -> tuple[str, Tree]:
+    """The tree that a quota is in, with its name.
 
     Raises:
-        UnknownQuota: a quota of that name is not there.
+        UnknownQuota: there is none of that name.
     """
-    other = Books()
-    encoded = msgspec.msgpack.encode(image_of(books))
-    restored(other, msgspec.msgpack.decode(encoded, type=BooksImage))
-    for quota, fields in changes.items():
-        _, tree = _tree_of(other, quota)
-        declared = tree.accounts[quota].declared
-        amended = {field: {**getattr(declared, field), **amounts} for field, amounts in fields.items()}
-        tree.amend(msgspec.structs.replace(declared, **amended))
-    for tree in other.trees.values():
-        tree.settle()
-    changed: dict[str, Any] = {}
-    for name, tree in books.trees.items():
-        for account in tree.accounts.values():
-            then = other.trees[name].accounts[account.name].runtime
-            for resource in sorted(account.runtime.keys() | then.keys()):
-                pair = [account.runtime.get(resource, 0), then.get(resource, 0)]
-                if pair[0] != pair[1]:
-                    changed.setdefault(account.name, {})[resource] = pair
-    return changed
+    name = books.tree_of.get(quota)
+    if name is None:
+        raise UnknownQuota(quota)
+    return name, books.trees[name]
 
 
-def _rounds(left: int, hungry: list[Child]) -> dict[str, list[int]]:
+def _shared(left: int, hungry: list[Child]) -> tuple[list[Round], dict[str, list[int]]]:
+    """The rounds in which what is left is shared, and what each round adds to each child."""
+    rounds: list[Round] = []
     added: dict[str, list[int]] = {}
     got = {child.name: child.floor for child in hungry}
     weights = sum(child.weight for child in hungry)
-    while left > 0 and weights > 0 and hungry:
+    while left > 0 and weights > 0:
+        rounds.append(Round(left, weights))
         portions = apportion(left, weights, [(child.weight, child.name) for child in hungry])
         left, still = 0, []
         for child, portion in zip(hungry, portions, strict=True):
@@ -274,70 +204,4 @@ def _rounds(left: int, hungry: list[Child]) -> dict[str, list[int]]:
             if got[child.name] < child.ask:
                 still.append(child)
         hungry, weights = still, sum(child.weight for child in still)
-    return added
-
-
-def _whole(name: str, tree: Tree) -> list[Line]:
-    """What a tree shares, and what is promised, used and waited for of it; the reserved groups take theirs before."""
-    root = tree.accounts[ROOT]
-    below = [tree.accounts[child] for child in root.children if child not in RESERVED]
-    minima, used = total(each.declared.min for each in below), total(each.used for each in below)
-    asked = total(each.limited() for each in below)
-    return [
-        Line(
-            tree=name,
-            quota=ROOT,
-            parent="",
-            depth=0,
-            resource=resource,
-            min=minima.get(resource, 0),
-            max=None,
-            runtime=tree.capacity.get(resource, 0),
-            used=used.get(resource, 0),
-            borrowed=0,
-            lent=0,
-            waiting=max(0, asked.get(resource, 0) - used.get(resource, 0)),
-        )
-        for resource in tree.dimensions(ROOT)
-    ]
-
-
-def _lines(name: str, tree: Tree, quota: str) -> list[Line]:
-    account = tree.accounts[quota]
-    declared = account.declared
-    waiting = sub(account.request, account.used)
-    resources = sorted({*declared.max, *account.runtime} if quota not in RESERVED else account.used)
-    found = []
-    for resource in resources:
-        runtime, floor = account.runtime.get(resource, 0), account.scaled_min.get(resource, 0)
-        found.append(
-            Line(
-                tree=name,
-                quota=quota,
-                parent=declared.parent,
-                depth=account.depth,
-                resource=resource,
-                min=declared.min.get(resource, 0),
-                max=declared.max.get(resource),
-                runtime=runtime,
-                used=account.used.get(resource, 0),
-                borrowed=max(0, runtime - floor) if quota not in RESERVED else 0,
-                lent=max(0, floor - runtime) if quota not in RESERVED else 0,
-                waiting=max(0, waiting.get(resource, 0)),
-            )
-        )
-    return found
-
-
-def _in_order(tree: Tree, parent: str) -> list[str]:
-    names = []
-    for name in sorted(tree.accounts[parent].children):
-        names += [name, *_in_order(tree, name)]
-    return names
-
-
-def _tree_of(books: Books, quota: str) -> tuple[str, Tree]:
-    name = books.tree_of.get(quota)
-    if name is None:
-        raise UnknownQuota(quota)
-    return name, books.trees[name]
+    return rounds, added

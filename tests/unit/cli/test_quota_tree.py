@@ -3,7 +3,7 @@
 import pytest
 
 from cli.quota import render, watching
-from services.quota_ledger.explain import Line
+from services.quota_ledger.overview import Line
 
 
 def line(**numbers: int | None) -> Line:

@@ -7,8 +7,11 @@ from cli.quota import render
 from cli.quota.command import parsed
 from services.quota_ledger.admission import AdmissionRules
 from services.quota_ledger.books import Books
-from services.quota_ledger.explain import UnknownQuota, explain, level, lines, whatif, why
+from services.quota_ledger.explain import UnknownQuota, explain, level
+from services.quota_ledger.overview import lines
 from services.quota_ledger.verify import verify
+from services.quota_ledger.whatif import whatif
+from services.quota_ledger.why import why
 from shared.errors import KoordError
 from shared.events import Event, Recorded
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
