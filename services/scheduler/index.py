@@ -69,6 +69,7 @@ class Index:
         touched.metrics.update(dict.fromkeys(sorted({*view.metrics, *view.reports})))
         touched.pods.update(dict.fromkeys(sorted(view.pods)))
         self._nodes_read: dict[str, object] = {}
+        self._unsettled: set[str] = set()  # uids that the queue, the gate or `nominated` may know
         self._steps: deque[tuple[Callable[[Any], None], Any]] = deque()
 
     def settle(self, most: int | None = None) -> bool:
@@ -145,15 +146,22 @@ class Index:
 
     def _settle_pod(self, uid: str) -> None:
         facts = self.view.pods.get(uid)
-        before = self._held.pop(uid, None)
+        before = self._held.get(uid)
         after = None if facts is None else facts.held()
-        if after is not None:
-            self._held[uid] = after
-        if before != after:
+        if before is None or before != after:
             if before is not None:
-                self._move(uid, before, -1)
+                del self._held[uid]
+                self._leave(uid, before)
             if after is not None:
-                self._move(uid, after, +1)
+                self._held[uid] = after
+                self._come(uid, after)
+        settled = facts is not None and facts.node != "" and not facts.attempts and not facts.stayed_at
+        if settled and uid not in self._unsettled:
+            return  # most pods: they run, and no question about them is open
+        if settled or facts is None:
+            self._unsettled.discard(uid)
+        else:
+            self._unsettled.add(uid)
         if facts is not None and facts.nominated and facts.waiting(self.view.gateway_since):
             self.nominated[uid] = facts
         else:
@@ -176,28 +184,35 @@ class Index:
             if facts.nominated == stayed.node:
                 self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq, stayed.stayed_at)
 
-    def _move(self, uid: str, held: Held, sign: int) -> None:
-        row = self.table.row(held.node)
-        ask = held.ask
-        self._moves.append((row, ask, sign))
-        self.book.move(row, ask, ending=held.ending, sign=sign)
+    def _come(self, uid: str, held: Held) -> None:
+        row, ask = self.table.row(held.node), held.ask
+        self._moves.append((row, ask, +1))
+        self.book.move(row, ask, ending=held.ending, sign=+1)
+        for ledger in self._told_of(ask):
+            ledger.assign(row, uid, held)
+        there = self.on.get(row)
+        if there is None:
+            there = self.on[row] = {}
+        there[uid] = held
+
+    def _leave(self, uid: str, held: Held) -> None:
+        row, ask = self.table.row(held.node), held.ask
+        self._moves.append((row, ask, -1))
+        self.book.move(row, ask, ending=held.ending, sign=-1)
+        for ledger in self._told_of(ask):
+            ledger.release(row, uid, held)
+        del self.on[row][uid]
+        if not self.on[row]:
+            del self.on[row]
+        self._release_row(held.node)
+
+    def _told_of(self, ask: PodAsk) -> tuple[Ledger, ...]:
+        """The accounts in which pods of the class count."""
         told: tuple[Ledger, ...] | None = ask.memo.get(self)
         if told is None:
             told = tuple(each for each, selective in self._told if selective is None or selective.concerns(ask))
             ask.memo[self] = told
-        for ledger in told:
-            if sign > 0:
-                ledger.assign(row, uid, held)
-            else:
-                ledger.release(row, uid, held)
-        if sign > 0:
-            self.on.setdefault(row, {})[uid] = held
-        else:
-            del self.on[row][uid]
-            if not self.on[row]:
-                del self.on[row]
-        if sign < 0:
-            self._release_row(held.node)
+        return told
 
     def _count_moves(self) -> None:
         if self._moves:

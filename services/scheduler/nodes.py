@@ -4,6 +4,7 @@ Rows, columns and value numbers depend on the order of arrival and never leave t
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -174,24 +175,25 @@ class NodeTable:
                 self._count_ports(row, ask.ports, sign)
 
     def _count_together(self, moves: Sequence[tuple[int, PodAsk, int]]) -> None:
-        """`count`, with one sum an array."""
-        at: list[int] = []
-        columns: list[int] = []
-        sizes: list[int] = []
-        scored: list[tuple[int, int]] = []
+        """`count`, with one sum a column."""
+        numbers: dict[PodAsk, int] = {}
+        which = np.array([numbers.setdefault(ask, len(numbers)) for _, ask, _ in moves], np.intp)
+        vectors = [self.vector(ask) for ask in numbers]  # may make the arrays anew
+        asked = np.zeros((len(numbers), self.requested.shape[1]), np.int64)
+        for number, vector in enumerate(vectors):
+            for column, size in vector:
+                asked[number, column] = size
+        held = np.array([(ask.held.get("cpu", 0), ask.held.get("memory", 0)) for ask in numbers], np.int64)
+        rows = np.array([row for row, _, _ in moves], np.intp)
+        signs = np.array([sign for _, _, sign in moves], np.int64)
+        for column in np.flatnonzero(asked.any(axis=0)).tolist():
+            np.add.at(self.requested[:, column], rows, asked[which, column] * signs)
+        for column in (CPU, MEMORY):
+            np.add.at(self.scored[:, column], rows, held[which, column] * signs)
+        np.add.at(self.pods, rows, signs)
         for row, ask, sign in moves:
-            for column, size in self.vector(ask):
-                at.append(row)
-                columns.append(column)
-                sizes.append(sign * size)
-            held = ask.held
-            scored.append((sign * held.get("cpu", 0), sign * held.get("memory", 0)))
             if ask.ports:
                 self._count_ports(row, ask.ports, sign)
-        rows = np.array([row for row, _, _ in moves], np.intp)
-        np.add.at(self.requested, (at, columns), sizes)
-        np.add.at(self.scored, rows, np.array(scored, np.int64))
-        np.add.at(self.pods, rows, np.array([sign for _, _, sign in moves], np.int64))
 
     def vector(self, ask: PodAsk) -> tuple[tuple[int, int], ...]:
         """(column, amount) of what a pod of the class asks for, in the order of columns."""
@@ -245,10 +247,15 @@ def readable(quantities: dict[str, str]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for resource, text in quantities.items():
         try:
-            amounts[resource] = min(max(amount(resource, nanos(text)), 0), LARGEST_AMOUNT)
+            amounts[resource] = _bounded(resource, text)
         except BadQuantity:
             amounts[resource] = 0
     return amounts
+
+
+@lru_cache(maxsize=16_384)
+def _bounded(resource: str, text: str) -> int:
+    return min(max(amount(resource, nanos(text)), 0), LARGEST_AMOUNT)
 
 
 def _wider(array: Int64, columns: int) -> Int64:

@@ -28,7 +28,17 @@ from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodOutcome, PodPlaced, PodUnschedulable, RoundDecided
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
-from shared.kube.node import Node, NodeMetric, NodeMetricStatus, NodeSpec, NodeStatus, NodeUsage, ResourceMap, Taint
+from shared.kube.node import (
+    Node,
+    NodeMetric,
+    NodeMetricStatus,
+    NodeSpec,
+    NodeStatus,
+    NodeUsage,
+    PodUsage,
+    ResourceMap,
+    Taint,
+)
 from shared.kube.pod import (
     Affinity,
     Container,
@@ -123,9 +133,13 @@ def pod(
     )
 
 
-def metric(name: str, cpu: str, memory: str = "1Gi", *, at_ns: int = START_NS) -> NodeMetric:
+def metric(
+    name: str, cpu: str, memory: str = "1Gi", *, at_ns: int = START_NS, pods: Sequence[PodUsage] = ()
+) -> NodeMetric:
     used = ResourceMap(resources={"cpu": cpu, "memory": memory})
-    status = NodeMetricStatus(update_time=instant_text(at_ns), node_metric=NodeUsage(node_usage=used))
+    status = NodeMetricStatus(
+        update_time=instant_text(at_ns), node_metric=NodeUsage(node_usage=used), pods_metric=tuple(pods)
+    )
     return NodeMetric(metadata=Metadata(name=name), status=status)
 
 

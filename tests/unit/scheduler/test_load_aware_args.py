@@ -125,7 +125,7 @@ OWN_WINDOW = (
 def test_a_node_overrides_thresholds_part_by_part(
     args: dict[str, Any], annotation: str, usage: dict[str, int], prod: dict[str, int], window: Window | None
 ) -> None:
-    assert node_thresholds(node(thresholds=annotation), read_args(args)) == (usage, prod, window)
+    assert node_thresholds(node(thresholds=annotation), default_thresholds(read_args(args))) == (usage, prod, window)
 
 
 def test_the_score_has_a_window_of_its_own() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger
 from services.scheduler.plugins.load_aware.estimate import estimate_node, estimate_pod, goround
-from services.scheduler.plugins.load_aware.thresholds import Window, node_thresholds, score_window
+from services.scheduler.plugins.load_aware.thresholds import Window, default_thresholds, node_thresholds, score_window
 from shared.domain.priority import Priority, priority
 from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.node import Node, NodeMetric, ResourceMap
@@ -95,7 +95,11 @@ def scalar_judgement(
         return "", 0
     stamp = report.status.update_time
     expired = stamp is None or NOW - instant_ns(stamp) >= 180 * SECOND
-    allocatable, expected, limits = estimate_node(node), estimate_pod(incoming, args), node_thresholds(node, args)
+    allocatable, expected, limits = (
+        estimate_node(node),
+        estimate_pod(incoming, args),
+        node_thresholds(node, default_thresholds(args)),
+    )
     prod = any(limits.prod.values()) and is_prod(incoming)
     percents = limits.prod if prod else limits.usage
     reason = ""

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from services.scheduler.config import config_of
 from services.scheduler.index import Index
+from services.scheduler.plugins.load_aware import LoadAwareLedger
 from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from shared.events import Cause, Recorded
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced
+from shared.kube.node import PodUsage, ResourceMap
 from shared.kube.pod import PodCondition
 from tests.unit.scheduler.scheduling_world import World, fold, metric, node, pod
 
@@ -32,6 +34,17 @@ def totals(index: Index) -> dict[str, tuple[int, dict[str, int]]]:
         name: (int(table.pods[row]), {r: int(table.requested[row, c]) for r, c in table.columns.items() if table.requested[row, c]})
         for name, row in sorted(table.rows.items())
     }  # fmt: skip
+
+
+def loads(index: Index) -> list[dict[str, list[list[int]]]]:
+    """By plugin that keeps an account of load: node -> its loads, of nodes that are there."""
+    table, kept = index.table, (getattr(each, "account", None) for each in index.ledgers.values())
+    accounts = [account for account in kept if isinstance(account, LoadAwareLedger)]
+    assert accounts, "the shipped profile has one"
+    return [
+        {name: account.fleet.loads[:, :, row].tolist() for name, row in sorted(table.rows.items()) if table.alive[row]}
+        for account in accounts
+    ]
 
 
 def merged(logs: dict[str, list[Recorded]], random: Random) -> list[Recorded]:
@@ -162,6 +175,8 @@ STEPS = (
     "round", "round", "wait",
 )  # fmt: skip
 
+USED = ResourceMap(resources={"cpu": "70m", "memory": "96Mi"})
+
 operations = st.lists(
     st.tuples(
         st.sampled_from(STEPS),
@@ -212,7 +227,12 @@ def play(steps: Sequence[tuple[str, int, int]]) -> World:
                         alive[event.pod_uid] = event.node
                         world.add_pod(pod(event.pod_uid, on=event.node, phase="Running"))
             case "metric":
-                world.report(metric(f"n{i}", cpu=f"{500 * j}m", at_ns=world.now_ns))
+                told = [
+                    PodUsage(name=name, namespace="d", priority=("koord-prod", "koord-batch")[j % 2], pod_usage=USED)
+                    for name, where in sorted(alive.items())
+                    if where == f"n{i}"
+                ]
+                world.report(metric(f"n{i}", cpu=f"{500 * j}m", at_ns=world.now_ns, pods=told[: 1 + j]))
             case "read":
                 at = world.view.positions.get("cluster", 0)
                 world.read(min(at + 1 + 4 * i, len(world.logs["cluster"])))
@@ -249,6 +269,7 @@ def test_an_index_that_followed_counts_and_decides_as_one_that_is_built_anew(ste
     assert restored.encode() == world.view.encode()
     anew = Index(restored, config_of(restored).profiles)
     assert {name: total for name, total in totals(anew).items() if total[0]} == mine
+    assert loads(anew) == loads(followed)
     assert decide(anew, world.now_ns, 8) == decided
 
 

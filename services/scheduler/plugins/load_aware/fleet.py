@@ -62,17 +62,23 @@ class Fleet:
 
     def set_allocatable(self, row: int, amounts: Sequence[int]) -> None:
         """What usage on a node is compared with."""
-        self.allocatable[:, row] = column = int64(amounts)
-        self.divisor[:, row] = np.where(column == 0, _HUGE, column)
+        self.allocatable[:, row] = amounts
+        self.divisor[:, row] = [size or _HUGE for size in amounts]
 
-    def set_limits(self, row: int, kind: int, percents: Sequence[int]) -> None:
+    def set_limits(self, row: int, any_pod: Sequence[int], prod_pod: Sequence[int]) -> None:
         """From which share of allocatable on a pod is refused: goround(share) > percent, written as share >= limit.
 
         A percent of 0 and an allocatable of 0 leave the resource unchecked.
         """
-        for index, percent in enumerate(percents):
-            checked = percent != 0 and self.allocatable[index, row] != 0
-            self.limits[kind, index, row] = refused_from(percent) if checked else np.inf
+        sizes = self.allocatable[:, row].tolist()
+        limits = _limits(any_pod, sizes)
+        self.limits[:, :, row] = (limits, limits if prod_pod == any_pod else _limits(prod_pod, sizes))
+
+
+def _limits(percents: Sequence[int], sizes: Sequence[int]) -> list[float]:
+    return [
+        refused_from(percent) if percent and size else np.inf for percent, size in zip(percents, sizes, strict=True)
+    ]
 
 
 def refused_from(percent: int) -> float:

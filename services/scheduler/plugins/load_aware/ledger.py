@@ -81,7 +81,8 @@ class LoadAwareLedger:
         self.reasons: tuple[Reason, ...] = reasons(self.resources)
         self.fleet = Fleet(len(self.resources))
         self.templates = Templates(args, self.resources)
-        self._thresholds = default_thresholds(args)
+        self._thresholds = default = default_thresholds(args)
+        self._default_percents = self._percents(default.usage), self._percents(default.prod)
         self._score_window = score_window(args)
         self._zero = (0,) * len(self.resources)
         self._nothing = int64((self._zero,) * 3)
@@ -91,11 +92,11 @@ class LoadAwareLedger:
 
     def set_node(self, row: int, node: Node | None) -> None:
         """Take over a node's allocatable and thresholds; None: the node is gone."""
-        state = self._row(row)
-        before, state.thresholds = state.thresholds, node_thresholds(node, self.args) if node else self._thresholds
+        state, default = self._row(row), self._thresholds
+        before, state.thresholds = state.thresholds, node_thresholds(node, default) if node else default
         prod_before = state.prod
         amounts = estimate_node(node) if node else {}
-        self.fleet.set_allocatable(row, [bounded(amounts.get(name, 0)) for name in self.resources])
+        self.fleet.set_allocatable(row, tuple(bounded(amounts.get(name, 0)) for name in self.resources))
         self._judge(row, state)
         if before.window != state.thresholds.window or prod_before != state.prod:
             self._add_up(row, state)
@@ -134,8 +135,8 @@ class LoadAwareLedger:
         """
         if uid in self._where:
             self.release(uid)
-        state = self._row(row)
-        deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
+        state = self._rows.get(row) or self._row(row)
+        deadline = _deadline_ns(template, assigned_ns, initialized_ns)
         block = self._added(state, name, template, assigned_ns, deadline)
         self._where[uid] = state
         state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
@@ -159,7 +160,7 @@ class LoadAwareLedger:
     ) -> NDArray[np.int64]:
         """int64[3, resources]: what a pod would add to a node's loads, were it counted there."""
         state = self._row(row)
-        deadline = deadline_ns(template.windows, assigned_ns, initialized_ns)
+        deadline = _deadline_ns(template, assigned_ns, initialized_ns)
         return self._added(state, name, template, assigned_ns, deadline)
 
     def report(self, row: int) -> Report | None:
@@ -182,7 +183,7 @@ class LoadAwareLedger:
 
     def _add_up(self, row: int, state: _Row) -> None:
         """Sum a node's loads anew: its measured usage, and each pod's block by the report that holds now."""
-        report, zero = state.report, (0,) * len(self.resources)
+        report, zero = state.report, self._zero
         bases: tuple[Vector | None, Vector | None] = (None, None)
         if report is not None:
             bases = (base_load(report, state.thresholds.window), base_load(report, self._score_window))
@@ -236,20 +237,28 @@ class LoadAwareLedger:
     def _judge(self, row: int, state: _Row) -> None:
         """Work out what a node's thresholds and the age of its report mean for filter and score."""
         fleet, report, thresholds = self.fleet, state.report, state.thresholds
-        prod = self._percents(thresholds.prod)
-        usage = self._percents(thresholds.usage)
-        fleet.prod_mode[row] = any(prod)
-        state.prod = self._scores_prod or any(prod)
+        usage, prod = self._default_percents
+        if thresholds is not self._thresholds:
+            usage, prod = self._percents(thresholds.usage), self._percents(thresholds.prod)
+        is_prod_mode = any(prod)
+        if not is_prod_mode:
+            prod = usage
+        fleet.prod_mode[row] = is_prod_mode
+        state.prod = self._scores_prod or is_prod_mode
         fleet.windowed[row] = thresholds.window is not None
         measured = report is not None and report.usage is not None
+        fleet.set_limits(row, *((usage, prod) if measured else (self._zero, self._zero)))
         expires_ns = _expires_ns(report, self.args.expiration_ns)
-        for kind, percents in ((ANY_POD, usage), (PROD_POD, prod if any(prod) else usage)):
-            fleet.set_limits(row, kind, percents if measured else (0,) * len(percents))
+        for kind, percents in ((ANY_POD, usage), (PROD_POD, prod)):
             fleet.expires_ns[kind, row] = expires_ns if report is not None and any(percents) else FOREVER
         fleet.scored_until_ns[row] = expires_ns if measured else NEVER
 
     def _percents(self, stated: Percents) -> tuple[int, ...]:
         return tuple(stated.get(name, 0) for name in self.resources)
+
+
+def _deadline_ns(template: Template, assigned_ns: int, initialized_ns: int | None) -> int | None:
+    return None if template.windows is None else deadline_ns(template.windows, assigned_ns, initialized_ns)
 
 
 def _expires_ns(report: Report | None, expiration_ns: int) -> int:

@@ -24,7 +24,7 @@ class Template(NamedTuple):
         estimate: expected usage, or None when all of it is 0, which is no estimate.
         incoming: int64[resources], the estimate to be added to nodes.
         is_prod: whether the pod's class, default included, is prod.
-        windows: how long the estimate counts whatever is measured.
+        windows: how long the estimate counts whatever is measured; None: not at all.
         unseen: int64[3, resources] each: what a pod that no report names adds to a node without a report, and to one with; None where
             that takes a closer look.
     """
@@ -32,7 +32,7 @@ class Template(NamedTuple):
     estimate: Vector | None
     incoming: NDArray[np.int64]
     is_prod: bool
-    windows: Windows
+    windows: Windows | None
     unseen: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
 
@@ -72,4 +72,6 @@ class Templates:
                 reported = unreported.copy()
                 reported[2] = incoming
             unseen = unreported, reported
-        return Template(vector if any(vector) else None, incoming, is_prod, windows_of(pod, self._args), unseen)
+        windows = windows_of(pod, self._args)
+        lasting = windows if max(windows) > 0 else None
+        return Template(vector if any(vector) else None, incoming, is_prod, lasting, unseen)

@@ -68,12 +68,14 @@ def score_window(args: LoadAwareArgs) -> Window | None:
     return _window(aggregated.score_aggregation_type, aggregated.score_aggregated_duration)
 
 
-def node_thresholds(node: Node, args: LoadAwareArgs) -> Thresholds:
+def node_thresholds(node: Node, default: Thresholds) -> Thresholds:
     """What holds on this node. An ill-formed annotation is ignored as a whole; a part it leaves empty is the arguments'.
 
     A windowed part (thresholds and type) outranks plain thresholds wherever either comes from.
+
+    Args:
+        default: `default_thresholds` of the arguments.
     """
-    default = default_thresholds(args)
     stated = _read((node.metadata.annotations or {}).get(ANNOTATION))
     if stated is None:
         return default
