@@ -83,4 +83,4 @@ class SloDesk:
 
 
 def _message(node: str, facts: SloFacts) -> bytes:
-    return slo.encode(slo.NodeSlo(node=node, epoch=facts.epoch, seq=facts.seq, spec=facts.spec))
+    return slo.encode(slo.NodeSlo(node, facts.epoch, facts.seq, facts.spec, facts.memory_policy))

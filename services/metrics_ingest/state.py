@@ -3,7 +3,7 @@
 The samples are not here: they are the shell's (windows.py), and fill again after a restart.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,8 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 STATUS = "status"
 """The field group of a NodeMetric that ingest owns."""
 
+DEFAULT_MEMORY_POLICY = "usageWithoutPageCache"
+
 GONE_KEPT_NS = 300 * SECOND
 """How long a pod that is gone is remembered: reports of the time before may still be under way."""
 
@@ -67,11 +69,17 @@ class Seat(NamedTuple):
 
 
 class SloFacts(NamedTuple):
-    """A node's NodeSLO, and the epoch and seq of `cluster` that said so; spec is None since the object is gone."""
+    """What a node's agent is told, and the epoch and seq of `cluster` that said so.
+
+    Attributes:
+        spec: of its NodeSLO; None while there is no such object.
+        memory_policy: of its NodeMetric; empty while that asks for nothing.
+    """
 
     epoch: int
     seq: int
     spec: dict[str, object] | None
+    memory_policy: str = ""
 
 
 class IngestState:
@@ -85,13 +93,13 @@ class IngestState:
         specs: node -> spec of its NodeMetric; present exactly while the object is.
         updated: node -> `status.updateTime` of its NodeMetric, nanoseconds since the epoch; 0 while it has none that can be read.
         told: node -> the same of the newest status that we decided, which the gateway does not record again when it is written.
-        slos: node -> its NodeSLO.
+        slos: node -> what its agent is told.
         refused: node -> when (append time) a write of its NodeMetric was refused last; none since it was written or seen to change.
         cluster_epoch: of the gateway.
         reported: node -> `at_ns` of the newest report that was recorded.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -124,10 +132,12 @@ class IngestState:
                 self.specs[node] = metric.spec
                 self.updated[node] = _readable_ns(metric.status.update_time)
                 self.refused.pop(node, None)
+                self._tell(record, node, memory_policy=_memory_policy(metric.spec))
             case NodeMetricDeleted(node=node):
                 self.specs.pop(node, None)
                 self.updated.pop(node, None)
                 self.refused.pop(node, None)
+                self._tell(record, node, memory_policy="")
             case NodeObserved(node=node):
                 self.nodes[node] = None
             case NodeDeleted(node=node):
@@ -165,7 +175,15 @@ class IngestState:
     def _slo(self, record: Recorded, event: ObjectObserved | ObjectDeleted) -> None:
         if event.resource == NODE_SLOS:
             spec = event.object.get("spec") or {} if isinstance(event, ObjectObserved) else None
-            self.slos[event.name] = SloFacts(self.cluster_epoch, record.seq, spec)
+            self._tell(record, event.name, spec=spec)
+
+    def _tell(self, record: Recorded, node: str, **changed: Any) -> None:
+        """Take a change of what a node's agent is told; a policy that stays the same, or is the default as before, is none."""
+        before = self.slos.get(node)
+        if "spec" not in changed and changed["memory_policy"] == (before.memory_policy if before else ""):
+            return
+        whole = (before or SloFacts(0, 0, None))._replace(**changed)
+        self.slos[node] = whole._replace(epoch=self.cluster_epoch, seq=record.seq)
 
     def _forgotten(self, node: str, at_ns: int) -> None:
         if self.reported.get(node, 0) <= at_ns:
@@ -222,6 +240,13 @@ class IngestState:
             "reported",
         ):
             setattr(self, name, getattr(stored, name))
+
+
+def _memory_policy(spec: NodeMetricSpec) -> str:
+    """Empty for the default, so that a NodeMetric that states it is no news for the agent."""
+    policy = spec.metric_collect_policy
+    stated = (policy.node_memory_collect_policy or "") if policy else ""
+    return "" if stated == DEFAULT_MEMORY_POLICY else stated
 
 
 def _readable_ns(text: str | None) -> int:

@@ -7,10 +7,12 @@ import time
 from hashlib import blake2b
 from typing import NamedTuple
 
-from services.node_agent.collect import SECOND_NS, Collector, Round, Usage
+from services.node_agent.collect import Collector
 from services.node_agent.governor import Acted, Governor
-from services.node_agent.interval import Interval, Sender
+from services.node_agent.interval import NO_FORECASTS, Interval, Sender
 from services.node_agent.outbox import Message, Outbox
+from services.node_agent.predictor import Predictor
+from services.node_agent.samples import SECOND_NS, Round, Usage
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
 from shared.agents import deeds, report
@@ -60,12 +62,14 @@ class Agent:
         measured: set once a round has given a sample of the node.
         keeper: the NodeSLO in force.
         governor: runs the strategies after each round; None: this agent only reports.
+        predictor: learns from each round; None: nothing is predicted.
     """
 
     def __init__(self, settings: AgentSettings, collector: Collector, outbox: Outbox, keeper: SloKeeper) -> None:
         self.measured = asyncio.Event()
         self.keeper = keeper
         self.governor: Governor | None = None
+        self.predictor: Predictor | None = None
         self._wanted_s = -WANTS_PODS_EVERY_S
         self._failed: set[str] = set()
         self._settings = settings
@@ -128,7 +132,10 @@ class Agent:
         )
 
     def _measure(self) -> Round:
-        found = self._collector.collect()
+        slo = self.keeper.in_force
+        found = self._collector.collect(self.keeper.applications, "" if slo is None else slo.memory_policy)
+        if self.predictor is not None:
+            self.predictor.round(found)
         if self.governor is not None:
             self._govern(self.governor, found)
         self._cycle_ns += time.monotonic_ns() - found.at_ns
@@ -157,7 +164,8 @@ class Agent:
         if not interval.empty:
             self._reports += 1
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
-            made = interval.report(self._sender, self._reports, end_ns, at_ns)
+            forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
+            made = interval.report(self._sender, self._reports, end_ns, at_ns, self.keeper.applications, forecasts)
             self._outbox.put(Message(REPORT, made.seq, report.encode(made)))
         return Interval(end_ns)
 

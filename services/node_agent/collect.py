@@ -1,97 +1,28 @@
-"""One round of measuring: node, pods, best effort, system. The first sample of any counter only primes it.
+"""One round of measuring: node, pods, best effort, host applications, system, NUMA zones. The first sample of any counter only primes it.
 
-All of it is integers: micro-cores over the time between two reads, bytes. Source: spec/node-agent.md 1.2.
+Source: spec/node-agent.md 1.2.
 """
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from services.node_agent import cgroups, counters
+from services.node_agent import cgroups, counters, host_apps
 from services.node_agent.cgroups import Hierarchy, KubePods
 from services.node_agent.counters import BadFile, Held
+from services.node_agent.samples import SECOND_NS, Counted, Meter, Reading, Round, Usage
+from services.node_agent.zones import Zones
+from shared.kube.slo_config import HostApplication
 
 log = logging.getLogger(__name__)
 
-SECOND_NS = 1_000_000_000
-MICRO = 1_000_000
 LASTS = 20
 """A counter's last value is of use for so many intervals."""
+WITH_CACHE, WITH_HOT_CACHE = "usageWithPageCache", "usageWithHotPageCache"
+"""Collect policies of a NodeMetric; any other one counts memory without page cache. Source: spec/node-agent.md 7.1."""
 
 _GONE = (OSError, BadFile)
-
-
-class Usage(NamedTuple):
-    """One sample: micro-cores since the sample before, and bytes; None where this node does not measure it."""
-
-    cpu: int | None
-    memory: int | None
-
-
-class Round(NamedTuple):
-    """What one round found; None and absent pods: no sample.
-
-    Attributes:
-        at_ns: of the clock that was given, when the round began.
-        pods: uid -> sample.
-    """
-
-    at_ns: int
-    node: Usage | None
-    system: Usage | None
-    best_effort: Usage | None
-    pods: dict[str, Usage]
-
-
-class Reading(NamedTuple):
-    """A file and how a number is read out of it."""
-
-    file: Held
-    parse: Callable[[Held], int]
-
-
-class Meter:
-    """A CPU counter and a memory gauge of one thing, their files held open."""
-
-    __slots__ = ("_at_ns", "_count", "_cpu", "_memory", "_unit_ns")
-
-    def __init__(self, cpu: Reading | None, memory: Reading | None, unit_ns: int = 1) -> None:
-        """Begin unprimed.
-
-        Args:
-            cpu, memory: None when the node does not measure it.
-            unit_ns: what one unit of the counter is.
-        """
-        self._cpu = cpu
-        self._memory = memory
-        self._unit_ns = unit_ns
-        self._count = 0
-        self._at_ns = -1
-
-    def sample(self, clock_ns: Callable[[], int], lasts_ns: int) -> Usage | None:
-        """A sample; None when this one primes: the first, one after too long a time, one of a counter that began anew.
-
-        Raises:
-            OSError, BadFile: it cannot be read.
-        """
-        memory = None if self._memory is None else self._memory.parse(self._memory.file)
-        if self._cpu is None:
-            primed, self._at_ns = self._at_ns >= 0, 0
-            return Usage(None, memory) if primed else None
-        count = self._cpu.parse(self._cpu.file)
-        now = clock_ns()
-        before, since = self._count, now - self._at_ns
-        primed = self._at_ns >= 0 and count >= before and 0 < since <= lasts_ns
-        self._count, self._at_ns = count, now
-        return Usage((count - before) * self._unit_ns * MICRO // since, memory) if primed else None
-
-    def close(self) -> None:
-        """Let go of the files."""
-        for reading in (self._cpu, self._memory):
-            if reading is not None:
-                reading.file.close()
 
 
 class Collector:
@@ -102,6 +33,7 @@ class Collector:
         folders: uid -> folder of each of them, relative to a controller's.
         hierarchy: the cgroup file systems.
         kube: how pods are laid out; None while there are none.
+        cold: whether pages are known to be cold, by what the kernel scans (kidled).
     """
 
     def __init__(
@@ -113,52 +45,99 @@ class Collector:
         every_s: float,
         clock_ns: Callable[[], int],
         tick_hz: int = 0,
+        sys_root: Path | None = None,
     ) -> None:
         self.pods = 0
         self.folders: dict[str, str] = {}
+        self.cold = False
         self._clock_ns = clock_ns
         self._lasts_ns = int(LASTS * every_s * SECOND_NS)
         self._said: set[str] = set()
-        self._where = (cgroup_root, cgroup_parent)
+        self._proc, self._root, self._parent = proc_root, cgroup_root, cgroup_parent.strip("/")
+        self._tick_ns = SECOND_NS // (tick_hz or os.sysconf("SC_CLK_TCK"))
+        self._policy = ""
         self.hierarchy = self._mounted()
         self.kube: KubePods | None = None
         self._best_effort: Meter | None = None
         self._meters: dict[str, Meter] = {}
-        self._node = self._node_meter(proc_root, SECOND_NS // (tick_hz or os.sysconf("SC_CLK_TCK")))
+        self._applications: dict[tuple[str, str], Meter] = {}
+        self._node = self._node_meter()
+        self._zones = None if sys_root is None else Zones(proc_root, sys_root, self.hierarchy, self._tick_ns, clock_ns)
 
-    def collect(self) -> Round:
-        """Measure everything once."""
+    def collect(self, applications: Sequence[HostApplication] = (), policy: str = "") -> Round:
+        """Measure everything once.
+
+        Args:
+            applications: those that the NodeSLO names.
+            policy: the NodeMetric's collect policy for memory.
+        """
         at_ns = self._clock_ns()
+        if policy != self._policy:
+            self._count_as(policy)
         node = self._sampled(self._node, "node")
         pods = self._sample_pods()
         best_effort = self._sample_best_effort()
-        return Round(at_ns, node, None if pods is None else self._rest(node, pods), best_effort, pods or {})
+        hosts = self._sample_applications(applications) if applications or self._applications else {}
+        system = None if pods is None else self._rest(node, pods, hosts)
+        zones = {} if self._zones is None else self._zones.sample(at_ns, system, self.folders)
+        return Round(at_ns, node, system, best_effort, pods or {}, hosts, zones)
 
     def close(self) -> None:
         """Let go of all files."""
-        for meter in (self._node, self._best_effort, *self._meters.values()):
+        self._close_meters()
+        if self._zones is not None:
+            self._zones.close()
+
+    def _close_meters(self) -> None:
+        for meter in (self._node, self._best_effort, *self._meters.values(), *self._applications.values()):
             if meter is not None:
                 meter.close()
         self._meters.clear()
+        self._applications.clear()
 
-    def _node_meter(self, proc: Path, tick_ns: int) -> Meter | None:
-        stat, meminfo = Held.maybe(proc / "stat"), Held.maybe(proc / "meminfo")
+    def _count_as(self, policy: str) -> None:
+        """Count memory another way from now on; every counter is primed anew."""
+        self._close_meters()
+        self._policy, self._best_effort = policy, None
+        self._node = self._node_meter()
+
+    @property
+    def _with_cache(self) -> bool:
+        """Whether page cache counts; what is hot of it is known only where the kernel looks at pages."""
+        return self._policy == WITH_CACHE or (self._policy == WITH_HOT_CACHE and self.cold)
+
+    def _node_meter(self) -> Meter | None:
+        stat, meminfo = Held.maybe(self._proc / "stat"), Held.maybe(self._proc / "meminfo")
         for file, series in ((stat, "cpu"), (meminfo, "memory")):
             if file is None:
-                self._say(f"the node's {series} cannot be read, so it is not reported", proc=str(proc))
+                self._say(f"the node's {series} cannot be read, so it is not reported", proc=str(self._proc))
         if stat is None and meminfo is None:
             return None
+        counted = None
+        if meminfo and self._with_cache:
+            counted = Counted(Reading(meminfo, counters.memory_with_cache), self._cold_of(self._root / "memory"))
         return Meter(
             Reading(stat, counters.cpu_ticks) if stat else None,
             Reading(meminfo, counters.memory_used) if meminfo else None,
-            tick_ns,
+            self._tick_ns,
+            counted,
         )
 
+    def _cold_of(self, folder: Path) -> Reading | None:
+        """How much of a cgroup's memory is cold, where only hot page cache counts.
+
+        Raises:
+            OSError: the kernel does not say it.
+        """
+        if self._policy != WITH_HOT_CACHE:
+            return None
+        return Reading(Held(folder / "memory.idle_page_stats"), counters.cold_bytes)
+
     def _mounted(self) -> Hierarchy:
-        found = cgroups.hierarchy(Path(self._where[0]), self._where[1])
+        found = cgroups.hierarchy(self._root, self._parent)
         for folder, series in ((found.cpu, "cpu"), (found.memory, "memory")):
             if folder is None:
-                self._say(f"there is no cgroup controller for {series}; pods are without it", root=str(self._where[0]))
+                self._say(f"there is no cgroup controller for {series}; pods are without it", root=str(self._root))
         return found
 
     def _sample_pods(self) -> dict[str, Usage] | None:
@@ -210,6 +189,43 @@ class Collector:
                 self._best_effort = None
             return None
 
+    def _sample_applications(self, applications: Sequence[HostApplication]) -> dict[str, Usage]:
+        """Samples by name. One without a cgroup has none: it does not run."""
+        found = {app.name: host_apps.folder(app, self._kube_folders()) for app in applications}
+        places = {(name, folder) for name, folder in found.items() if folder is not None}
+        for place in self._applications.keys() - places:
+            self._applications.pop(place).close()
+        samples: dict[str, Usage] = {}
+        for place in sorted(places):
+            meter = self._applications.get(place)
+            try:
+                if meter is None:
+                    meter = self._applications[place] = self._meter(*self._below_mounts(place[1]))
+                sample = meter.sample(self._clock_ns, self._lasts_ns)
+            except _GONE:
+                if meter is not None:
+                    self._applications.pop(place).close()
+                continue
+            if sample is not None:
+                samples[place[0]] = sample
+        return samples
+
+    def _kube_folders(self) -> tuple[str, ...] | None:
+        """The three cgroups that hold pods, relative to a controller's mount."""
+        if self.kube is None:
+            return None
+        return tuple(f"{self._parent}/{folder}" if self._parent else folder for folder, _, _ in self.kube.folders)
+
+    def _below_mounts(self, folder: str) -> tuple[Path | None, Path | None]:
+        """A cgroup of the cpu and of the memory controller."""
+        version, cpu, memory = self.hierarchy
+        if version == 2:
+            return self._root / folder, self._root / folder if memory else None
+        return (
+            self._root / "cpuacct" / folder if cpu else None,
+            self._root / "memory" / folder if memory else None,
+        )
+
     def _sampled(self, meter: Meter | None, whose: str) -> Usage | None:
         if meter is None:
             return None
@@ -220,38 +236,58 @@ class Collector:
             return None
 
     def _cgroup_meter(self, folder: str) -> Meter:
-        """The meter of a cgroup.
+        """A meter of a folder below the kubelet's.
 
         Raises:
             OSError: a file of a controller that the node has cannot be opened.
         """
-        version, cpu, memory = self.hierarchy
-        v1 = version == 1
-        cpu_file = Held(cpu / folder / ("cpuacct.usage" if v1 else "cpu.stat")) if cpu else None
+        _, cpu, memory = self.hierarchy
+        return self._meter(cpu / folder if cpu else None, memory / folder if memory else None)
+
+    def _meter(self, cpu: Path | None, memory: Path | None) -> Meter:
+        """A meter of one cgroup in both controllers.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        v1 = self.hierarchy.version == 1
+        used, cached = (
+            (counters.cgroup_memory_v1, counters.cgroup_cached_v1)
+            if v1
+            else (counters.cgroup_memory_v2, counters.cgroup_cached_v2)
+        )
+        cpu_file = Held(cpu / ("cpuacct.usage" if v1 else "cpu.stat")) if cpu else None
+        memory_file = None
         try:
-            memory_file = Held(memory / folder / "memory.stat") if memory else None
+            memory_file = Held(memory / "memory.stat") if memory else None
+            counted = None
+            if memory and memory_file and self._with_cache:
+                counted = Counted(Reading(memory_file, cached), self._cold_of(memory))
         except OSError:
-            if cpu_file is not None:
-                cpu_file.close()
+            for file in (cpu_file, memory_file):
+                if file is not None:
+                    file.close()
             raise
         return Meter(
             Reading(cpu_file, counters.cgroup_cpu_v1 if v1 else counters.cgroup_cpu_v2) if cpu_file else None,
-            Reading(memory_file, counters.cgroup_memory_v1 if v1 else counters.cgroup_memory_v2)
-            if memory_file
-            else None,
+            Reading(memory_file, used) if memory_file else None,
+            counted=counted,
         )
 
-    def _rest(self, node: Usage | None, pods: dict[str, Usage]) -> Usage | None:
-        """What the node uses outside of pods, at least 0; a pod on its first sample counts as outside for that round."""
+    def _rest(self, node: Usage | None, pods: dict[str, Usage], hosts: dict[str, Usage]) -> Usage | None:
+        """What the node uses outside of pods and host applications, at least 0; what is on its first sample counts as outside for that round.
+
+        Memory is without page cache but for applications, which count as reports tell of them.
+        """
         if node is None:
             return None
-        cpu, memory = node
+        cpu, memory, _ = node
         without_pods = self.kube is None
         if cpu is not None:
-            used = sum(pod.cpu or 0 for pod in pods.values())
+            used = sum(each.cpu or 0 for each in (*pods.values(), *hosts.values()))
             cpu = max(0, cpu - used) if without_pods or self.hierarchy.cpu else None
         if memory is not None:
-            used = sum(pod.memory or 0 for pod in pods.values())
+            used = sum(pod.memory or 0 for pod in pods.values()) + sum(app.reported or 0 for app in hosts.values())
             memory = max(0, memory - used) if without_pods or self.hierarchy.memory else None
         return Usage(cpu, memory)
 

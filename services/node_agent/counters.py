@@ -154,3 +154,64 @@ def _after(file: Held, text: bytes, name: bytes) -> int:
     if not number or not number[0].isdigit():
         raise BadFile(file.path, name.decode())
     return int(number[0])
+
+
+def memory_with_cache(file: Held) -> int:
+    """Bytes in use with page cache: MemTotal - MemFree of /proc/meminfo.
+
+    Raises:
+        OSError, BadFile: it cannot be read.
+    """
+    text = file.read(MEMINFO_BYTES)
+    return (_after(file, text, b"MemTotal:") - _after(file, text, b"MemFree:")) * 1024
+
+
+def cgroup_cached_v1(file: Held) -> int:
+    """`cgroup_memory_v1` with page cache: active_file + inactive_file.
+
+    Raises:
+        OSError, BadFile: it cannot be read.
+    """
+    text = file.read(CGROUP_BYTES)
+    return sum(_after(file, text, b"total_" + name) for name in (*_USED, *_CACHED))
+
+
+def cgroup_cached_v2(file: Held) -> int:
+    """The same of a v2 memory.stat.
+
+    Raises:
+        OSError, BadFile: it cannot be read.
+    """
+    text = file.read(CGROUP_BYTES)
+    return sum(_after(file, text, name) for name in (*_USED, *_CACHED))
+
+
+_USED = (b"inactive_anon", b"active_anon", b"unevictable")
+_CACHED = (b"inactive_file", b"active_file")
+
+IDLE_LINES = 31
+COLD_FROM = 5
+"""Pages that were idle for 60 scan periods and more are cold."""
+_COLD_ROWS = frozenset((b"cfei", b"dfei", b"cfui", b"dfui"))
+
+
+def cold_bytes(file: Held) -> int:
+    """Bytes of file pages that are cold, from memory.idle_page_stats.
+
+    Source: spec/node-agent.md 3.14.
+
+    Raises:
+        OSError, BadFile: it cannot be read, or is not laid out as this was written for.
+    """
+    lines = file.read(CGROUP_BYTES).strip(b"\n").split(b"\n")
+    if len(lines) != IDLE_LINES:
+        raise BadFile(file.path, f"{IDLE_LINES} lines, but {len(lines)}")
+    total = 0
+    try:
+        for line in lines[14:]:
+            name, *sizes = line.split()
+            if name in _COLD_ROWS:
+                total += sum(map(int, sizes[COLD_FROM:]))
+    except ValueError as error:
+        raise BadFile(file.path, "rows of numbers") from error
+    return total

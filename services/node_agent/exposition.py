@@ -34,7 +34,7 @@ class AgentMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The figures of this moment."""
         now = self._figures()
-        cpu, memory = now.usage or (None, None)
+        cpu, memory, _ = now.usage or (None, None, None)
         gauges: list[tuple[str, str, float | None]] = [
             ("koordlet_start_time", "When the agent began, seconds since the epoch", now.started_s),
             ("koordlet_node_used_cpu_cores", "CPU in use", None if cpu is None else cpu / MICRO),

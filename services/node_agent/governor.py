@@ -15,7 +15,6 @@ from services.node_agent.burster import Burster
 from services.node_agent.cgroup.executor import Executor, Tree
 from services.node_agent.cgroup.found import Found
 from services.node_agent.cgroups import Hierarchy, KubePods
-from services.node_agent.collect import Round
 from services.node_agent.evictor import Evictor, Load
 from services.node_agent.history import Series
 from services.node_agent.known import PodsKeeper
@@ -27,6 +26,7 @@ from services.node_agent.qos.cpu_evict import BATCH_CPU, BestEffort, Window
 from services.node_agent.qos.cpu_suppress import HostApp, Situation, Usage, best_effort_of
 from services.node_agent.qos.stated import HeldCpus, cpus
 from services.node_agent.reconciler import KubeFolders, Reconciler
+from services.node_agent.samples import Round
 from services.node_agent.slo import SloKeeper
 from services.node_agent.suppressor import Cgroups, Suppressor
 from shared.agents.deeds import AnyDeed
@@ -268,7 +268,7 @@ class Governor:
         usage = Usage(
             None if found.node is None or found.node.cpu is None else found.node.cpu * 1000,
             {uid: used.cpu * 1000 for uid, used in found.pods.items() if used.cpu is not None},
-            {},
+            {name: used.cpu * 1000 for name, used in found.applications.items() if used.cpu is not None},
         )
         at = Situation(
             known.object,

@@ -1,9 +1,11 @@
 """What the rounds of one interval add up to: the report, except who sends it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.node_agent.collect import Round, Usage
-from shared.agents.report import PodSum, Report, Series
+from services.node_agent.samples import Round, Usage
+from shared.agents.report import ApplicationSum, Forecast, PodSum, Report, Series, ZoneSum
+from shared.kube.slo_config import HostApplication
 
 MILLI_NS = 1_000_000
 
@@ -13,6 +15,16 @@ class Sender(NamedTuple):
 
     node: str
     boot: str
+
+
+class Forecasts(NamedTuple):
+    """What is predicted of prod pods: see `Report`. None: nothing is."""
+
+    reclaimable: Forecast | None = None
+    peak: Forecast | None = None
+
+
+NO_FORECASTS = Forecasts()
 
 
 class _Samples:
@@ -31,13 +43,29 @@ class _Samples:
         self.offset_ms.append(offset_ms)
         if usage.cpu is not None:
             self.cpu.append(usage.cpu)
-        if usage.memory is not None:
-            self.memory.append(usage.memory)
+        if (memory := usage.reported) is not None:
+            self.memory.append(memory)
 
     def series(self) -> Series:
         whole = len(self.offset_ms)  # a value that some samples lack is left out: nothing says which ones
         cpu, memory = (tuple(values) if len(values) == whole else () for values in (self.cpu, self.memory))
         return Series(tuple(self.offset_ms) if cpu or memory else (), cpu, memory)
+
+
+class _Sums:
+    """Samples added up."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self) -> None:
+        self.fields = [0, 0, 0, 0]  # as ApplicationSum has them
+
+    def add(self, usage: Usage) -> None:
+        """Take a sample."""
+        for place, size in ((0, usage.cpu), (2, usage.reported)):
+            if size is not None:
+                self.fields[place] += size
+                self.fields[place + 1] += 1
 
 
 class Interval:
@@ -48,6 +76,8 @@ class Interval:
         self._node, self._system, self._best_effort = _Samples(), _Samples(), _Samples()
         self._pods: dict[str, list[int]] = {}
         """Uid -> the fields of PodSum behind `uid`."""
+        self._applications: dict[str, _Sums] = {}
+        self._zones: dict[int, tuple[_Sums, _Sums]] = {}
 
     def add(self, found: Round) -> None:
         """Take a round's samples."""
@@ -56,7 +86,7 @@ class Interval:
         self._system.add(offset_ms, found.system)
         self._best_effort.add(offset_ms, found.best_effort)
         pods = self._pods
-        for uid, (cpu, memory) in found.pods.items():
+        for uid, (cpu, memory, counted) in found.pods.items():
             sums = pods.get(uid)
             if sums is None:
                 sums = pods[uid] = [0] * 6
@@ -65,21 +95,37 @@ class Interval:
                 sums[1] += 1
                 sums[2] = cpu
             if memory is not None:
-                sums[3] += memory
+                size = memory if counted is None else counted
+                sums[3] += size
                 sums[4] += 1
-                sums[5] = memory
+                sums[5] = size
+        for name, usage in found.applications.items():
+            self._applications.setdefault(name, _Sums()).add(usage)
+        for zone, (whole, system) in found.zones.items():
+            sums_of_zone = self._zones.setdefault(zone, (_Sums(), _Sums()))
+            sums_of_zone[0].add(whole)
+            sums_of_zone[1].add(system)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to report."""
         return not (self._node.offset_ms or self._pods)
 
-    def report(self, sender: Sender, seq: int, end_ns: int, at_ns: int) -> Report:
+    def report(
+        self,
+        sender: Sender,
+        seq: int,
+        end_ns: int,
+        at_ns: int,
+        applications: Sequence[HostApplication] = (),
+        forecasts: Forecasts = NO_FORECASTS,
+    ) -> Report:
         """The report.
 
         Args:
             end_ns: the interval's end by the clock of the rounds.
             at_ns: the same instant, nanoseconds since the epoch.
+            applications: those that the NodeSLO names now.
         """
         return Report(
             node=sender.node,
@@ -91,4 +137,14 @@ class Interval:
             system_usage=self._system.series(),
             best_effort_usage=self._best_effort.series(),
             pods=tuple(PodSum(uid, *self._pods[uid]) for uid in sorted(self._pods)),
+            applications=tuple(
+                ApplicationSum(app.name, app.priority, app.qos, *sums.fields)
+                for app in {app.name: app for app in applications}.values()
+                if (sums := self._applications.get(app.name)) is not None
+            ),
+            reclaimable=forecasts.reclaimable,
+            peak=forecasts.peak,
+            zones=tuple(
+                ZoneSum(zone, *whole.fields, *system.fields) for zone, (whole, system) in sorted(self._zones.items())
+            ),
         )

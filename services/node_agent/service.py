@@ -17,6 +17,7 @@ from services.node_agent.collect import Collector
 from services.node_agent.governor import Governor, Places
 from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Outbox
+from services.node_agent.predictor import Predictor
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
 from services.node_agent.slo import SloKeeper
 from shared import logs
@@ -57,12 +58,14 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         settings.cgroup_parent,
         every_s=settings.collect_every_s,
         clock_ns=time.monotonic_ns,
+        sys_root=Path(settings.sys_root),
     )
     agent = Agent(settings, collector, outbox, keeper)
     pods = None
     if settings.acts:
         pods = PodsKeeper(settings.node, Path(settings.state_dir))
         pods.load()
+        agent.predictor = Predictor(pods, settings.prediction, Path(settings.state_dir), time.time_ns)
         agent.governor = Governor(
             Places(
                 Path(settings.cgroup_root),

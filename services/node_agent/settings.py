@@ -7,6 +7,8 @@ from msgspec import Meta
 
 from shared.agents.report import MAX_SAMPLES
 from shared.errors import KoordError
+from shared.kube.instants import SECOND
+from shared.prediction.models import PredictionSettings
 from shared.settings import Settings
 
 NAME = "node-agent"
@@ -59,9 +61,23 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     state_dir: Annotated[str, Meta(description="what outlasts a restart: NodeSLO, pods, what cgroups held before")] = (
         "/var/lib/koord-node-agent"
     )
+    prediction_cold_start_s: Annotated[
+        float, Meta(ge=0, description="a prod pod younger than this is taken to need all that it asked for")
+    ] = 86_400.0
+    prediction_margin_percent: Annotated[
+        int, Meta(ge=0, le=1_000, description="by how much what is predicted is raised")
+    ] = 10
     backlog_bytes: Annotated[
         int, Meta(ge=65_536, description="of reports and deeds kept while nobody takes them; the oldest goes first")
     ] = 2 * 1024 * 1024
+
+    @property
+    def prediction(self) -> PredictionSettings:
+        """How pods' needs are predicted."""
+        return PredictionSettings(
+            cold_start_ns=int(self.prediction_cold_start_s * SECOND),
+            safety_margin_percent=self.prediction_margin_percent,
+        )
 
 
 class NoNodeName(KoordError):

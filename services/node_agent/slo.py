@@ -10,6 +10,7 @@ from shared.admission.slo_bounds import broken_bound, broken_word
 from shared.agents import slo
 from shared.agents.slo import BadNodeSlo, NodeSlo
 from shared.domain.slo_defaults import NodeSloSpec
+from shared.kube.slo_config import HostApplication
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,11 @@ class SloKeeper:
         self._node = node
         self._file = state_dir / FILE
         self._unwritable = False
+
+    @property
+    def applications(self) -> tuple[HostApplication, ...]:
+        """The host applications that it names."""
+        return self.spec.host_applications if self.spec is not None else ()
 
     def load(self) -> None:
         """Take what the file has; one that cannot be read is said and left until a newer one replaces it."""

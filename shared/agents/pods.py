@@ -85,6 +85,7 @@ def seen_pod(pod: Pod, uid: str) -> Pod:
             uid=uid,
             labels=_ours(meta.labels),
             annotations=_ours(meta.annotations),
+            creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
         ),
         spec=PodSpec(

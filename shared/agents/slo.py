@@ -16,12 +16,14 @@ class NodeSlo(msgspec.Struct, frozen=True):
         node: must be the node of the topic.
         epoch, seq: of `cluster`; of two messages the one with the higher pair is in force.
         spec: the object's `spec`; None when there is no such object: the defaults are in force.
+        memory_policy: what counts as memory in use, as the node's NodeMetric asks for it; empty: the default.
     """
 
     node: Name
     epoch: Annotated[int, Meta(ge=0)]
     seq: Annotated[int, Meta(ge=0)]
     spec: dict[str, Any] | None = None
+    memory_policy: str = ""
 
     @property
     def position(self) -> tuple[int, int]:

@@ -80,7 +80,7 @@ class DeedsState:
         told: node -> the deeds of its agent that were recorded.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.bench.pods import ROOT, PodCgroups
-from services.node_agent.collect import Collector, Round
+from services.node_agent.collect import Collector
+from services.node_agent.samples import Round
 
 MIB = 2**20
 DEADLINE_S = 60.0

@@ -242,3 +242,20 @@ def test_the_spec_of_the_newest_object_counts() -> None:
     logs = Logs()
     logs.append("cluster", metric_seen("a", 60), metric_seen("a", 120))
     assert policy_of(fold(IngestState, logs.contexts["cluster"]).specs["a"]).interval_s == 120
+
+
+def test_an_agent_is_told_how_memory_counts_where_its_nodemetric_asks_for_another_way() -> None:
+    def metric(policy: str | None) -> NodeMetricObserved:
+        spec = NodeMetricSpec(metric_collect_policy=MetricCollectPolicy(node_memory_collect_policy=policy))
+        return NodeMetricObserved(node="a", object=NodeMetric(metadata=Metadata(name="a"), spec=spec))
+
+    logs = Logs()
+    logs.append("cluster", metric("usageWithoutPageCache"))  # the default is no news
+    assert fold(IngestState, logs.contexts["cluster"]).slos == {}
+    logs.append("cluster", metric("usageWithPageCache"))
+    logs.append("cluster", ObjectObserved(resource=NODE_SLOS, name="a", uid="s", object={"spec": {"x": 1}}))
+    assert fold(IngestState, logs.contexts["cluster"]).slos["a"] == SloFacts(0, 3, {"x": 1}, "usageWithPageCache")
+    logs.append("cluster", metric("usageWithPageCache"))
+    assert fold(IngestState, logs.contexts["cluster"]).slos["a"].seq == 3
+    logs.append("cluster", NodeMetricDeleted(node="a"))
+    assert fold(IngestState, logs.contexts["cluster"]).slos["a"] == SloFacts(0, 5, {"x": 1})

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from services.node_agent.collect import SECOND_NS, Collector, Round
+from services.node_agent.collect import Collector
+from services.node_agent.samples import SECOND_NS, Round
 
 MIB = 2**20
 GIB = 2**30

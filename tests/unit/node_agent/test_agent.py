@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.agent import Agent
-from services.node_agent.collect import SECOND_NS, Collector
+from services.node_agent.collect import Collector
 from services.node_agent.outbox import Outbox
+from services.node_agent.samples import SECOND_NS
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
 from shared.agents import deeds, report

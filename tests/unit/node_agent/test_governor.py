@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from services.node_agent import cgroups, features
-from services.node_agent.collect import Round, Usage
 from services.node_agent.governor import Governor, Places
 from services.node_agent.known import PodsKeeper
+from services.node_agent.samples import Round, Usage
 from services.node_agent.slo import SloKeeper
 from shared.agents import pods, slo
 from shared.agents.deeds import AnyDeed, EvictionAsked, Suppressed

@@ -1,8 +1,9 @@
 """What rounds add up to."""
 
-from services.node_agent.collect import SECOND_NS, Round, Usage
-from services.node_agent.interval import Interval, Sender
-from shared.agents.report import PodSum, Series, decode, encode
+from services.node_agent.interval import Forecasts, Interval, Sender
+from services.node_agent.samples import SECOND_NS, Round, Usage, ZoneUsage
+from shared.agents.report import ApplicationSum, Forecast, PodSum, Series, ZoneSum, decode, encode
+from shared.kube.slo_config import HostApplication
 
 SENDER = Sender("worker-1", "3f2a")
 BEGIN_NS = 5 * SECOND_NS
@@ -49,3 +50,26 @@ def test_nothing_measured_is_nothing_to_report() -> None:
     assert interval.empty
     interval.add(a_round(2, Usage(1, 1), {}))
     assert not interval.empty
+
+
+def test_host_applications_and_zones_add_up_and_predictions_come_along() -> None:
+    nginx = HostApplication(name="nginx", priority="koord-prod", qos="LS")
+    interval = Interval(BEGIN_NS)
+    for second, cpu in ((1, 100), (2, 300)):
+        interval.add(
+            Round(
+                BEGIN_NS + second * SECOND_NS,
+                Usage(1, 1),
+                None,
+                None,
+                {},
+                {"nginx": Usage(cpu, 7, 9), "gone": Usage(1, 1)},
+                {0: ZoneUsage(Usage(cpu, 5), Usage(None, 3))},
+            )
+        )
+    forecasts = Forecasts(Forecast(250, None), None)
+    made = interval.report(SENDER, 1, BEGIN_NS + 2 * SECOND_NS, WALL_NS, (nginx, nginx), forecasts)
+    assert made.applications == (ApplicationSum("nginx", "koord-prod", "LS", 400, 2, 18, 2),)
+    assert made.zones == (ZoneSum(0, 400, 2, 10, 2, 0, 0, 6, 2),)
+    assert (made.reclaimable, made.peak) == (Forecast(250, None), None)
+    assert decode(encode(made), "worker-1") == made

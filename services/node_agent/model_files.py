@@ -1,0 +1,65 @@
+"""The predictor's histograms on disk: a file each, so that few are written at a time. Source: spec/slo-controller.md 11.2, 11.3."""
+
+import logging
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from shared.prediction.models import ModelCheckpoint
+
+log = logging.getLogger(__name__)
+
+FOLDER = "prediction"
+_KEY = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]{0,127}").fullmatch
+_decoder = msgspec.json.Decoder(ModelCheckpoint)
+
+
+class ModelFiles:
+    """A folder with a file a model, under the model's key."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / FOLDER
+        self._unwritable = False
+
+    def read(self) -> list[ModelCheckpoint]:
+        """All of them; what cannot be read, or was left half written, is removed."""
+        found = []
+        for path in sorted(self._folder.glob("*")):
+            try:
+                model = _decoder.decode(path.read_bytes())
+            except (OSError, msgspec.MsgspecError) as error:
+                log.warning(
+                    "a prediction kept on this node cannot be used", extra={"file": str(path), "why": str(error)}
+                )
+                path.unlink(missing_ok=True)
+                continue
+            if model.uid == path.name:
+                found.append(model)
+            else:
+                path.unlink(missing_ok=True)
+        return found
+
+    def keep(self, models: Iterable[ModelCheckpoint]) -> None:
+        """Write each at once or not at all."""
+        for model in models:
+            if not _KEY(model.uid):
+                continue
+            path = self._folder / model.uid
+            beside = path.with_name(f"{path.name}.tmp")
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                beside.write_bytes(msgspec.json.encode(model))
+                os.replace(beside, path)  # noqa: PTH105
+            except OSError as error:
+                if not self._unwritable:
+                    log.warning("predictions cannot be kept over a restart", extra={"why": str(error)})
+                self._unwritable = True
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forget models."""
+        for key in keys:
+            if _KEY(key):
+                (self._folder / key).unlink(missing_ok=True)
