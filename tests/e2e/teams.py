@@ -1,0 +1,123 @@
+"""Teams of a namespace: their quotas, as many pods as they want, and what the quotas' objects say of themselves."""
+
+import asyncio
+import json
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from cli.dev.api import ApiRefused, Session
+from cli.dev.cluster import Cluster
+from shared.domain.amounts import nonzero
+from shared.kube.elastic_quota import PREFIX, QUOTA_NAME
+from shared.kube.quantity import amounts
+from tests.e2e.stage import pod
+
+Json = dict[str, Any]
+
+
+class Said(NamedTuple):
+    """What a quota's object says of itself, in milli-cores."""
+
+    runtime: int
+    used: int
+
+
+def quota(name: str, parent: str, least: int, most: int, *, is_parent: bool) -> Json:
+    """In milli-cores."""
+    labels = {PREFIX + "is-parent": "true" if is_parent else "false"}
+    if parent:
+        labels[PREFIX + "parent"] = parent
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"min": {"cpu": f"{least}m"}, "max": {"cpu": f"{most}m"}},
+    }
+
+
+class Teams:
+    """Quotas and pods of one namespace of a cluster.
+
+    Attributes:
+        wants: name of a quota -> milli-cores that pods of it are there for, running or waiting.
+        made: name of a quota -> pods made so far.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, pod_milli: int) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.pod_milli = pod_milli
+        self.wants: dict[str, int] = {}
+        self.made: Counter[str] = Counter()
+
+    def quotas(self, name: str = "") -> str:
+        """Path of the collection, or of a quota in it."""
+        path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{self.namespace}/elasticquotas"
+        return f"{path}/{name}" if name else path
+
+    def pods(self, name: str = "") -> str:
+        """Path of the collection, or of a pod in it."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        return f"{path}/{name}" if name else path
+
+    async def call(self, method: str, path: str, body: Any = None) -> Json:
+        """A call as the administrator."""
+        return await asyncio.to_thread(self.cluster.api.call, method, path, body)
+
+    async def items(self, path: str) -> list[Json]:
+        """The objects of a collection."""
+        return list((await self.call("GET", path))["items"])
+
+    def tend(self) -> None:
+        """What controllers of a whole cluster do: pods of lost nodes go, and each quota has as many pods as are wanted."""
+        with self.cluster.api.session() as api:
+            nodes = {body["metadata"]["name"] for body in api.call("GET", "/api/v1/nodes")["items"]}
+            there: dict[str, list[Json]] = defaultdict(list)
+            for body in api.call("GET", self.pods())["items"]:
+                if body["spec"].get("nodeName", "") in {"", *nodes}:
+                    there[(body["metadata"].get("labels") or {}).get(QUOTA_NAME, "")].append(body)
+                else:
+                    self._remove(api, body)
+            for name, milli in self.wants.items():
+                wanted = milli // self.pod_milli
+                waiting_last = sorted(there[name], key=lambda body: not body["spec"].get("nodeName"))
+                for body in waiting_last[wanted:]:
+                    self._remove(api, body)
+                for _ in range(wanted - len(waiting_last)):
+                    self._make(api, name)
+
+    def _make(self, api: Session, of: str) -> None:
+        self.made[of] += 1
+        api.call("POST", self.pods(), pod(f"{of}-{self.made[of]}", f"{self.pod_milli}m", labels={QUOTA_NAME: of}))
+
+    def _remove(self, api: Session, body: Json) -> None:
+        with suppress(ApiRefused):  # evicted meanwhile
+            api.call("DELETE", self.pods(body["metadata"]["name"]), {"gracePeriodSeconds": 0})
+
+    async def said(self) -> dict[str, Said]:
+        """What each object says."""
+        return {body["metadata"]["name"]: _said(body) for body in await self.items(self.quotas())}
+
+    async def settled(self, wanted: dict[str, Said], within_s: float = 600) -> dict[str, Said]:
+        """What the objects say once they say this, or when the time is over."""
+        deadline = time.monotonic() + within_s
+        while True:
+            await asyncio.to_thread(self.tend)
+            said = await self.said()
+            if said == wanted or time.monotonic() > deadline:
+                return said
+            await asyncio.sleep(0.5)
+
+    def running(self) -> set[str]:
+        """Uids of the pods that have a node."""
+        bodies = self.cluster.api.call("GET", self.pods())["items"]
+        return {body["metadata"]["uid"] for body in bodies if body["spec"].get("nodeName")}
+
+
+def _said(body: Json) -> Said:
+    annotations = body["metadata"].get("annotations") or {}
+    runtime = nonzero(amounts(json.loads(annotations.get(PREFIX + "runtime", "{}"))))
+    used = nonzero(amounts((body.get("status") or {}).get("used") or {}))
+    return Said(runtime.pop("cpu", 0), used.pop("cpu", 0))
