@@ -13,7 +13,7 @@ from kubernetes_asyncio import client, config, watch
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster, KubectlFailed
 from cli.dev.nodes import create_nodes, node_object
-from cli.dev.programs import versions
+from cli.dev.sources import CLUSTER
 from shared.errors import KoordError
 from tests.cluster.fixtures import MakeNodes, StartCluster
 
@@ -38,11 +38,10 @@ def listens(url: str) -> bool:
 
 def test_the_api_is_ready_and_says_the_pinned_version(kube_cluster: Cluster) -> None:
     assert kube_cluster.api.ready()
-    pinned = versions()
+    pinned = CLUSTER.versions()
     assert pinned
     assert (
-        "KUBEBUILDER_ASSETS" in os.environ
-        or kube_cluster.api.call("GET", "/version")["gitVersion"] == pinned.kubernetes
+        "KUBEBUILDER_ASSETS" in os.environ or kube_cluster.api.call("GET", "/version")["gitVersion"] == pinned["kube"]
     )
 
 
