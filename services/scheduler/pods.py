@@ -1,9 +1,10 @@
 """One pod as the scheduler's state knows it: facts by context, and what follows from them."""
 
-from collections import deque
-from itertools import islice, repeat
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
+
+import msgspec
 
 from services.scheduler.ask import PodAsk
 from shared.kube.instants import BadTime, instant_ns
@@ -35,7 +36,7 @@ class Held(NamedTuple):
     allotted: dict[str, str] | None = None
 
 
-class PodFacts:
+class PodFacts(msgspec.Struct, array_like=True, eq=False):
     """Each field is written from one context alone, so contexts may arrive in any order.
 
     From `cluster`:
@@ -57,47 +58,40 @@ class PodFacts:
         each of `metrics-*`, one dict for all pods of a round.
     """
 
-    __slots__ = (
-        "allotted", "ask", "asked_seq", "attempts", "changed_seq", "compared", "deleting", "ended", "initialized_ns", "name", "node",
-        "node_since_ns", "nominated", "observed", "placed_allotted", "placed_node", "placed_ns", "placed_seq", "reasons", "refusals",
-        "refused_seq", "saw", "saw_quota", "saw_reports", "scheduled_ns", "since", "started_ns", "stayed_at", "stayed_seq", "told", "tried_ns", "tried_seq", "uid", "withheld_seq",
-    )  # fmt: skip
-
-    def __init__(self, uid: str) -> None:
-        self.uid = uid
-        self.since = 0
-        self.name = ""
-        self.observed: Pod | None = None
-        self.ask: PodAsk | None = None
-        self.node = ""
-        self.node_since_ns = 0
-        self.ended = False
-        self.deleting = False
-        self.scheduled_ns = 0
-        self.initialized_ns = 0
-        self.changed_seq = 0
-        self.refused_seq = 0
-        self.refusals = 0
-        self.withheld_seq = 0
-        self.allotted: dict[str, str] | None = None
-        self.started_ns = 0
-        self.stayed_seq = 0
-        self.stayed_at = 0
-        self.nominated = ""
-        self.asked_seq = 0
-        self.placed_node = ""
-        self.placed_allotted: dict[str, str] | None = None
-        self.placed_seq = 0
-        self.placed_ns = 0
-        self.attempts = 0
-        self.tried_ns = 0
-        self.tried_seq = 0
-        self.saw = 0
-        self.saw_quota = 0
-        self.saw_reports: dict[str, int] = {}
-        self.reasons: tuple[PluginReason, ...] = ()
-        self.told = ""
-        self.compared = False
+    uid: str
+    since: int = 0
+    name: str = ""
+    node: str = ""
+    node_since_ns: int = 0
+    ended: bool = False
+    deleting: bool = False
+    scheduled_ns: int = 0
+    initialized_ns: int = 0
+    changed_seq: int = 0
+    refused_seq: int = 0
+    refusals: int = 0
+    withheld_seq: int = 0
+    allotted: dict[str, str] | None = None
+    started_ns: int = 0
+    stayed_seq: int = 0
+    stayed_at: int = 0
+    nominated: str = ""
+    asked_seq: int = 0
+    placed_node: str = ""
+    placed_allotted: dict[str, str] | None = None
+    placed_seq: int = 0
+    placed_ns: int = 0
+    attempts: int = 0
+    tried_ns: int = 0
+    tried_seq: int = 0
+    saw: int = 0
+    saw_quota: int = 0
+    saw_reports: dict[str, int] = msgspec.field(default_factory=dict)
+    reasons: tuple[PluginReason, ...] = ()
+    told: str = ""
+    compared: bool = False
+    ask: PodAsk | None = None
+    observed: Pod | None = None
 
     def held(self) -> Held | None:
         """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""
@@ -130,27 +124,22 @@ class PodFacts:
             and (self.withheld_seq == 0 or self.withheld_seq < gateway_since)
         )
 
-    def encode(self, asks: dict[PodAsk, int]) -> list[Any]:
+    def encode(self, asks: Mapping[PodAsk, int]) -> tuple[Any, ...]:
         """All facts as plain data; `asks` numbers the classes."""
-        ask = -1 if self.ask is None else asks[self.ask]
-        return [ask, *_plain(self), [list(reason) for reason in self.reasons]]
-
-    @classmethod
-    def decode(cls, data: list[Any], asks: list[PodAsk]) -> "PodFacts":
-        """The inverse of `encode`."""
-        if len(data) != len(_PLAIN) + 2:
-            raise ValueError(f"a pod's facts are {len(_PLAIN) + 2} values, not {len(data)}")
-        facts = cls.__new__(cls)
-        deque(map(setattr, repeat(facts), _PLAIN, islice(data, 1, None)), 0)  # no loop: there are many pods
-        ask, reasons = data[0], data[-1]
-        facts.observed = None
-        facts.ask = None if ask < 0 else asks[ask]
-        facts.reasons = tuple((plugin, code) for plugin, code in reasons) if reasons else ()
-        return facts
+        return (*_plain(self), None if self.ask is None else asks[self.ask])
 
 
-_PLAIN = tuple(name for name in PodFacts.__slots__ if name not in ("ask", "observed", "reasons"))
-_plain = attrgetter(*_PLAIN)
+_NOT_PLAIN = ("ask", "observed")
+_plain = attrgetter(*(name for name in PodFacts.__struct_fields__ if name not in _NOT_PLAIN))
+
+
+def decoded(data: msgspec.Raw, asks: Sequence[PodAsk]) -> list[PodFacts]:
+    """The inverse of `PodFacts.encode`, of a list: read into the fields without a loop here, for there are many pods."""
+
+    def ask_of(_: type, number: int) -> PodAsk:
+        return asks[number]
+
+    return msgspec.msgpack.Decoder(list[PodFacts], dec_hook=ask_of).decode(data)
 
 
 def true_since_ns(pod: Pod) -> tuple[int, int]:

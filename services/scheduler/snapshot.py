@@ -6,7 +6,7 @@ import msgspec
 
 from services.scheduler.ask import PodAsk, ask_key
 from services.scheduler.facts import MetricFacts, NodeFacts
-from services.scheduler.pods import PodFacts
+from services.scheduler.pods import decoded
 from services.scheduler.questions import Answered
 from services.scheduler.quotas.view import QuotaImage
 from shared.events.metrics import NodeReported
@@ -21,7 +21,7 @@ class _Kept(msgspec.Struct):
     positions: dict[str, int]
     scalars: list[int | str | None]
     asks: list[Pod]
-    pods: list[list[Any]]
+    pods: msgspec.Raw
     nodes: list[tuple[str, Node, list[int]]]
     metrics: list[tuple[str, NodeMetric, str]]
     reports: dict[str, dict[str, NodeReported]]
@@ -51,7 +51,7 @@ def encode(view: "ClusterView") -> bytes:
         positions=dict(sorted(view.positions.items())),
         scalars=[getattr(view, name) for name in _SCALARS],
         asks=[view.asks[key].pod for key in keys],
-        pods=[view.pods[uid].encode(numbers) for uid in sorted(view.pods)],
+        pods=msgspec.Raw(_encoder.encode([view.pods[uid].encode(numbers) for uid in sorted(view.pods)])),
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
         metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
         reports={name: dict(sorted(reports.items())) for name, reports in sorted(view.reports.items())},
@@ -74,9 +74,8 @@ def restore(view: "ClusterView", data: bytes) -> None:
         setattr(view, name, value)
     asks = [PodAsk(ask_key(pod), pod) for pod in kept.asks]
     view.asks = {ask.key: ask for ask in asks}
-    for plain in kept.pods:
-        facts = PodFacts.decode(plain, asks)
-        view.pods[facts.uid] = facts
+    view.pods = {facts.uid: facts for facts in decoded(kept.pods, asks)}
+    for facts in view.pods.values():
         if facts.ask is not None:
             facts.ask.pods += 1
     view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
