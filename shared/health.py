@@ -47,10 +47,15 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Metrics:
-    """What every service counts."""
+    """What every service counts.
+
+    Attributes:
+        texts: asked at each scrape for more of the page, written already; for a metric with more series than a registry can bear.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.texts: list[Callable[[], bytes]] = []
         self.lag = Gauge("koord_follower_lag_events", "Events heard of and not folded yet", registry=self.registry)
         self.folded = Gauge("koord_follower_folded_events", "Events folded since the start", registry=self.registry)
         self.leading = Gauge("koord_writer_leading", "1 while this replica is the writer", registry=self.registry)
@@ -96,7 +101,7 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
         metrics.folded.set(now.folded)
         metrics.leading.set(now.state == "leading")
         metrics.bus_refused.set(bool(now.refused))
-        return generate_latest(metrics.registry)
+        return b"".join((generate_latest(metrics.registry), *(text() for text in metrics.texts)))
 
     return await serve_pages(address, Pages(ready, text, status))
 

@@ -1,13 +1,14 @@
 """What the ledger shows Prometheus, under upstream's names. Source: spec/quota.md 8; upstream elasticquota/metrics.go.
 
-Quotas are measured where something moved, so many at a time: with thousands of them the page is large, and no look may hold the loop.
+With thousands of quotas there are hundreds of thousands of series, too many to be kept as objects and written out at each scrape. So each
+quota's are kept as text, and made anew where something moved, so many quotas at a time: neither a look nor a scrape holds the loop.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Histogram
 
 from services.quota_ledger.account import Account
 from services.quota_ledger.profile_view import tree_of
@@ -18,15 +19,14 @@ from services.quota_ledger.tree import Tree
 MOST = 500
 """Quotas that one look measures."""
 
-LABELS = ("name", "resource", "tree", "is_parent", "parent", "field")
-Key = tuple[str, ...]
+STATUS = "scheduler_elastic_quota_status"
+HEAD = f"# HELP {STATUS} Each number of each quota\n# TYPE {STATUS} gauge\n".encode()
 
 
 class QuotaMetrics:
-    """Series in a service's registry; cpu in milli-cores, everything else in whole units."""
+    """Series in a service's registry, and a page of them; cpu in milli-cores, everything else in whole units."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._status = Gauge("scheduler_elastic_quota_status", "Each number of each quota", LABELS, registry=registry)
         self._told_s = Histogram(
             "scheduler_update_elastic_quota_status_duration_seconds",
             "Finding out what the objects of quotas are to be told",
@@ -40,7 +40,7 @@ class QuotaMetrics:
             buckets=[0.00001 * 2**power for power in range(24)],
             registry=registry,
         )
-        self._shown: dict[str, dict[Key, None]] = {}
+        self._shown: dict[str, bytes] = {}
 
     @contextmanager
     def took(self, operation: str) -> Iterator[None]:
@@ -63,25 +63,33 @@ class QuotaMetrics:
             del unshown[name]
             tree = state.books.tree_of.get(name)
             account = state.books.trees[tree].accounts.get(name) if tree is not None else None
-            now = series(state, tree or "", account) if account else {}
-            before = self._shown.pop(name, {})
-            for key in before.keys() - now.keys():
-                self._status.remove(*key)
-            for key, size in now.items():
-                self._status.labels(*key).set(size)
-            if now:
-                self._shown[name] = dict.fromkeys(now)
+            if account is None:
+                self._shown.pop(name, None)
+            else:
+                self._shown[name] = series(state, tree or "", account).encode()
+
+    def page(self) -> bytes:
+        """Each number of each quota, as Prometheus' text."""
+        return b"".join((HEAD, *self._shown.values())) if self._shown else b""
 
 
-def series(state: LedgerState, name: str, account: Account) -> dict[Key, int]:
-    """Values of `LABELS` -> amount, of one quota of a tree."""
+def series(state: LedgerState, name: str, account: Account) -> str:
+    """One quota of a tree: a line for each number."""
     tree, declared = state.books.trees[name], account.declared
-    labels = (name, str(declared.is_parent).lower(), declared.parent)
-    found: dict[Key, int] = {}
-    for field, amounts in _fields(state, tree, account):
-        for resource, size in amounts.items():
-            found[(account.name, resource, *labels, field)] = size
-    return found
+    texts = (account.name, name, str(declared.is_parent).lower(), declared.parent)
+    labels = ",".join(
+        f'{label}="{_escaped(text)}"'
+        for label, text in zip(("name", "tree", "is_parent", "parent"), texts, strict=True)
+    )
+    return "".join(
+        f'{STATUS}{{{labels},resource="{_escaped(resource)}",field="{field}"}} {size}\n'
+        for field, amounts in _fields(state, tree, account)
+        for resource, size in amounts.items()
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _fields(state: LedgerState, tree: Tree, account: Account) -> Iterator[tuple[str, Mapping[str, int]]]:

@@ -4,13 +4,14 @@ from typing import Any
 
 import aiohttp
 from aiohttp.test_utils import TestServer
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
 
 from services.quota_ledger.metrics import QuotaMetrics
 from services.quota_ledger.serving.server import QUOTAS, application
 from shared.events.cluster import ObjectDeleted, PodDeleted
 from shared.kube.elastic_quota import DEFAULT, RESOURCES, ROOT, SYSTEM
-from tests.unit.quota_ledger.test_state import Logs, pod, two_teams
+from tests.unit.quota_ledger.test_state import Logs, pod, quota, two_teams
 
 
 def teams_with_pods() -> Logs:
@@ -81,31 +82,46 @@ async def test_only_the_leader_answers() -> None:
     assert await asked(teams_with_pods(), QUOTAS, leads=False) == (503, {"message": "the instance is not leader"})
 
 
-def shown(registry: CollectorRegistry) -> list[str]:
-    lines = generate_latest(registry).decode().splitlines()
-    return [line for line in lines if line.startswith("scheduler_elastic_quota_status{")]
+def shown(metrics: QuotaMetrics) -> dict[tuple[str, ...], float]:
+    """Name, resource and field -> value, as Prometheus reads the page."""
+    [family] = text_string_to_metric_families(metrics.page().decode())
+    assert (family.name, family.type) == ("scheduler_elastic_quota_status", "gauge")
+    samples: dict[tuple[str, ...], float] = {}
+    for sample in family.samples:
+        assert sample.labels.keys() == {"name", "resource", "tree", "is_parent", "parent", "field"}
+        samples[sample.labels["name"], sample.labels["resource"], sample.labels["field"]] = sample.value
+    return samples
 
 
 def test_metrics_have_upstreams_names_and_follow_what_moves() -> None:
-    registry = CollectorRegistry()
-    metrics, logs = QuotaMetrics(registry), teams_with_pods()
+    metrics, logs = QuotaMetrics(CollectorRegistry()), teams_with_pods()
+    assert metrics.page() == b""
     metrics.look(logs.state)
-    labels = f'name="a",parent="{ROOT}",resource="cpu",tree=""'
-    line = f'scheduler_elastic_quota_status{{field="%s",is_parent="false",{labels}}} %s'
-    assert {line % ("used", "8000.0"), line % ("runtime", "8500.0"), line % ("sharedWeight", "10000.0")} < set(
-        shown(registry)
-    )
+    numbers = {
+        field: value for (name, resource, field), value in shown(metrics).items() if (name, resource) == ("a", "cpu")
+    }
+    assert numbers == {
+        "runtime": 8500, "request": 8500, "child-request": 8500, "used": 8000, "min": 5000, "max": 10_000, "sharedWeight": 10_000,
+    }  # fmt: skip
     logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"))
     metrics.look(logs.state)
-    assert line % ("used", "0.0") in shown(registry)
+    assert shown(metrics)["a", "cpu", "used"] == 0
+
+
+def test_a_resource_of_any_name_can_be_shown() -> None:
+    metrics, logs = QuotaMetrics(CollectorRegistry()), teams_with_pods()
+    odd = quota("odd", "0", "1")
+    odd.object["spec"]["max"]['a"b\\c\n'] = "3"
+    logs.tell("cluster", odd)
+    metrics.look(logs.state)
+    assert shown(metrics)["odd", 'a"b\\c\n', "max"] == 3
 
 
 def test_series_of_a_quota_that_is_gone_are_dropped() -> None:
-    registry = CollectorRegistry()
-    metrics, logs = QuotaMetrics(registry), teams_with_pods()
+    metrics, logs = QuotaMetrics(CollectorRegistry()), teams_with_pods()
     metrics.look(logs.state)
     logs.tell("cluster", PodDeleted(pod="ns/p1", pod_uid="p1"), PodDeleted(pod="ns/p2", pod_uid="p2"))
     logs.tell("cluster", ObjectDeleted(resource=RESOURCES[0], name="quotas/a", uid="a"))
     metrics.look(logs.state)
-    assert not [line for line in shown(registry) if 'name="a"' in line]
-    assert [line for line in shown(registry) if 'name="b"' in line]
+    assert {name for name, *_ in shown(metrics)} >= {"b"}
+    assert "a" not in {name for name, *_ in shown(metrics)}
