@@ -1,5 +1,6 @@
 """`koord run`: one service as this process."""
 
+import gc
 import sys
 
 import click
@@ -34,9 +35,13 @@ def run(service: str) -> None:
         from services.node_agent.service import run as run_agent
 
         sys.exit(run_agent())
-    from shared.service import run as run_service
+    gc.disable()  # all that is imported stays: collections would look at it again and again
+    from shared.running import run as run_service
 
-    sys.exit(run_service(load(service)))
+    loaded = load(service)
+    gc.freeze()
+    gc.enable()
+    sys.exit(run_service(loaded))
 
 
 def _settings_table(name: str) -> str:

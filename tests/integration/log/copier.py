@@ -11,7 +11,8 @@ from msgspec import Meta
 
 from shared.events import Cause, Draft, Event, Recorded
 from shared.events.log import WriterStarted
-from shared.service import Runtime, Service, run
+from shared.running import run
+from shared.service import Runtime, Service
 from shared.settings import Settings
 
 
