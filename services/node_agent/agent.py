@@ -4,15 +4,17 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
 from services.node_agent.collect import Collector
+from services.node_agent.details import Gauge
 from services.node_agent.governor import Acted, Governor
 from services.node_agent.interval import NO_FORECASTS, Interval, Sender
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.predictor import Predictor
-from services.node_agent.samples import SECOND_NS, Round, Usage
+from services.node_agent.samples import MICRO, SECOND_NS, Round, Usage
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
 from shared.agents import deeds, report
@@ -36,6 +38,7 @@ class Figures(NamedTuple):
         backlog, backlog_bytes: messages that nobody has taken yet.
         slo: (epoch, seq) of the NodeSLO in force.
         acted: what the strategies did; None for an agent that only reports.
+        gauges: what else was measured.
     """
 
     node: str
@@ -53,6 +56,7 @@ class Figures(NamedTuple):
     slo: tuple[int, int] | None
     slo_refused: int
     acted: Acted | None = None
+    gauges: tuple[Gauge, ...] = ()
 
 
 class Agent:
@@ -78,6 +82,7 @@ class Agent:
         self._sender = Sender(settings.node, os.urandom(8).hex())
         self._started_s = time.time()
         self._usage: Usage | None = None
+        self._applications: Mapping[str, Usage] = {}
         self._rounds = 0
         self._cycle_ns = 0
         self._reports = 0
@@ -129,11 +134,31 @@ class Agent:
             slo=slo.position if slo else None,
             slo_refused=self.keeper.refused,
             acted=self.governor.acted if self.governor is not None else None,
+            gauges=(*self._gauges(), *(self.governor.gauges if self.governor is not None else ())),
         )
+
+    def _gauges(self) -> Iterator[Gauge]:
+        """Host applications and what is predicted."""
+        for name, usage in self._applications.items():
+            for resource, unit, size in (("cpu", "core", usage.cpu), ("memory", "byte", usage.reported)):
+                if size is not None:
+                    labels = {"application_name": name, "resource": resource, "unit": unit}
+                    value = size / MICRO if resource == "cpu" else size
+                    yield Gauge("koordlet_host_application_resource_usage", labels, value)
+        forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
+        for name, forecast in (("reclaimable", forecasts.reclaimable), ("peak", forecasts.peak)):
+            amounts = (forecast.cpu_milli, forecast.memory) if forecast is not None else (None, None)
+            for (resource, unit, scale), size in zip(
+                (("cpu", "core", 1000), ("memory", "byte", 1)), amounts, strict=True
+            ):
+                if size is not None:
+                    labels = {"predictor": "minPredictor", "resource": resource, "unit": unit}
+                    yield Gauge(f"koordlet_node_predicted_resource_{name}", labels, size / scale)
 
     def _measure(self) -> Round:
         slo = self.keeper.in_force
         found = self._collector.collect(self.keeper.applications, "" if slo is None else slo.memory_policy)
+        self._applications = found.applications
         if self.predictor is not None:
             self.predictor.round(found)
         if self.governor is not None:

@@ -10,8 +10,35 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from services.node_agent.agent import Figures
+from services.node_agent.details import Gauge
 
 MICRO = 1_000_000
+
+
+TEXTS = {
+    "koord_node_agent_pod_throttled": "Part of the last periods in which a pod was throttled",
+    "koord_node_agent_container_throttled": "Part of the last periods in which a container was throttled",
+    "koordlet_pod_psi": "Percent of the last ten seconds that a pod waited",
+    "koordlet_container_psi": "Percent of the last ten seconds that a container waited",
+    "koordlet_container_cpi": "Cycles and instructions of a container over ten seconds",
+    "koordlet_resctrl_llc_occupancy": "Bytes of last-level cache that a class holds",
+    "koordlet_resctrl_memory_bandwidth": "Bytes that a class has moved so far",
+    "koordlet_host_application_resource_usage": "What a host application uses",
+    "koordlet_node_predicted_resource_reclaimable": "What prod pods asked for and will not need",
+    "koordlet_node_predicted_resource_peak": "What prod pods will need at most",
+    "koordlet_container_core_sched_cookie": "1 for each container that shares cores only with its group",
+}
+"""Gauges with labels of their own."""
+
+
+def _families(node: str, gauges: Iterable[Gauge]) -> Iterable[Metric]:
+    families: dict[str, GaugeMetricFamily] = {}
+    for name, labels, value in gauges:
+        family = families.get(name)
+        if family is None:
+            family = families[name] = GaugeMetricFamily(name, TEXTS[name], labels=["node", *labels])
+        family.add_metric([node, *labels.values()], value)
+    return families.values()
 
 
 class AgentMetrics(Collector):
@@ -76,6 +103,7 @@ class AgentMetrics(Collector):
                 gauge = GaugeMetricFamily(name, text, labels=["node"])
                 gauge.add_metric([now.node], value)
                 yield gauge
+        yield from _families(now.node, now.gauges)
         for name, text, value in counters:
             counter = CounterMetricFamily(name, text, labels=["node"])
             counter.add_metric([now.node], value)

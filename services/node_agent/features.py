@@ -25,6 +25,12 @@ DEFAULTS: Mapping[str, bool] = {
     "CoreSched": False,
     "OOMScoreAdj": False,
     "PSICollector": False,
+    "CPICollector": False,
+    "ColdPageCollector": False,
+    "ResctrlCollector": False,
+    "TerwayQoS": False,
+    "TCNetworkQoS": False,
+    "Resctrl": False,
 }
 """The gates that this agent knows."""
 

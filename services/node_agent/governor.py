@@ -15,6 +15,7 @@ from services.node_agent.burster import Burster
 from services.node_agent.cgroup.executor import Executor, Tree
 from services.node_agent.cgroup.found import Found
 from services.node_agent.cgroups import Hierarchy, KubePods
+from services.node_agent.details import Details, Gauge
 from services.node_agent.evictor import Evictor, Load
 from services.node_agent.history import Series
 from services.node_agent.known import PodsKeeper
@@ -140,6 +141,7 @@ class Governor:
         self._burst(now_ns)
         self._evict(found, now_ns)
         self._reconcile(changed=changed, now_ns=now_ns)
+        self._details.round(self._placed)
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
         """Values are worked out when something has changed, and looked at now and then."""
@@ -166,6 +168,11 @@ class Governor:
             return Acted(0, 0, None, pods)
         return Acted(self.executor.written, self.executor.refused, self._suppressor.suppress_milli, pods)
 
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        """What was measured besides usage."""
+        return () if self.executor is None else tuple(self._details.gauges())
+
     def release(self) -> None:
         """Put back what was found."""
         if self.executor is None:
@@ -173,6 +180,7 @@ class Governor:
         self._suppressor.release(self._cgroups())
         self._files.release()
         self._devices.release()
+        self._details.close()
         written = self.executor.restore()
         log.info("cgroups are as they were found", extra={"written": written})
 
@@ -190,6 +198,10 @@ class Governor:
         self._suppressor = Suppressor(self.executor, self._tell)
         self._burster = Burster(self.executor, self._tell)
         self._devices = BlockDevices(self.executor, self._places.sys)
+        cpus_online = (one.cpu for one in self._processors)
+        self._details = Details(
+            self._places.root, self._places.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns
+        )
         self._reconciler = Reconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
 
     def _remember(self, found: Round) -> None:

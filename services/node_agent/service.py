@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from services.node_agent import features
 from services.node_agent.agent import Agent
 from services.node_agent.carrier import Carrier
+from services.node_agent.cold_pages import ColdPages
 from services.node_agent.collect import Collector
 from services.node_agent.governor import Governor, Places
 from services.node_agent.known import PodsKeeper
@@ -60,6 +61,11 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         clock_ns=time.monotonic_ns,
         sys_root=Path(settings.sys_root),
     )
+    gates = features.parse(settings.features)
+    cold = ColdPages(Path(settings.sys_root))
+    if gates["ColdPageCollector"]:
+        cold.start()
+        collector.cold = cold.started
     agent = Agent(settings, collector, outbox, keeper)
     pods = None
     if settings.acts:
@@ -76,7 +82,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
             ),
             keeper,
             pods,
-            features.parse(settings.features),
+            gates,
             tell=agent.tell,
             clock_ns=time.monotonic_ns,
             state_dir=Path(settings.state_dir),
@@ -106,6 +112,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         await _cancelled(measuring, carrying, drained)
         await carrier.close()
         collector.close()
+        cold.stop()
         if pages is not None:
             await pages.cleanup()
 

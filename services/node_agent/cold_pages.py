@@ -1,0 +1,47 @@
+"""Lets the kernel look for pages that nobody touches (kidled, Anolis kernels with cgroup v1). Source: spec/node-agent.md 3.14."""
+
+import logging
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 5
+FILES = {"scan_period_in_seconds": str(PERIOD_S), "use_hierarchy": "1"}
+
+
+class ColdPages:
+    """Two switches below sysfs, put back at the end.
+
+    Attributes:
+        started: whether the kernel looks for cold pages on our word.
+    """
+
+    def __init__(self, sys: Path) -> None:
+        self.started = False
+        self._folder = sys / "kernel/mm/kidled"
+        self._found: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Switch it on, where the kernel has it."""
+        if not all((self._folder / name).exists() for name in FILES):
+            return
+        try:
+            for name, value in FILES.items():
+                before = (self._folder / name).read_text().strip()
+                if before != value:
+                    (self._folder / name).write_text(value)
+                    self._found[name] = before
+        except OSError as error:
+            log.warning("the kernel does not look for cold pages", extra={"why": str(error)})
+            self.stop()
+            return
+        self.started = True
+
+    def stop(self) -> None:
+        """Put back what was found."""
+        for name, before in self._found.items():
+            try:
+                (self._folder / name).write_text(before)
+            except OSError as error:
+                log.warning("a switch of kidled cannot be put back", extra={"file": name, "why": str(error)})
+        self._found, self.started = {}, False

@@ -1,0 +1,50 @@
+"""Pressure stall information of a cgroup: how much of the last ten seconds something waited for cpu, memory or io. Source: spec/node-agent.md 1.2 (PSI), E30."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+RESOURCES = ("cpu", "mem", "io")
+_FILES = {"cpu": "cpu.pressure", "mem": "memory.pressure", "io": "io.pressure"}
+
+
+class Stall(NamedTuple):
+    """Percent of the last ten seconds.
+
+    Attributes:
+        some: in which something waited.
+        full: in which everything did.
+        has_full: whether the kernel says that; kernels before 5.13 do not of cpu.
+    """
+
+    some: float
+    full: float
+    has_full: bool
+
+
+def parsed(text: str) -> Stall:
+    """The content of a file.
+
+    Raises:
+        ValueError: it has no line `some`.
+    """
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        degree, _, rest = line.partition(" ")
+        for field in rest.split():
+            name, _, value = field.partition("=")
+            if name == "avg10":
+                found[degree] = float(value)
+    if "some" not in found:
+        raise ValueError("no line `some` with avg10")
+    return Stall(found["some"], found.get("full", 0.0), "full" in found)
+
+
+def of_cgroup(folder: Path) -> dict[str, Stall]:
+    """By resource; those that this kernel does not show are absent."""
+    found = {}
+    for resource, file in _FILES.items():
+        try:
+            found[resource] = parsed((folder / file).read_text())
+        except (OSError, ValueError):
+            continue
+    return found

@@ -1,0 +1,41 @@
+"""What the groups of resctrl use of cache and memory bandwidth, as the processor counts it. Source: spec/node-agent.md 1.2 (Resctrl)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+LLC = "llc_occupancy"
+BANDWIDTH = {"local": "mbm_local_bytes", "total": "mbm_total_bytes"}
+
+
+class CacheUse(NamedTuple):
+    """Of one group in one cache.
+
+    Attributes:
+        kind: `llc` in bytes now, or `local` or `total` in bytes so far.
+    """
+
+    group: str
+    cache: int
+    kind: str
+    value: int
+
+
+def used(resctrl: Path, groups: Iterable[str]) -> list[CacheUse]:
+    """What there is of these groups; what the processor does not count ("Unavailable", or no file) is absent."""
+    found = []
+    for group in groups:
+        try:
+            folders = sorted((resctrl / group / "mon_data").iterdir())
+        except OSError:
+            continue
+        for folder in folders:
+            parts = folder.name.split("_")
+            if len(parts) != 3 or parts[:2] != ["mon", "L3"] or not parts[2].isdigit():
+                continue
+            for kind, file in (("llc", LLC), *BANDWIDTH.items()):
+                try:
+                    found.append(CacheUse(group, int(parts[2]), kind, int((folder / file).read_text())))
+                except (OSError, ValueError):
+                    continue
+    return found
