@@ -181,6 +181,23 @@ def check_command(*, directory: Path, output: Format) -> None:
         )
 
 
+@credentials.command(name="secrets")
+@directory
+@click.option("--namespace", default="koordinator-system", show_default=True, help="Where the services run.")
+def secrets_command(*, directory: Path, namespace: str) -> None:
+    """Print the folder as Kubernetes Secrets, one login's apart from the others': `... | kubectl apply -f -`.
+
+    They hold passwords. The logins of nodes and people are not among them: a node's lies on the node.
+    """
+    import json
+
+    from cli.credentials.install import logins_of
+    from cli.credentials.kubernetes import secrets
+
+    book = books.read(directory)
+    click.echo(json.dumps(secrets(directory, logins_of(book), namespace, book.mount)))
+
+
 @credentials.command()
 @directory
 @click.option("--owner", envvar="KOORD_OWNER", help="The URL of a superuser, or of a role that may make roles.")

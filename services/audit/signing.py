@@ -40,7 +40,9 @@ class Signer:
             BadKey: the file is absent, open to others, or holds another kind of key.
         """
         try:
-            if file.stat().st_mode & 0o077:
+            status = file.stat()
+            # A Secret's file belongs to root and is read through its group.
+            if status.st_mode & (0o077 if status.st_uid == os.geteuid() else 0o037):
                 raise BadKey(f"{file} is open to others; chmod 600 {file}")
             key = serialization.load_pem_private_key(file.read_bytes(), password=None)
         except (OSError, ValueError, TypeError) as error:

@@ -1,6 +1,7 @@
 """Checkpoints as the audit service signs them, and what they prove of a log that was touched with SQL."""
 
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -198,6 +199,19 @@ def test_a_key_is_for_its_owner_alone(tmp_path: Path) -> None:
         Signer.load(file)
     with pytest.raises(BadKey, match="koord audit keygen"):
         Signer.load(tmp_path / "absent.key")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_key_that_another_owns_may_be_read_by_our_group_and_by_nobody_else(tmp_path: Path) -> None:
+    """As the files of a Kubernetes Secret are mounted: they belong to root, and to the pod's group."""
+    file = tmp_path / "audit.key"
+    signer = generate(file)
+    os.chown(file, 10001, -1)
+    file.chmod(0o440)
+    assert Signer.load(file).public_key == signer.public_key
+    file.chmod(0o444)
+    with pytest.raises(BadKey, match="chmod 600"):
+        Signer.load(file)
 
 
 @pytest.mark.parametrize(
