@@ -23,6 +23,7 @@ class Known:
 
     Attributes:
         objects: key of an ElasticQuota -> what it last declared that was good in itself; faults: what is wrong with it since.
+        says: key of an ElasticQuota -> which numbers its object has that are not zero, whoever wrote them.
         seen, placed: pods by uid.
         books: what the own log says; published: what it has told the objects.
         profiles: ElasticQuotaProfiles, and what their nodes come to.
@@ -41,6 +42,7 @@ class Known:
         self.profiles = ProfileView()
         self.objects: dict[str, DeclaredQuota] = {}
         self.faults: dict[str, Fault] = {}
+        self.says: dict[str, tuple[str, ...]] = {}
         self.nodes: dict[str, Amounts] = {}
         self.seen: dict[str, Seen] = {}
         self.placed: dict[str, Placed] = {}

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from services.quota_ledger.known import Fault, Known
+from services.quota_ledger.published import numbers_on
 from shared.admission.elastic_quota import check_self
 from shared.admission.refused import Refused
 from shared.domain.amounts import Amounts, sub, total
@@ -81,6 +82,7 @@ class KnownQuotas(Known):
     def _object(self, key: str, raw: dict[str, Any]) -> None:
         self.structure_changes += 1
         name = raw["metadata"]["name"]
+        self._numbers(key, name, numbers_on(raw))
         before, fault = self.objects.get(key), None
         try:
             after = _bounded(declared(raw))
@@ -99,8 +101,16 @@ class KnownQuotas(Known):
         self._keys_of.setdefault(after.name, {})[key] = None
         self._look_at_quota(after.name)
 
+    def _numbers(self, key: str, name: str, says: tuple[str, ...]) -> None:
+        if says:
+            self.says[key] = says
+            self.published.said(key, name, says)
+        else:
+            self.says.pop(key, None)
+
     def _object_gone(self, key: str) -> None:
         self.structure_changes += 1
+        self.says.pop(key, None)
         fault, gone = self.faults.pop(key, None), self.objects.pop(key, None)
         if gone is not None:
             self._keys_of[gone.name].pop(key)

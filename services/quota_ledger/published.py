@@ -3,7 +3,8 @@
 Source: spec/quota.md 6.6, 7.6.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,10 +26,19 @@ from shared.events.quota import (
     QuotaRetired,
     RuntimeRecomputed,
 )
-from shared.kube.elastic_quota import ROOT
+from shared.kube.elastic_quota import PREFIX, ROOT, BadResourceList, resource_list
+from shared.kube.quantity import BadQuantity, amounts
 
 STATUS = "quota-status"
 """The field group of a quota's object that the ledger writes."""
+
+NUMBERS = (
+    "runtime", "request", "child-request", "guaranteed", "allocated", "non-preemptible-request", "non-preemptible-used",
+)  # fmt: skip
+"""Suffixes of the annotations in it."""
+
+USED = "used"
+"""And of its status."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -95,6 +105,14 @@ class Published:
             ):
                 self._path(quota, books)
 
+    def said(self, place: str, name: str, says: Iterable[str]) -> None:
+        """Note that a quota's object has numbers that it was not told: somebody else wrote them."""
+        told = self.told.get(place)
+        patch = told.patch if told else {}
+        known = patch.get("metadata", {}).get("annotations", {})
+        if not all(PREFIX + number in known if number in NUMBERS else "status" in patch for number in says):
+            self.due[name] = None
+
     def _path(self, quota: str, books: Books) -> None:
         if (tree := books.tree_of.get(quota)) is not None:
             self._note(account.name for account in books.trees[tree].path(quota))
@@ -103,3 +121,18 @@ class Published:
         for name in names:
             self.due[name] = None
             self.unshown[name] = None
+
+
+def numbers_on(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """What an object says of its quota, whoever wrote it: those of `NUMBERS` and `USED` that are not zero, or cannot be read."""
+    metadata = raw.get("metadata") or {}
+    used = (raw.get("status") or {}).get("used") or {}
+    found = [number for number in NUMBERS if _says_something(partial(resource_list, metadata, number))]
+    return (*found, USED) if _says_something(partial(amounts, used)) else tuple(found)
+
+
+def _says_something(read: Callable[[], Mapping[str, int] | None]) -> bool:
+    try:
+        return any((read() or {}).values())
+    except (BadResourceList, BadQuantity):
+        return True

@@ -70,7 +70,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 class LedgerState(KnownQuotas, KnownPods):
     """A fold over `cluster`, `scheduling` and `quota`; its fields are those of `Known`."""
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         super().__init__(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
@@ -98,6 +98,7 @@ class LedgerState(KnownQuotas, KnownPods):
             profiles=self.profiles.image(),
             objects=self.objects,
             faults=self.faults,
+            says=self.says,
             nodes=self.nodes,
             seen=self.seen,
             placed=self.placed,
@@ -113,7 +114,7 @@ class LedgerState(KnownQuotas, KnownPods):
         self.positions, self.round_saw = image.positions, image.round_saw
         self.epoch, self.round = image.epoch, image.round
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
-        self.faults = image.faults
+        self.faults, self.says = image.faults, image.says
         restored(self.books, image.books)
         self.published.restore(image.told, self.books)
         self.profiles.restore(image.profiles)
@@ -193,6 +194,7 @@ class StateImage(msgspec.Struct, frozen=True):
     profiles: ProfilesImage
     objects: dict[str, DeclaredQuota]
     faults: dict[str, Fault]
+    says: dict[str, tuple[str, ...]]
     nodes: dict[str, Amounts]
     seen: dict[str, Seen]
     placed: dict[str, Placed]

@@ -1,18 +1,19 @@
 """What the objects of quotas are told of their numbers: annotations and `status.used`, as upstream's controller writes them.
 
 On change only, each object at most once in a while, so many at a time. A number that is zero everywhere is told only where it was
-something else before.
+something else before, by us or by others: the webhook raises `child-request` for each pod that it lets in, also for those that never
+come to be, and upstream's scheduler may have left its numbers.
 
 Source: spec/quota.md 6.6, 7.6; upstream pkg/scheduler/plugins/elasticquota/controller.go.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from services.quota_ledger.account import Account
-from services.quota_ledger.published import STATUS, Told
+from services.quota_ledger.published import NUMBERS, STATUS, USED, Told
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import nonzero
@@ -48,7 +49,7 @@ def statuses(state: LedgerState, now_ns: int, *, every_s: float = EVERY_S, most:
         told = state.published.told.get(place)
         if told is not None and told.uid != uid:
             told = None  # made anew: it knows nothing
-        patch = patch_of(tree, account, told)
+        patch = patch_of(tree, account, told, state.says.get(place, ()))
         if patch == (told.patch if told else {}):
             del due[name]  # as it should be, until an event is about it again
         elif told is None or now_ns - told.at_ns >= every_s * SECOND:
@@ -57,19 +58,23 @@ def statuses(state: LedgerState, now_ns: int, *, every_s: float = EVERY_S, most:
     return drafts
 
 
-def patch_of(tree: Tree, account: Account, told: Told | None) -> dict[str, Any]:
-    """What an object is to say, as a merge patch; empty when there is nothing to say and nothing to take back."""
+def patch_of(tree: Tree, account: Account, told: Told | None, says: Container[str] = ()) -> dict[str, Any]:
+    """What an object is to say, as a merge patch; empty when there is nothing to say and nothing to take back.
+
+    Args:
+        says: which numbers it has already, whoever wrote them.
+    """
     before = told.patch if told else {}
     known = before.get("metadata", {}).get("annotations", {})
     resources = account.declared.max.keys()
     annotations = {
         PREFIX + suffix: _json(texts(amounts, resources))
         for suffix, amounts in numbers(tree, account)
-        if nonzero(amounts) or PREFIX + suffix in known
+        if nonzero(amounts) or PREFIX + suffix in known or suffix in says
     }
     patch: dict[str, Any] = {"metadata": {"annotations": annotations}} if annotations else {}
     used_before = before.get("status", {}).get("used", {})
-    if nonzero(account.used) or used_before:
+    if nonzero(account.used) or used_before or USED in says:
         # A merge patch takes nothing away: what is no longer used is told as zero.
         patch["status"] = {"used": texts(account.used, {*resources, *used_before})}
     return patch
@@ -77,13 +82,20 @@ def patch_of(tree: Tree, account: Account, told: Told | None) -> dict[str, Any]:
 
 def numbers(tree: Tree, account: Account) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Suffix of an annotation, and its amounts."""
-    yield "runtime", tree.capacity if account.name == ROOT else account.runtime
-    yield "request", account.request
-    yield "child-request", account.child_request
-    yield "guaranteed", account.guaranteed
-    yield "allocated", account.allocated
-    yield "non-preemptible-request", account.np_request
-    yield "non-preemptible-used", account.np_used
+    runtime = tree.capacity if account.name == ROOT else account.runtime
+    yield from zip(
+        NUMBERS,
+        (
+            runtime,
+            account.request,
+            account.child_request,
+            account.guaranteed,
+            account.allocated,
+            account.np_request,
+            account.np_used,
+        ),
+        strict=True,
+    )
 
 
 def texts(amounts: Mapping[str, int], resources: Any) -> dict[str, str]:

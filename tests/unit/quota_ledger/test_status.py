@@ -6,7 +6,7 @@ from typing import Any
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.status import statuses
 from shared.events import Recorded
-from shared.events.cluster import PodDeleted
+from shared.events.cluster import ObjectObserved, PodDeleted
 from shared.events.intents import FieldsDecided
 from shared.kube.elastic_quota import PREFIX
 from shared.kube.instants import SECOND
@@ -101,3 +101,45 @@ def test_a_restart_repeats_nothing() -> None:
     again.restore(logs.state.encode())
     assert statuses(again, logs.now_ns + SECOND) == []
     assert again.encode() == logs.state.encode()
+
+
+def overwritten(name: str, **texts: str) -> ObjectObserved:
+    """A team's object with numbers that others wrote."""
+    event = quota(name, "5", "10")
+    event.object["metadata"]["annotations"] = {PREFIX + key.replace("_", "-"): text for key, text in texts.items()}
+    return event
+
+
+def test_what_a_webhook_noted_for_a_pod_that_never_came_is_taken_back() -> None:
+    logs = two_teams()
+    logs.tell("cluster", overwritten("a", child_request='{"cpu":"2"}'))
+    assert annotations(told(logs)["quotas/a"]) == {"child-request": {"cpu": "0"}}
+    logs.tell("cluster", overwritten("a", child_request='{"cpu":"0"}'))
+    logs.now_ns += SECOND
+    assert told(logs) == {}
+
+
+def test_numbers_that_others_left_or_that_cannot_be_read_become_ours() -> None:
+    logs = two_teams()
+    left = overwritten("a", runtime='{"cpu":"7"}', non_preemptible_used='{"cpu":"1"}', request="lots")
+    left.object["status"] = {"used": {"cpu": "7"}}
+    logs.tell("cluster", left, pod("p1", "a", "1", at="n1"))
+    level = told(logs)["quotas/a"]
+    assert annotations(level) == {
+        "runtime": {"cpu": "1"},
+        "request": {"cpu": "1"},
+        "child-request": {"cpu": "1"},
+        "non-preemptible-used": {"cpu": "0"},
+    }
+    assert level.patch["status"] == {"used": {"cpu": "1"}}
+
+
+def test_what_an_object_says_survives_a_restart() -> None:
+    logs = two_teams()
+    logs.tell("cluster", overwritten("a", child_request='{"cpu":"2"}'))
+    again = LedgerState()
+    again.restore(logs.state.encode())
+    assert again.encode() == logs.state.encode()
+    [draft] = statuses(again, logs.now_ns)
+    assert isinstance(draft.event, FieldsDecided)
+    assert annotations(draft.event) == {"child-request": {"cpu": "0"}}
