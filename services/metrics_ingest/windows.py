@@ -3,14 +3,14 @@
 Source: spec/slo-controller.md 1.3.
 """
 
-from array import array
 from collections import deque
 from sys import intern
 from typing import NamedTuple
 
 from services.metrics_ingest.beside import NOTHING, Beside, BesidePods, says_any
+from services.metrics_ingest.pod_sums import PodPiece, PodSums, piece_of
 from services.metrics_ingest.policy import Policy
-from services.metrics_ingest.samples import MICRO_IN_MILLI, MILLION, Samples
+from services.metrics_ingest.samples import MILLION, Samples
 from shared.agents.report import Report
 from shared.events.metrics import Usage, WindowUsage
 
@@ -33,22 +33,11 @@ class Measured(NamedTuple):
     beside: Beside = NOTHING
 
 
-_Sums = tuple[int, int, int, int]
-"""Sum and count of cpu samples, sum and count of memory samples."""
-
-_NOTHING: _Sums = (0, 0, 0, 0)
-
-
 class _Piece(NamedTuple):
-    """The pods' sums of one report, as flat as they can be: a node has a hundred pods, and a shard thousands of nodes.
-
-    Attributes:
-        amounts: four of each pod, in the order of _Sums.
-    """
+    """The pods' sums of one report."""
 
     middle_ns: int
-    uids: tuple[str, ...]
-    amounts: "array[int]"
+    pods: PodPiece
 
 
 class NodeWindows:
@@ -82,7 +71,7 @@ class NodeWindows:
         self._beside: BesidePods | None = None  # from the first report on that says anything of it
         self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports taken -> their end
         self._pieces: deque[_Piece] = deque()  # of the aggregate window, by middle
-        self._sums: dict[str, _Sums] = {}  # uid -> sums over the pieces
+        self._sums = PodSums()  # over the pieces
 
     def knows(self, report: Report) -> bool:
         """Whether this very report was taken already."""
@@ -100,7 +89,7 @@ class NodeWindows:
             self._pieces = deque(sorted((*self._pieces, piece), key=lambda each: each.middle_ns))
         else:
             self._pieces.append(piece)
-        self._count(piece, +1)
+        self._sums.count(piece.pods, +1)
         if self._beside is not None or says_any(report):
             self._beside = self._beside or BesidePods()
             self._beside.add(report, piece.middle_ns)
@@ -125,7 +114,7 @@ class NodeWindows:
                 )
                 for length_s in policy.windows_s
             ),
-            {uid: _mean(sums) for uid, sums in self._sums.items()},
+            self._sums.means(),
             NOTHING if self._beside is None else self._beside.measure(),
         )
 
@@ -138,7 +127,7 @@ class NodeWindows:
         self._best_effort.drop_before(at_ms - mean_ms)
         earliest_ns = (at_ms - mean_ms) * MILLION
         while self._pieces and self._pieces[0].middle_ns < earliest_ns:
-            self._count(self._pieces.popleft(), -1)
+            self._sums.count(self._pieces.popleft().pods, -1)
         if self._beside is not None:
             self._beside.drop_before(earliest_ns)
         ended = [known for known, at_ns in self._known.items() if at_ns < (at_ms - longest_ms) * MILLION]
@@ -146,32 +135,7 @@ class NodeWindows:
             del self._known[known]
 
     def _piece(self, report: Report) -> _Piece:
-        amounts = array("q")
-        for pod in report.pods:
-            amounts.extend((pod.cpu_sum, pod.cpu_count, pod.memory_sum, pod.memory_count))
         uids = tuple([intern(pod.uid) for pod in report.pods])  # a uid comes with each report, and is kept once
-        if self._pieces and self._pieces[-1].uids == uids:
-            uids = self._pieces[-1].uids
-        return _Piece(report.begins_ns + report.interval_ns // 2, uids, amounts)
-
-    def _count(self, piece: _Piece, sign: int) -> None:
-        sums, amounts = self._sums, iter(piece.amounts)
-        for uid, *pod in zip(piece.uids, amounts, amounts, amounts, amounts, strict=True):
-            before = sums.get(uid, _NOTHING)
-            after = (
-                before[0] + sign * pod[0],
-                before[1] + sign * pod[1],
-                before[2] + sign * pod[2],
-                before[3] + sign * pod[3],
-            )
-            if after[1] or after[3]:
-                sums[uid] = after
-            else:
-                sums.pop(uid, None)
-
-
-def _mean(sums: _Sums) -> Usage:
-    cpu, cpu_count, memory, memory_count = sums
-    return Usage(
-        cpu // (cpu_count * MICRO_IN_MILLI) if cpu_count else None, memory // memory_count if memory_count else None
-    )
+        if self._pieces and self._pieces[-1].pods.uids == uids:
+            uids = self._pieces[-1].pods.uids
+        return _Piece(report.begins_ns + report.interval_ns // 2, piece_of(report.pods, uids))

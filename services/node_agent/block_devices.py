@@ -1,17 +1,21 @@
 """Block I/O limits on this node's devices: finds them in sysfs, writes the lines that differ, takes them away at the end. Source: spec/node-agent.md 3.7."""
 
 import logging
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from services.node_agent.cgroup.executor import Executor, Wanted
 from services.node_agent.layout import Placed
 from services.node_agent.qos import blkio
 from services.node_agent.qos.blkio import MODEL, QOS, THROTTLES, WEIGHT, Storage, UnknownDevice, Volumes, Writes
+from shared.agents.pods import BLOCK_IO
 from shared.kube.slo_config import QosClass, ResourceQos
 
 log = logging.getLogger(__name__)
 
+CSI = "volumes/kubernetes.io~csi"
+"""Where the kubelet mounts the CSI volumes of a pod, below the pod's folder."""
 ROOT = ""
 """The cgroup of everything."""
 
@@ -47,28 +51,60 @@ def storage(sys: Path) -> Storage:
     return Storage(disks, partitions, groups, logical, {})
 
 
+def mounts(proc: Path) -> dict[str, str]:
+    """Mount point -> device, of the node's own name space; the last of those that lie over each other."""
+    try:
+        lines = (proc / "1/mountinfo").read_text().splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        mounted, _, source = line.partition(" - ")
+        fields, of = mounted.split(" "), source.split(" ")
+        if len(fields) > 4 and len(of) > 1 and of[1].startswith("/dev/"):
+            found[_plain(fields[4])] = _plain(of[1])
+    return found
+
+
+def _plain(text: str) -> str:
+    r"""A name as it is: the kernel writes blanks and the like as `\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [one.name for one in folder.iterdir()]
+    except OSError:
+        return []
+
+
 class BlockDevices:
     """Holds best effort, single pods and the node to what is asked for. Only cgroup v1 has these files."""
 
-    def __init__(self, executor: Executor, sys: Path) -> None:
+    def __init__(self, executor: Executor, sys: Path, proc: Path, kubelet: Path) -> None:
         self._executor = executor
-        self._sys = sys
+        self._sys, self._proc, self._kubelet = sys, proc, kubelet
         self._ours: dict[str, set[str]] = {}
         """Folder -> devices that have a line of ours."""
         self._said: set[str] = set()
 
-    def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[Placed]) -> None:
-        """Make all targets hold what is asked for."""
+    def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[Placed], claims: Mapping[str, str]) -> None:
+        """Make all targets hold what is asked for.
+
+        Args:
+            claims: `namespace/name` of a claim -> its PersistentVolume.
+        """
         if not self._executor.supports(WEIGHT) and not self._executor.supports(next(iter(THROTTLES))):
             return
-        found = storage(self._sys)
+        found = storage(self._sys)._replace(mounts=mounts(self._proc), kubelet=str(self._kubelet))
         held = self._held
         for folder, stated in ((best_effort, qos.be_class), (ROOT, qos.cgroup_root)):
             if _is_on(stated) or folder in self._ours:  # what nobody ever asked for is another's
                 self._try(folder, lambda f=folder, s=stated: blkio.of_class(s, found, held(f), root=f == ROOT))  # type: ignore[misc]
         for each in pods:
-            if blkio.ANNOTATION in (each.pod.metadata.annotations or {}):
-                volumes = Volumes(each.pod.metadata.uid)
+            if BLOCK_IO in (each.pod.metadata.annotations or {}):
+                inline = _names(self._kubelet / "pods" / each.pod.metadata.uid / CSI)
+                volumes = blkio.volumes_of(each.pod, claims, inline)
                 folder, pod = each.folder, each.pod
                 self._try(folder, lambda p=pod, f=folder, v=volumes: blkio.of_pod(p, found, v, held(f)))  # type: ignore[misc]
 

@@ -55,6 +55,7 @@ class Places(NamedTuple):
         parent: the cgroup that kubepods lies in, relative to a controller's root.
         proc, sys: procfs and sysfs.
         logs: the kubelet's links to the logs of containers.
+        kubelet: its folder, below which it mounts volumes.
     """
 
     root: Path
@@ -62,6 +63,7 @@ class Places(NamedTuple):
     sys: Path
     logs: Path
     proc: Path = Path("/proc")
+    kubelet: Path = Path("/var/lib/kubelet")
 
 
 class Acted(NamedTuple):
@@ -157,7 +159,7 @@ class Governor:
             self._reconciler.again()
         self._files.round(self._spec, known.object, self._placed, self._gates)
         if self._gates["BlkIOReconcile"] and self._spec.resource_qos_strategy is not None:
-            self._devices.round(self._spec.resource_qos_strategy, self._folders.best_effort, self._placed)
+            self._devices.round(self._spec.resource_qos_strategy, self._folders.best_effort, self._placed, known.claims)
 
     @property
     def acted(self) -> Acted:
@@ -197,7 +199,7 @@ class Governor:
         self.executor = Executor(Tree(self._places.root, hierarchy.version, names[0]), self._clock_ns, self._found)
         self._suppressor = Suppressor(self.executor, self._tell)
         self._burster = Burster(self.executor, self._tell)
-        self._devices = BlockDevices(self.executor, self._places.sys)
+        self._devices = BlockDevices(self.executor, self._places.sys, self._places.proc, self._places.kubelet)
         cpus_online = (one.cpu for one in self._processors)
         self._details = Details(
             self._places.root, self._places.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns

@@ -79,6 +79,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
                 Path(settings.sys_root),
                 Path(settings.container_logs),
                 Path(settings.proc_root),
+                Path(settings.kubelet_root),
             ),
             keeper,
             pods,

@@ -54,6 +54,9 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     container_logs: Annotated[
         str, Meta(description="the kubelet's links to the logs of containers, which name them")
     ] = "/var/log/containers"
+    kubelet_root: Annotated[str, Meta(description="the kubelet's folder, below which volumes are mounted")] = (
+        "/var/lib/kubelet"
+    )
     acts: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
         str, Meta(description="which strategies run, besides the defaults: CPUEvict=true,CPUBurst=false")

@@ -3,6 +3,7 @@
 An agent that wants them says so (`PodsWanted` in deeds.py), again now and then; deeds ingest answers with the whole, and again whenever it changes.
 """
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -13,9 +14,11 @@ from shared.agents.wire import BadMessage, on_its_topic
 from shared.kube.annotations import MIRROR
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, Volume
 
 DOMAIN = "koordinator.sh"
+BLOCK_IO = "koordinator.sh/blkioQOS"
+"""Annotation of a pod that names block devices or volumes, and what it may do with them."""
 
 
 class NodePods(msgspec.Struct, frozen=True):
@@ -27,6 +30,7 @@ class NodePods(msgspec.Struct, frozen=True):
         object: the Node: annotations, capacity, allocatable; None while there is none.
         topology: annotations of its NodeResourceTopology; None while there is none.
         pods: those that are bound to it and have not ended; a static pod under the uid by which its node runs it.
+        claims: `namespace/name` of a claim of theirs -> the PersistentVolume that it is bound to, for pods whose block I/O is held.
     """
 
     node: Name
@@ -35,6 +39,7 @@ class NodePods(msgspec.Struct, frozen=True):
     object: Node | None = None
     topology: dict[str, str] | None = None
     pods: tuple[Pod, ...] = ()
+    claims: dict[str, str] = {}
 
     @property
     def position(self) -> tuple[int, int]:
@@ -95,9 +100,27 @@ def seen_pod(pod: Pod, uid: str) -> Pod:
             overhead=spec.overhead,
             resources=spec.resources,
             host_network=spec.host_network,
+            volumes=tuple(filter(claim_of(meta.key), spec.volumes)) if BLOCK_IO in (meta.annotations or ()) else (),
         ),
         status=PodStatus(phase=status.phase, qos_class=status.qos_class),
     )
+
+
+def claim_of(pod: str) -> Callable[[Volume], str]:
+    """How the volumes of a pod (`namespace/name`) are claimed: volume -> `namespace/name` of its claim; empty for any other volume."""
+    namespace, _, name = pod.rpartition("/")
+
+    def claim(volume: Volume) -> str:
+        if volume.persistent_volume_claim is not None:
+            return f"{namespace}/{volume.persistent_volume_claim.claim_name}"
+        return f"{namespace}/{name}-{volume.name}" if volume.ephemeral is not None else ""
+
+    return claim
+
+
+def claims_of(pod: Pod) -> tuple[str, ...]:
+    """The claims of a pod as its agent sees it."""
+    return tuple(map(claim_of(pod.metadata.key), pod.spec.volumes))
 
 
 def seen_node(node: Node) -> Node:

@@ -4,7 +4,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from shared.agents.pods import NodePods, seen_node, seen_pod
+from shared.agents.pods import NodePods, claims_of, seen_node, seen_pod
 from shared.events import Event, Recorded
 from shared.events.cluster import (
     NodeDeleted,
@@ -19,7 +19,7 @@ from shared.events.nodes import DEEDS, BestEffortSuppressed, EvictionWanted, Pod
 from shared.kube.annotations import MIRROR
 from shared.kube.node import Node
 from shared.kube.pod import Pod
-from shared.kube.resource_names import NODE_TOPOLOGIES
+from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
@@ -78,6 +78,8 @@ class DeedsState:
         pods: uid as nodes know it -> the pod, while it runs.
         static: uid of a static pod's image -> the uid under which its node runs it.
         told: node -> the deeds of its agent that were recorded.
+        claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to.
+        claimants: claim -> node -> uid of a pod there that is told of with it.
     """
 
     SCHEMA: ClassVar[int] = 3
@@ -89,6 +91,8 @@ class DeedsState:
         self.told: dict[str, Told] = {}
         self.residents: dict[str, Resident] = {}
         self.cluster_epoch = 0
+        self.claims: dict[str, str] = {}
+        self.claimants: dict[str, dict[str, str]] = {}
 
     def apply(self, record: Recorded) -> None:
         """Fold one event."""
@@ -105,6 +109,10 @@ class DeedsState:
                 self._told_of(record, name, topology=_JSON.encode((raw.get("metadata") or {}).get("annotations") or {}))
             case ObjectDeleted(resource=resource, name=name) if resource == NODE_TOPOLOGIES:
                 self._told_of(record, name, topology=b"")
+            case ObjectObserved(resource=resource, name=name, object=raw) if resource == CLAIMS:
+                self._claim(record, name, str((raw.get("spec") or {}).get("volumeName") or ""))
+            case ObjectDeleted(resource=resource, name=name) if resource == CLAIMS:
+                self._claim(record, name, "")
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
             case BestEffortSuppressed() | PodBurst() | PodKilled() | EvictionWanted() as deed:
@@ -120,7 +128,26 @@ class DeedsState:
             return
         node = pod.spec.node_name
         self.pods[uid] = OnNode(key, node, uid != api_uid)
-        self._told_of(record, node, pod=(uid, _JSON.encode(seen_pod(pod, uid))))
+        seen = seen_pod(pod, uid)
+        for claim in claims_of(seen):
+            self.claimants.setdefault(claim, {})[node] = uid
+        self._told_of(record, node, pod=(uid, _JSON.encode(seen)))
+
+    def _claim(self, record: Recorded, claim: str, volume: str) -> None:
+        """A claim is bound, or gone: agents whose pods have it hear of it."""
+        if self.claims.get(claim, "") == volume:
+            return
+        if volume:
+            self.claims[claim] = volume
+        else:
+            del self.claims[claim]
+        for node, uid in list(self.claimants.get(claim, {}).items()):
+            if uid not in self.pods or self.pods[uid].node != node:
+                del self.claimants[claim][node]
+            elif (found := self.residents.get(node)) is not None:
+                self.residents[node] = found._replace(epoch=self.cluster_epoch, seq=record.seq)
+        if not self.claimants.get(claim, True):
+            del self.claimants[claim]
 
     def _pod_gone(self, record: Recorded, uid: str) -> None:
         if (pod := self.pods.pop(uid, None)) is not None:
@@ -163,19 +190,30 @@ class DeedsState:
     def node_pods(self, node: str) -> NodePods:
         """What a node's agent is told."""
         found = self.residents.get(node, Resident(self.cluster_epoch))
+        pods = tuple(msgspec.json.decode(found.pods[uid], type=Pod) for uid in sorted(found.pods))
         return NodePods(
             node,
             found.epoch,
             found.seq,
             msgspec.json.decode(found.object, type=Node) if found.object else None,
             msgspec.json.decode(found.topology, type=dict[str, str]) if found.topology else None,
-            tuple(msgspec.json.decode(found.pods[uid], type=Pod) for uid in sorted(found.pods)),
+            pods,
+            {claim: self.claims[claim] for pod in pods for claim in claims_of(pod) if claim in self.claims},
         )
 
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
         return _ENCODER.encode(
-            _Stored(self.positions, self.pods, self.static, self.told, self.residents, self.cluster_epoch)
+            _Stored(
+                self.positions,
+                self.pods,
+                self.static,
+                self.told,
+                self.residents,
+                self.cluster_epoch,
+                self.claims,
+                self.claimants,
+            )
         )
 
     def restore(self, data: bytes) -> None:
@@ -183,6 +221,7 @@ class DeedsState:
         stored = _DECODER.decode(data)
         self.positions, self.pods, self.static, self.told = stored.positions, stored.pods, stored.static, stored.told
         self.residents, self.cluster_epoch = stored.residents, stored.cluster_epoch
+        self.claims, self.claimants = stored.claims, stored.claimants
 
 
 def is_told(told: Told | None, boot: str, number: int) -> bool:
@@ -207,6 +246,8 @@ class _Stored(msgspec.Struct):
     told: dict[str, Told]
     residents: dict[str, Resident]
     cluster_epoch: int
+    claims: dict[str, str]
+    claimants: dict[str, dict[str, str]]
 
 
 _JSON = msgspec.json.Encoder(order="sorted")

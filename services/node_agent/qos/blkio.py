@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from shared.agents.pods import BLOCK_IO, claims_of
 from shared.domain.qos import QoS, raw_qos
 from shared.errors import KoordError
 from shared.kube.pod import Pod
 from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass
 
-ANNOTATION = "koordinator.sh/blkioQOS"
 THROTTLES = {
     "blkio.throttle.read_bps_device": "read_bps",
     "blkio.throttle.read_iops_device": "read_iops",
@@ -78,6 +78,21 @@ class Volumes(NamedTuple):
     inline: frozenset[str] = frozenset()
 
 
+def volumes_of(pod: Pod, claims: Mapping[str, str], inline: Iterable[str]) -> Volumes:
+    """A pod's volumes.
+
+    Args:
+        claims: `namespace/name` of a claim -> its PersistentVolume.
+        inline: names of the CSI volumes that its node has mounted for it, those of claims included.
+    """
+    bound = {
+        volume.name: claims[claim]
+        for volume, claim in zip(pod.spec.volumes, claims_of(pod), strict=True)
+        if claim in claims
+    }
+    return Volumes(pod.metadata.uid, bound, frozenset(inline) - frozenset(bound.values()))
+
+
 Held = Mapping[str, Iterable[str]]
 """File -> its lines."""
 Writes = dict[str, list[str]]
@@ -102,7 +117,7 @@ def of_pod(pod: Pod, storage: Storage, volumes: Volumes, held: Held) -> Writes:
     Raises:
         UnknownDevice: one of its blocks names no device.
     """
-    text = (pod.metadata.annotations or {}).get(ANNOTATION)
+    text = (pod.metadata.annotations or {}).get(BLOCK_IO)
     if text is None or pod.status.phase != "Running" or raw_qos(pod) is QoS.NONE:
         return {}
     try:

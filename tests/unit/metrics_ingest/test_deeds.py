@@ -5,14 +5,18 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from services.metrics_ingest.deeds.decide import recorded
 from services.metrics_ingest.deeds.state import NUMBERS_KEPT, DeedsState, is_told, with_number
 from shared.agents.deeds import AnyDeed, BadDeed, Burst, DeedTold, EvictionAsked, Killed, PodsWanted, Suppressed
+from shared.agents.pods import BLOCK_IO
 from shared.events import Event, intents
-from shared.events.cluster import PodDeleted, PodObserved
+from shared.events.cluster import ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.events.nodes import BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
 from shared.kube.instants import SECOND
+from shared.kube.pod import ClaimSource, EphemeralSource, Volume
+from shared.kube.resource_names import CLAIMS
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
 
 
@@ -142,3 +146,38 @@ def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: DeedsState) -
 
 def test_an_agent_that_asks_for_its_pods_leaves_no_event(state: DeedsState) -> None:
     assert events(state, PodsWanted()) == []
+
+
+def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims() -> None:
+    held = pod("p", "a")
+    held = structs.replace(
+        held,
+        metadata=structs.replace(held.metadata, annotations={BLOCK_IO: "{}"}),
+        spec=structs.replace(
+            held.spec,
+            volumes=(
+                Volume(name="v", persistent_volume_claim=ClaimSource(claim_name="c")),
+                Volume(name="w", ephemeral=EphemeralSource()),
+            ),
+        ),
+    )
+
+    def claim(name: str, volume: str) -> ObjectObserved:
+        return ObjectObserved(resource=CLAIMS, name=f"d/{name}", uid=name, object={"spec": {"volumeName": volume}})
+
+    logs = Logs()
+    logs.append("cluster", PodObserved(pod="d/p", pod_uid="uid-p", object=held))
+    logs.append("cluster", claim("c", ""))
+    logs.append("cluster", claim("c", "pv-1"))
+    logs.append("cluster", claim("elsewhere", "pv-9"))
+    state = fold(DeedsState, logs.contexts["cluster"])
+    told_of = state.node_pods("a")
+    assert (told_of.seq, told_of.claims) == (3, {"d/c": "pv-1"})
+    logs.append("cluster", claim("p-w", "pv-2"))
+    assert fold(DeedsState, logs.contexts["cluster"]).node_pods("a").claims == {"d/c": "pv-1", "d/p-w": "pv-2"}
+    logs.append("cluster", ObjectDeleted(resource=CLAIMS, name="d/c", uid="c"))
+    state = fold(DeedsState, logs.contexts["cluster"])
+    assert state.node_pods("a").claims == {"d/p-w": "pv-2"}
+    again = DeedsState()
+    again.restore(state.encode())
+    assert again.encode() == state.encode()

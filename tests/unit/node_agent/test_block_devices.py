@@ -1,10 +1,15 @@
 """Block I/O on a sysfs and cgroups made of files."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from services.node_agent.block_devices import BlockDevices, storage
+from services.node_agent.block_devices import BlockDevices, mounts, storage
+from services.node_agent.layout import Placed
+from services.node_agent.qos.pods import NodePod
+from shared.kube.meta import Metadata
+from shared.kube.pod import ClaimSource, Pod, PodSpec, PodStatus, Volume
 from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass, ResourceQos
 from tests.unit.node_agent.cgroup.tree import Files
 
@@ -42,8 +47,8 @@ def strategy(name: str) -> ResourceQos:
 def test_best_effort_is_held_on_a_disk_and_let_go_at_the_end(tmp_path: Path, sys: Path) -> None:
     files = Files(tmp_path / "cgroup", 1)
     files.make("kubepods/besteffort")
-    devices = BlockDevices(files.executor(), sys)
-    devices.round(strategy("/dev/sda1"), "kubepods/besteffort", [])
+    devices = BlockDevices(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet")
+    devices.round(strategy("/dev/sda1"), "kubepods/besteffort", [], {})
     assert files.text(BPS, "kubepods/besteffort") == "8:0 1024"
     assert files.text(WEIGHT, "kubepods/besteffort") == "8:0 40"
     devices.release()
@@ -56,6 +61,46 @@ def test_a_block_that_names_no_device_leaves_its_target_alone(
 ) -> None:
     files = Files(tmp_path / "cgroup", 1)
     files.make("kubepods/besteffort")
-    BlockDevices(files.executor(), sys).round(strategy("/dev/nvme9n1"), "kubepods/besteffort", [])
+    BlockDevices(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet").round(
+        strategy("/dev/nvme9n1"), "kubepods/besteffort", [], {}
+    )
     assert files.text(BPS, "kubepods/besteffort") == ""
     assert "/dev/nvme9n1" in caplog.text
+
+
+def test_a_pod_is_held_on_the_volume_that_its_claim_is_bound_to_and_on_an_inline_one(tmp_path: Path, sys: Path) -> None:
+    files, kubelet = Files(tmp_path / "cgroup", 1), tmp_path / "kubelet"
+    files.make("kubepods/podx")
+    volumes = kubelet / "pods/x/volumes/kubernetes.io~csi"
+    for name in ("pv-1", "scratch"):
+        (volumes / name / "mount").mkdir(parents=True)
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text(
+        f"1 0 0:1 / / rw - overlay overlay rw\n"
+        f"2 1 8:1 / {volumes}/pv-1/mount rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+        f"3 1 253:0 / {volumes}/scratch/mount rw shared:2 - xfs /dev/mapper/fast--pool-lv rw\n"
+    )
+    blocks = [
+        {"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 7}},
+        {"name": "scratch", "type": "podvolume", "ioCfg": {"readBPS": 7}},
+    ]
+    meta = Metadata(
+        name="p", namespace="d", uid="x", labels={"koordinator.sh/qosClass": "LS"},
+        annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})},
+    )  # fmt: skip
+    volume = Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="c"))
+    pod = Pod(metadata=meta, spec=PodSpec(volumes=(volume,)), status=PodStatus(phase="Running"))
+    each = Placed("kubepods/podx", {}, NodePod(pod, {}, frozenset()))
+    devices = BlockDevices(files.executor(), sys, tmp_path / "proc", kubelet)
+    devices.round(ResourceQos(), "kubepods/besteffort", [each], {})
+    assert files.text(BPS, "kubepods/podx") == ""  # its claim is not bound: the whole target waits
+    devices.round(ResourceQos(), "kubepods/besteffort", [each], {"d/c": "pv-1"})
+    assert files.text(BPS, "kubepods/podx") == "8:0 7"
+    devices.release()
+    assert files.text(BPS, "kubepods/podx") == "8:0 0"
+
+
+def test_this_machines_mounts_are_read() -> None:
+    found = mounts(Path("/proc"))
+    assert all(device.startswith("/dev/") for device in found.values())
+    assert mounts(Path("/nowhere")) == {}
