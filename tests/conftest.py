@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ("tests.servers", "tests.cluster.fixtures")
+pytest_plugins = ("tests.servers", "tests.cluster.fixtures", "tests.node.fixtures")
 
 _TEMP_ROOT = pytest.StashKey[Path]()
 

@@ -1,0 +1,90 @@
+"""A node of our own is a real one: pods run in cgroups that its kubelet makes, and nothing of it is left at the end."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.dev.node.node import RealNode
+from cli.dev.node.space import Space
+from cli.dev.node.tree import PREFIX, ROOT, Tree
+from cli.ports import free_port
+from tests.node.fixtures import require_node
+from tests.node.pods import ask, pod
+
+
+def _phase(node: RealNode, name: str) -> str:
+    return str(node.cluster.api.call("GET", f"/api/v1/namespaces/default/pods/{name}")["status"]["phase"])
+
+
+def test_a_pod_runs_in_a_cgroup_of_its_own_and_answers(real_node: RealNode) -> None:
+    port = free_port()
+    body = pod("first", f"-listen=127.0.0.1:{port}", requests={"cpu": "100m"}, limits={"memory": "256Mi"})
+    body["spec"]["nodeName"] = real_node.name
+    uid = real_node.cluster.api.call("POST", "/api/v1/namespaces/default/pods", body)["metadata"]["uid"]
+    ends = time.monotonic() + 30
+    while _phase(real_node, "first") != "Running":
+        assert time.monotonic() < ends, real_node.kubelet.tail()
+        time.sleep(0.1)
+    memory = real_node.tree.of_pod(uid, "memory")
+    assert memory
+    assert (memory / "memory.limit_in_bytes").read_text().strip() == str(256 * 2**20)
+    assert any(uid in str(link.readlink()) for link in real_node.container_logs.iterdir())
+    ask(port, "/hold?mib=64", post=True)
+    assert int((memory / "memory.usage_in_bytes").read_text()) > 64 * 2**20
+    assert ask(port, "/latency?for=1s&every=50ms&rounds=1")["count"] == 20
+
+
+@pytest.mark.node
+def test_processes_mounts_and_cgroups_go_with_their_node(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    require_node(pytestconfig)
+    before = Path("/proc/self/mountinfo").read_text()
+    with Tree() as tree:
+        space = Space(tmp_path, {Path("/run/koord-test-of-spaces"): None})
+        space.start()
+        # Two generations, of which the second has left its parent: what a container's shim is.
+        marker = f"{time.monotonic_ns()}"
+        space.process(
+            "daemon", ["/bin/sh", "-c", f"setsid sleep 3600.{marker} & sleep 1; touch {tmp_path}/ran"]
+        ).start()
+        inner = tree.folder("pids", "kubepods/besteffort")
+        inner.mkdir(parents=True)
+        ends = time.monotonic() + 10
+        while not (tmp_path / "ran").exists():
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        assert _running(marker)
+        (inner / "cgroup.procs").write_text(_running(marker)[0])
+        space.stop()
+        assert not _running(marker)
+    assert not list(ROOT.glob(f"*/{tree.name}"))
+    assert not Path("/run/koord-test-of-spaces").exists()
+    assert Path("/proc/self/mountinfo").read_text() == before
+
+
+@pytest.mark.node
+def test_what_a_killed_test_left_is_removed_by_the_next(pytestconfig: pytest.Config) -> None:
+    require_node(pytestconfig)
+    left = [ROOT / "cpu" / f"{PREFIX}{2**22 + 1}-1", ROOT / "memory" / f"{PREFIX}{2**22 + 1}-1"]
+    for folder in left:
+        (folder / "kubepods").mkdir(parents=True)
+    with Tree() as tree:
+        assert tree.folder("cpu").is_dir()
+        assert not any(folder.exists() for folder in left)
+    assert not list(ROOT.glob(f"*/{tree.name}"))
+
+
+def _running(marker: str) -> list[str]:
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if (
+                process.name.isdigit()
+                and marker in (process / "cmdline").read_text()
+                and "sleep\0" in (process / "cmdline").read_text()
+            ):
+                found.append(process.name)
+        except OSError:
+            continue
+    return [pid for pid in found if int(pid) != os.getpid()]
