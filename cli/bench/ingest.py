@@ -5,6 +5,7 @@ after the commit of what it led to: NodeReported and the NodeMetric's status. No
 """
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import sys
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import click
 import msgspec
@@ -42,10 +43,14 @@ from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
 
 INTERVAL_S = 60
-FILLING = 10
-"""Reports of each node before anything is measured: ten minutes of samples in its windows."""
-MEASURED = 18
-"""Reports of each node that are then sent as fast as they are answered: windows grow to 28 minutes."""
+LONG_S = 1_500
+"""The first report of each node is of 25 minutes, so that its windows are almost full."""
+FILLING = 3
+"""Reports of each node before anything is measured, with that one."""
+MEASURED = 20_000
+"""Reports that are then sent as fast as they are answered, or a little more: whole rounds of all nodes."""
+MOST_ROUNDS = 20
+"""More minutes would not lie within the windows."""
 AT_ONCE = 128
 """Questions without an answer, at most."""
 MIB = 1024 * 1024
@@ -56,8 +61,9 @@ class IngestFigures(msgspec.Struct, frozen=True):
 
     Attributes:
         pod_samples_per_s: taken and recorded, when reports come as fast as they are answered.
-        pod_samples_per_core_s: the same for each second of cpu that ingest uses.
-        cores_used: cpu of ingest (children counted) while each node reports once a minute, in cores.
+        pod_samples_per_core_s: the same for each second of cpu that the three use.
+        cores_used: cpu of ingest, Postgres and NATS (children counted) while each node reports once a minute, in cores.
+        ingest_cores, postgres_cores, nats_cores: what each of them used of that.
         lag_p50_s, lag_p99_s: then: from sending a report until a follower in another process has its NodeReported.
         rss_mib: the most memory that ingest had resident.
         report_bytes, event_bytes, level_bytes: mean size of a report as sent, of a NodeReported, of what the NodeMetric must say.
@@ -68,6 +74,9 @@ class IngestFigures(msgspec.Struct, frozen=True):
     pod_samples_per_core_s: int
     reports_per_s: int
     cores_used: float
+    ingest_cores: float
+    postgres_cores: float
+    nats_cores: float
     lag_p50_s: float
     lag_p99_s: float
     rss_mib: int
@@ -119,34 +128,49 @@ async def _measure(folder: Path, nodes: int, pods: int, seconds: float) -> Inges
         process = Process("metrics-ingest", command, folder / "ingest.log", env=environment)
         process.start()
         try:
-            return await _driven(process, postgres.url, nats.url, bus, nodes, pods, seconds, load_1m)
+            servers = Servers(process, postgres, nats)
+            return await _driven(servers, bus, nodes, pods, seconds, load_1m)
         finally:
             await asyncio.to_thread(process.stop)
             await bus.close()
             await database.close()
 
 
-async def _driven(
-    process: Process, postgres: str, nats: str, bus: Bus, nodes: int, pods: int, seconds: float, load_1m: float
-) -> IngestFigures:
-    heard = _Heard()
-    reader = LogReader(Database(postgres))
+class Servers(NamedTuple):
+    """The processes that are measured."""
+
+    ingest: Process
+    postgres: EmbeddedPostgres
+    nats: EmbeddedNats
+
+    def cpu_s(self) -> tuple[float, float, float]:
+        """What each has used since it began."""
+        return _cpu_s(self.ingest.pid), _cpu_s(self.postgres.pid), _cpu_s(self.nats.process.pid)
+
+
+async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: float, load_1m: float) -> IngestFigures:
+    heard, process = _Heard(), servers.ingest
+    rounds = min(-(-MEASURED // nodes), MOST_ROUNDS)
+    reader = LogReader(Database(servers.postgres.url))
     follower = Follower("bench", reader, bus, {"metrics-0": (NodeReported, FieldsDecided)}, lambda: heard, own=None)
     await follower.start()
     pipe, theirs = multiprocessing.get_context("spawn").Pipe()
-    sender = multiprocessing.get_context("spawn").Process(target=_send, args=(theirs, nats, nodes, pods), daemon=True)
+    sender = multiprocessing.get_context("spawn").Process(
+        target=_send, args=(theirs, servers.nats.url, nodes, pods, FILLING + rounds), daemon=True
+    )
     sender.start()
     click.echo(f"{FILLING} reports of each node, to fill windows", err=True)
     await _said(pipe, ("flood", FILLING))
-    click.echo(f"{MEASURED} reports of each node, as fast as they are answered", err=True)
-    cpu_before = _cpu_s(process)
-    flood_s, report_bytes, _ = await _said(pipe, ("flood", MEASURED))
-    cpu_s = _cpu_s(process) - cpu_before
+    click.echo(f"{rounds} reports of each node, as fast as they are answered", err=True)
+    before = servers.cpu_s()
+    flood_s, report_bytes, _ = await _said(pipe, ("flood", rounds))
+    cpu_s = sum(servers.cpu_s()) - sum(before)
     click.echo(f"a report of each node every {INTERVAL_S} s, for {seconds:g} s", err=True)
     heard.begin()
-    cpu_before, began = _cpu_s(process), time.monotonic()
+    before, began = servers.cpu_s(), time.monotonic()
     _, _, sent = await _said(pipe, ("steady", seconds))
-    cores = (_cpu_s(process) - cpu_before) / (time.monotonic() - began)
+    took_s = time.monotonic() - began
+    cores = [round((now - then) / took_s, 3) for now, then in zip(servers.cpu_s(), before, strict=True)]
     async with asyncio.timeout(30):
         while not sent.keys() <= heard.lags_of.keys():
             await asyncio.sleep(0.05)
@@ -156,10 +180,13 @@ async def _driven(
     lags = sorted(heard.lags_of[which] - at for which, at in sent.items())
     event_bytes, level_bytes = heard.mean(NodeReported), heard.mean(FieldsDecided)
     return IngestFigures(
-        pod_samples_per_s=round(nodes * pods * MEASURED / flood_s),
-        pod_samples_per_core_s=round(nodes * pods * MEASURED / cpu_s),
-        reports_per_s=round(nodes * MEASURED / flood_s),
-        cores_used=round(cores, 3),
+        pod_samples_per_s=round(nodes * pods * rounds / flood_s),
+        pod_samples_per_core_s=round(nodes * pods * rounds / cpu_s),
+        reports_per_s=round(nodes * rounds / flood_s),
+        cores_used=round(sum(cores), 3),
+        ingest_cores=cores[0],
+        postgres_cores=cores[1],
+        nats_cores=cores[2],
         lag_p50_s=round(lags[len(lags) // 2], 4),
         lag_p99_s=round(lags[int(len(lags) * 0.99)], 4),
         rss_mib=_peak_bytes(process) // MIB,
@@ -239,9 +266,15 @@ def _uid(node: int, pod: int) -> str:
     return f"{node:08x}-{pod:04x}-4000-8000-{node * 1_000 + pod:012x}"
 
 
-def _cpu_s(process: Process) -> float:
-    times = psutil.Process(process.pid).cpu_times()
-    return float(times.user + times.system + times.children_user + times.children_system)
+def _cpu_s(pid: int | None) -> float:
+    """Seconds of cpu of a process, of those that it has ended, and of those below it."""
+    process = psutil.Process(pid)
+    times = process.cpu_times()
+    used = float(times.user + times.system + times.children_user + times.children_system)
+    for child in process.children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used += _cpu_s(child.pid)
+    return used
 
 
 def _peak_bytes(process: Process) -> int:
@@ -257,18 +290,18 @@ async def _said(pipe: Connection, command: tuple[str, float]) -> Any:
 # The sender: a process of its own.
 
 
-def _send(pipe: Connection, nats: str, nodes: int, pods: int) -> None:
-    uvloop.run(_Sender(pipe, nodes, pods).run(nats))
+def _send(pipe: Connection, nats: str, nodes: int, pods: int, minutes: int) -> None:
+    uvloop.run(_Sender(pipe, nodes, pods, minutes).run(nats))
 
 
 class _Sender:
-    """Agents of all nodes. Each report is the next minute of its node, from half an hour ago on."""
+    """Agents of all nodes. Each report is the next minute of its node, up to now."""
 
-    def __init__(self, pipe: Connection, nodes: int, pods: int) -> None:
+    def __init__(self, pipe: Connection, nodes: int, pods: int, minutes: int) -> None:
         self._pipe = pipe
         self._nodes = nodes
         self._minutes = 0
-        self._began_ns = time.time_ns() - (FILLING + MEASURED) * INTERVAL_S * SECOND
+        self._began_ns = time.time_ns() - minutes * INTERVAL_S * SECOND
         self._bytes = 0
         self._reports = [_Reports(number, pods) for number in range(nodes)]
         self._bus: Bus
@@ -323,33 +356,45 @@ class _Reports:
     """The reports of one node: a minute of samples each second, and its pods' sums."""
 
     def __init__(self, number: int, pods: int) -> None:
-        offsets = tuple(range(1_000, INTERVAL_S * 1_000 + 1, 1_000))
+        self._number = number
         self._node = _node(number)
         self._seqs = iter(range(1, sys.maxsize))
-        self._usage, self._system, self._best_effort = (
-            Series(offsets, tuple(_wave(number + shift, scale)), tuple(_wave(number + shift, scale * 1_000)))
-            for shift, scale in ((0, 8_000_000), (17, 1_000_000), (31, 3_000_000))
-        )
+        self._series = self._of(INTERVAL_S)
         self._pods = tuple(
             PodSum(_uid(number, pod), 60 * (50_000 + pod * 997), 60, 50_000, 60 * (pod + 64) * MIB, 60, MIB)
             for pod in range(pods)
         )
 
     def next(self, at_ns: int) -> Report:
-        """The report of the minute that ends at an instant."""
+        """The report of the minute that ends at an instant; the first is longer."""
+        seq = next(self._seqs)
+        seconds, series = (LONG_S, self._of(LONG_S)) if seq == 1 else (INTERVAL_S, self._series)
+        node, system, best_effort = series
         return Report(
             node=self._node,
             boot="bench",
-            seq=next(self._seqs),
+            seq=seq,
             at_ns=at_ns,
-            interval_ns=INTERVAL_S * SECOND,
-            node_usage=self._usage,
-            system_usage=self._system,
-            best_effort_usage=self._best_effort,
+            interval_ns=seconds * SECOND,
+            node_usage=node,
+            system_usage=system,
+            best_effort_usage=best_effort,
             pods=self._pods,
         )
 
+    def _of(self, seconds: int) -> tuple[Series, ...]:
+        """A sample each second, of the node, of the system, of best effort."""
+        offsets = tuple(range(1_000, seconds * 1_000 + 1, 1_000))
+        return tuple(
+            Series(
+                offsets,
+                tuple(_wave(self._number + shift, scale, seconds)),
+                tuple(_wave(self._number + shift, scale * 1_000, seconds)),
+            )
+            for shift, scale in ((0, 8_000_000), (17, 1_000_000), (31, 3_000_000))
+        )
 
-def _wave(seed: int, scale: int) -> Iterator[int]:
+
+def _wave(seed: int, scale: int, seconds: int) -> Iterator[int]:
     """Some samples around `scale`."""
-    return (scale + (seed * 7_919 + second * 104_729) % scale for second in range(INTERVAL_S))
+    return (scale + (seed * 7_919 + second * 104_729) % scale for second in range(seconds))
