@@ -24,11 +24,13 @@ class Account:
         asked: what the sharing at its parent's level counts as its request; None while upstream's does not know it.
         children: names of the quotas under it.
         laid_out, row: where its shares lie together with its siblings'.
+        version: of those shares, up to which `kept_runtime` and `kept_floor` are its runtime and its scaled min.
     """
 
     __slots__ = (
-        "_runtime", "_scaled_min", "_version", "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "laid_out", "lends", "name", "np_request", "np_used", "request", "row",
-        "self_np_request", "self_np_used", "self_request", "self_used", "used",
+        "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "kept_floor", "kept_runtime", "laid_out",
+        "lends", "name", "np_request", "np_used", "request", "row", "self_np_request", "self_np_used", "self_request", "self_used", "used",
+        "version",
     )  # fmt: skip
 
     def __init__(self, declared: DeclaredQuota, *, lends: bool) -> None:
@@ -40,9 +42,9 @@ class Account:
         self.asked: Amounts | None = {}
         self.laid_out: Siblings | None = None
         self.row = 0
-        self._version = 0
-        self._scaled_min: Mapping[str, int] = declared.min
-        self._runtime: Amounts = {}
+        self.version = 0
+        self.kept_floor: Mapping[str, int] = declared.min
+        self.kept_runtime: Amounts = {}
         self.self_request: Amounts = {}
         self.self_used: Amounts = {}
         self.self_np_request: Amounts = {}
@@ -62,45 +64,37 @@ class Account:
     @property
     def runtime(self) -> Amounts:
         """What it may use at the moment."""
-        if self.laid_out is not None and self._version != self.laid_out.version:
+        if self.laid_out is not None and self.version != self.laid_out.version:
             self.catch_up()
-        return self._runtime
+        return self.kept_runtime
 
     @runtime.setter
     def runtime(self, runtime: Amounts) -> None:
-        self._runtime = runtime
+        self.kept_runtime = runtime
 
     @property
     def scaled_min(self) -> Mapping[str, int]:
         """Min in force at its level."""
-        if self.laid_out is not None and self._version != self.laid_out.version:
+        if self.laid_out is not None and self.version != self.laid_out.version:
             self.catch_up()
-        return self._scaled_min
+        return self.kept_floor
 
     @scaled_min.setter
     def scaled_min(self, floor: Mapping[str, int]) -> None:
-        self._scaled_min = floor
+        self.kept_floor = floor
 
     def catch_up(self) -> None:
         """Take over the shares that lie with its siblings', if they are newer."""
         shares = self.laid_out
-        if shares is None or self._version == shares.version:
+        if shares is None or self.version == shares.version:
             return
-        self._version = shares.version
-        runtime, floors = dict(self._runtime), dict(self._scaled_min)
+        self.version = shares.version
+        runtime, floors = dict(self.kept_runtime), dict(self.kept_floor)
         for resource, floor, share in shares.shares(self):
             runtime[resource] = share
             if resource in self.declared.min:
                 floors[resource] = floor
-        self._runtime, self._scaled_min = runtime, floors
-
-    def lie_with(self, shares: "Siblings | None", row: int) -> tuple[Amounts, Mapping[str, int]]:
-        """From here on its shares lie there; None: nowhere else. Returns its runtime and its scaled min."""
-        if self.laid_out is not None:
-            self.catch_up()
-        self.laid_out, self.row = shares, row
-        self._version = shares.version if shares is not None else 0
-        return self._runtime, self._scaled_min
+        self.kept_runtime, self.kept_floor = runtime, floors
 
     def limited(self) -> Amounts:
         """What it asks its parent for: its request, at most its max."""

@@ -6,8 +6,8 @@ Source: spec/quota.md 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota/core
 from collections.abc import Mapping
 
 from services.quota_ledger.account import Account
+from services.quota_ledger.layout import Layout
 from services.quota_ledger.moved import Moved
-from services.quota_ledger.siblings import Layout
 from services.quota_ledger.switches import EXACT, Switches
 from services.quota_ledger.turn import Turn
 from shared.domain.amounts import Amounts, sub

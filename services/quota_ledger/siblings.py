@@ -5,7 +5,7 @@ level, so that what moved is followed downwards without a look at any account. W
 `sharing.scaled_minima` say; they are also asked themselves where an amount is too large for the matrices.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -16,15 +16,12 @@ from services.quota_ledger.account import Account
 from services.quota_ledger.sharing import Child, scaled_min, share
 
 Int64 = NDArray[np.int64]
-NARROWEST = 4
-WIDE = 32
 LARGEST = 2**63 - 1
 NEVER = -1
 """Runtime of a child that has none yet; column of the children of one that has none."""
 
 _MATRICES = ("asks", "minima", "weights", "floors", "runtimes", "below", "lends", "names")
-_NAME = attrgetter("declared.name")
-_NOTHING: Mapping[str, int] = {}
+_NAME = attrgetter("name")
 _SHIFT = 40  # an address is the number of a pool, shifted so far, and a column
 
 
@@ -54,22 +51,27 @@ class Pool:
         self.resources: NDArray[np.object_] = np.zeros(16, np.object_)
         self.levels: list[Siblings | None] = []
 
-    def take(self, level: "Siblings", resource: str) -> int:
-        """A free column for a level."""
-        if self._free:
-            column = self._free.pop()
+    def take(self, levels: Sequence["Siblings"], resources: Sequence[Sequence[str]]) -> None:
+        """Free columns for levels, each with its resources."""
+        wanted = [(level, resource) for level, each in zip(levels, resources, strict=True) for resource in each]
+        columns = [self._free.pop() for _ in range(min(len(self._free), len(wanted)))]
+        more = len(wanted) - len(columns)
+        columns += range(self._columns, self._columns + more)
+        self._columns += more
+        self.levels += [None] * more
+        while len(self.first) < self._columns:
+            self._widen()
+        for (level, resource), column in zip(wanted, columns, strict=True):
             self.levels[column] = level
-        else:
-            column, self._columns = self._columns, self._columns + 1
-            self.levels.append(level)
-            if column == len(self.first):
-                for name in _MATRICES:
-                    old = getattr(self, name)
-                    setattr(self, name, np.concatenate([old, np.zeros_like(old)], axis=1))
-                self.first = np.concatenate([self.first, np.zeros_like(self.first)])
-                self.resources = np.concatenate([self.resources, np.zeros_like(self.resources)])
-        self.resources[column] = resource
-        return column
+            level.columns[resource] = column
+        self.resources[columns] = [resource for _, resource in wanted]
+
+    def _widen(self) -> None:
+        for name in _MATRICES:
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros_like(old)], axis=1))
+        self.first = np.concatenate([self.first, np.zeros_like(self.first)])
+        self.resources = np.concatenate([self.resources, np.zeros_like(self.resources)])
 
     def release(self, column: int) -> None:
         """A column is free again."""
@@ -103,17 +105,19 @@ class Siblings:
     Attributes:
         accounts: sorted by name; the row of each is its `row`.
         columns: resource -> column of `pool`.
-        shared: runtimes and scaled minima as they were when this was made, until they lie in the pool.
         version: another one whenever a share is.
     """
 
-    __slots__ = ("accounts", "columns", "parent", "pool", "shared", "version")
+    __slots__ = ("accounts", "columns", "parent", "pool", "version")
 
-    def __init__(self, parent: Account, accounts: Sequence[Account], resources: Sequence[str], pool: Pool) -> None:
+    def __init__(self, parent: Account, accounts: Sequence[Account], pool: Pool) -> None:
         self.parent, self.pool, self.version = parent, pool, 0
         self.accounts = sorted(accounts, key=_NAME)
-        self.columns = {resource: pool.take(self, resource) for resource in resources}
-        self.shared = [account.lie_with(self, row) for row, account in enumerate(self.accounts)]
+        self.columns: dict[str, int] = {}
+        for row, account in enumerate(self.accounts):
+            if account.laid_out is not None:
+                account.catch_up()
+            account.laid_out, account.row, account.version = self, row, 0
 
     def ask(self, account: Account) -> None:
         """One child asks for something else."""
@@ -123,8 +127,9 @@ class Siblings:
 
     def shares(self, account: Account) -> Iterator[tuple[str, int, int]]:
         """Resource, floor and runtime of one child, as the columns have them."""
+        floor, runtime, row = self.pool.floors.item, self.pool.runtimes.item, account.row
         for resource, column in self.columns.items():
-            yield resource, int(self.pool.floors[account.row, column]), int(self.pool.runtimes[account.row, column])
+            yield resource, floor(row, column), runtime(row, column)
 
     def put(self, account: Account, runtime: Mapping[str, int], floor: Mapping[str, int]) -> None:
         """One child has other shares."""
@@ -149,117 +154,12 @@ class Siblings:
                 if (cell := above.columns.get(resource)) is not None:
                     above.pool.below[self.parent.row, cell] = NEVER
         for account in self.accounts:
-            account.lie_with(None, 0)
+            account.catch_up()
+            account.laid_out = None
         for column in self.columns.values():
             self.pool.release(column)
-
-
-class Layout:
-    """Where the levels of one tree lie.
-
-    Attributes:
-        levels: parent -> its children.
-        pools: by number.
-    """
-
-    def __init__(self) -> None:
-        self.levels: dict[str, Siblings] = {}
-        self.pools: list[Pool] = []
-        self._of_width: dict[int, Pool] = {}
-
-    def add(self, found: Iterable[tuple[Account, Sequence[Account], Sequence[str]]]) -> None:
-        """Lay out levels: parent, children, resources."""
-        fresh: dict[int, list[Siblings]] = {}
-        for parent, accounts, resources in found:
-            pool = self._pool(width_for(len(accounts)))
-            level = self.levels[parent.name] = Siblings(parent, accounts, resources, pool)
-            fresh.setdefault(pool.number, []).append(level)
-        for number, levels in fresh.items():
-            _fill(self.pools[number], levels)
-        for levels in fresh.values():
-            for level in levels:
-                level.link()
-                for account in level.accounts:
-                    if account.children and (own := self.levels.get(account.name)) is not None:
-                        own.link()
-
-    def drop(self, name: str) -> None:
-        """The level below this parent is laid out anew when it is needed."""
-        if (level := self.levels.pop(name, None)) is not None:
-            level.release()
-
-    def _pool(self, width: int) -> Pool:
-        if (pool := self._of_width.get(width)) is None:
-            pool = self._of_width[width] = Pool(width, len(self.pools))
-            self.pools.append(pool)
-        return pool
-
-
-def width_for(children: int) -> int:
-    """How wide the rows of so many children are: few widths, so that many levels share a pool, and little of it unused."""
-    if children <= WIDE:
-        return max(NARROWEST, -(-children // NARROWEST) * NARROWEST)
-    return 1 << (children - 1).bit_length()
 
 
 def address(value: Int64) -> tuple[Int64, Int64]:
     """Numbers of pools and columns, of `Pool.below`."""
     return value >> _SHIFT, value & (1 << _SHIFT) - 1
-
-
-def _fill(pool: Pool, levels: Sequence[Siblings]) -> None:
-    """What the accounts of new levels ask for, have and are, in their cells."""
-    asks: list[int] = []
-    minima: list[int] = []
-    weights: list[int] = []
-    floors: list[int] = []
-    runtimes: list[int] = []
-    lends: list[bool] = []
-    names: list[str] = []
-    columns: list[int] = []
-    counts: list[int] = []
-    first: list[int] = []
-    for level in levels:
-        accounts = level.accounts
-        declared = [account.declared for account in accounts]
-        asked = [account.asked or _NOTHING for account in accounts]
-        lending = [account.lends for account in accounts]
-        called = [quota.name for quota in declared]
-        for resource, column in level.columns.items():
-            columns.append(column)
-            asks += [each.get(resource, 0) for each in asked]
-            minima += [quota.min.get(resource, 0) for quota in declared]
-            weights += [quota.weight.get(resource, 0) for quota in declared]
-            runtimes += [runtime.get(resource, NEVER) for runtime, _ in level.shared]
-            floors += [floor.get(resource, 0) for _, floor in level.shared]
-            lends += lending
-            names += called
-        level.shared = []
-        if level.columns:
-            first += [columns[-len(level.columns)]] * len(level.columns)
-            counts += [len(accounts)] * len(level.columns)
-    at = np.array(columns, np.int64)
-    if not len(at):
-        return
-    for each in (pool.asks, pool.minima, pool.weights, pool.floors, pool.runtimes):
-        each[:, at] = 0
-    pool.below[:, at], pool.lends[:, at], pool.first[at] = NEVER, True, first
-    across = np.repeat(at, counts)
-    down = np.arange(len(across)) - np.repeat(np.cumsum(counts) - counts, counts)
-    for each, values in (
-        (pool.asks, asks),
-        (pool.minima, minima),
-        (pool.weights, weights),
-        (pool.floors, floors),
-        (pool.runtimes, runtimes),
-    ):
-        each[down, across] = _bounded(values)
-    pool.lends[down, across] = lends
-    pool.names[down, across] = names
-
-
-def _bounded(values: list[int]) -> Int64:
-    try:
-        return np.array(values, np.int64)
-    except OverflowError:
-        return np.array([min(value, LARGEST) for value in values], np.int64)

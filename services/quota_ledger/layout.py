@@ -1,0 +1,118 @@
+"""Where the levels of one tree lie, and how the accounts' numbers come there: many levels at once, each account looked at few times."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter, itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.quota_ledger.account import Account
+from services.quota_ledger.siblings import LARGEST, NEVER, Pool, Siblings
+
+Int64 = NDArray[np.int64]
+NARROWEST = 4
+WIDE = 32
+_NOTHING: Mapping[str, int] = {}
+
+
+class Layout:
+    """Where the levels of one tree lie.
+
+    Attributes:
+        levels: parent -> its children.
+        pools: by number.
+    """
+
+    def __init__(self) -> None:
+        self.levels: dict[str, Siblings] = {}
+        self.pools: list[Pool] = []
+        self._of_width: dict[int, Pool] = {}
+
+    def add(self, found: Iterable[tuple[Account, Sequence[Account], Sequence[str]]]) -> None:
+        """Lay out levels: parent, children, resources."""
+        fresh: dict[int, list[Siblings]] = {}
+        shared: dict[int, list[Sequence[str]]] = {}
+        for parent, accounts, resources in found:
+            pool = self._pool(width_for(len(accounts)))
+            level = self.levels[parent.name] = Siblings(parent, accounts, pool)
+            fresh.setdefault(pool.number, []).append(level)
+            shared.setdefault(pool.number, []).append(resources)
+        for number, levels in fresh.items():
+            self.pools[number].take(levels, shared[number])
+            _fill(self.pools[number], levels)
+        for levels in fresh.values():
+            for level in levels:
+                level.link()
+                for account in level.accounts:
+                    if account.children and (own := self.levels.get(account.name)) is not None:
+                        own.link()
+
+    def drop(self, name: str) -> None:
+        """The level below this parent is laid out anew when it is needed."""
+        if (level := self.levels.pop(name, None)) is not None:
+            level.release()
+
+    def _pool(self, width: int) -> Pool:
+        if (pool := self._of_width.get(width)) is None:
+            pool = self._of_width[width] = Pool(width, len(self.pools))
+            self.pools.append(pool)
+        return pool
+
+
+def width_for(children: int) -> int:
+    """How wide the rows of so many children are: few widths, so that many levels share a pool, and little of it unused."""
+    if children <= WIDE:
+        return max(NARROWEST, -(-children // NARROWEST) * NARROWEST)
+    return 1 << (children - 1).bit_length()
+
+
+def _fill(pool: Pool, levels: Sequence[Siblings]) -> None:
+    """What the accounts of new levels ask for, have and are, in their cells."""
+    alike: dict[tuple[str, ...], list[Siblings]] = {}
+    for level in levels:
+        alike.setdefault(tuple(level.columns), []).append(level)
+    for resources, some in alike.items():
+        if resources:
+            _fill_alike(pool, some, resources)
+
+
+def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ...]) -> None:
+    """The same for levels that share the same resources. Every account is looked at few times: they do not fit a cache."""
+    columns = np.array([list(level.columns.values()) for level in levels])
+    for each in (pool.asks, pool.minima, pool.weights, pool.floors, pool.runtimes):
+        each[:, columns] = 0
+    pool.below[:, columns], pool.lends[:, columns], pool.first[columns] = NEVER, True, columns[:, :1]
+    accounts = [account for level in levels for account in level.accounts]
+    counts = np.array([len(level.accounts) for level in levels])
+    rows = np.arange(len(accounts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    cells = rows[:, None], np.repeat(columns, counts, axis=0)
+    minima = _sizes(accounts, "declared.min", resources)
+    is_new = not any(account.kept_runtime for account in accounts)
+    pool.asks[cells] = _sizes(accounts, "asked", resources)
+    pool.weights[cells] = _sizes(accounts, "declared.weight", resources)
+    pool.minima[cells] = minima
+    pool.floors[cells] = minima if is_new and _keep_minima(accounts) else _sizes(accounts, "kept_floor", resources)
+    pool.runtimes[cells] = NEVER if is_new else _sizes(accounts, "kept_runtime", resources, NEVER)
+    pool.lends[cells] = np.array([account.lends for account in accounts])[:, None]
+    names = np.empty(len(accounts), np.object_)
+    names[:] = [account.name for account in accounts]
+    pool.names[cells] = names[:, None]
+
+
+def _keep_minima(accounts: Sequence[Account]) -> bool:
+    return all(account.kept_floor is account.declared.min for account in accounts)
+
+
+def _sizes(accounts: Sequence[Account], of: str, resources: tuple[str, ...], absent: int = 0) -> Int64:
+    """[accounts, resources] of one of their resource lists; what is too large for the matrices as the largest that they hold."""
+    lists = map(attrgetter(of), accounts)
+    sizes = map(itemgetter(*resources), lists)
+    try:
+        flat = sizes if len(resources) == 1 else chain.from_iterable(sizes)
+        found = np.fromiter(flat, np.int64, len(accounts) * len(resources))
+    except (KeyError, OverflowError, TypeError):  # some are absent, or too large, or there is no list
+        read = attrgetter(of)
+        known = ((read(account) or _NOTHING) for account in accounts)
+        found = np.array([min(each.get(name, absent), LARGEST) for each in known for name in resources], np.int64)
+    return found.reshape(len(accounts), len(resources))
