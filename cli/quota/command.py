@@ -122,7 +122,8 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
 @folder_option
 def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, folder: Path) -> None:
     """Show whose runtime another min, max or weight would change."""
-    found = whatif(_folded(folder, at).state.books, parsed(changes))
+    folded = _folded(folder, at)
+    found = whatif(folded.state.books, parsed(changes), folded.weigh_their_max)
     if output == "table":
         if not found:
             click.echo("No runtime would be another.")

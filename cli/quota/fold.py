@@ -10,7 +10,9 @@ from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, LedgerState
 from shared.events import EVENT_TYPES, Recorded
+from shared.events.cluster import ObjectObserved
 from shared.events.log import ConfigTaken
+from shared.kube.elastic_quota import RESOURCES, weighs_its_max
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 from shared.log.session import reading
@@ -21,6 +23,7 @@ class Folded(NamedTuple):
 
     Attributes:
         settings: what the ledger decided by.
+        weigh_their_max: quotas whose objects say nothing of their weight.
         own: the events of the `quota` context; made up where the log has none.
         is_computed: no ledger has written: the numbers are what it would have recorded.
     """
@@ -29,6 +32,7 @@ class Folded(NamedTuple):
     own: list[Recorded]
     settings: LedgerSettings
     is_computed: bool
+    weigh_their_max: frozenset[str]
 
 
 async def fold(postgres: str, until: datetime | None = None) -> Folded:
@@ -42,6 +46,7 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
     there = set(await log.contexts())
     settings = LedgerSettings.of_text(await _config(log, until) if "quota" in there else "")
     state, own = settings.new_state(), []
+    unweighted: dict[str, bool] = {}
     for context in ("cluster", "scheduling", "quota"):
         # Of the ledger's own log everything: that none is missing is part of what `verify` checks.
         codec = Codec(list(EVENT_TYPES.values() if context == "quota" else FOLDED[context]))
@@ -55,10 +60,14 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
                 state.apply(record)
                 if context == "quota":
                     own.append(record)
+                elif isinstance(event, ObjectObserved) and event.resource in RESOURCES:
+                    unweighted[event.object["metadata"]["name"]] = weighs_its_max(event.object)
+    weigh_their_max = frozenset(name for name, is_so in unweighted.items() if is_so)
     if own:
-        return Folded(state, own, settings, is_computed=False)
+        return Folded(state, own, settings, is_computed=False, weigh_their_max=weigh_their_max)
     now_ns = int(until.timestamp() * 1e9) if until else time.time_ns()
-    return Folded(state, caught_up(state, settings, now_ns), settings, is_computed=True)
+    own = caught_up(state, settings, now_ns)
+    return Folded(state, own, settings, is_computed=True, weigh_their_max=weigh_their_max)
 
 
 async def _config(log: LogReader, until: datetime | None) -> str:

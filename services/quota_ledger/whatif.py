@@ -1,6 +1,6 @@
 """What other minima, maxima or weights would change."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
@@ -10,11 +10,14 @@ from services.quota_ledger.explain import tree_of
 from services.quota_ledger.image import BooksImage, image_of, restored
 
 
-def whatif(books: Books, changes: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, Any]:
+def whatif(
+    books: Books, changes: Mapping[str, Mapping[str, Mapping[str, int]]], weigh_their_max: Container[str] = ()
+) -> dict[str, Any]:
     """Whose runtime would be another; the books stay as they are.
 
     Args:
         changes: quota -> `min`, `max` or `weight` -> resource -> amount.
+        weigh_their_max: quotas for which another max is another weight, too.
 
     Returns:
         quota -> resource -> [runtime now, runtime then], where they differ.
@@ -28,7 +31,8 @@ def whatif(books: Books, changes: Mapping[str, Mapping[str, Mapping[str, int]]])
     for quota, fields in changes.items():
         _, tree = tree_of(other, quota)
         declared = tree.accounts[quota].declared
-        amended = {field: {**getattr(declared, field), **amounts} for field, amounts in fields.items()}
+        others = {"weight": fields.get("max", {}), **fields} if quota in weigh_their_max else fields
+        amended = {field: {**getattr(declared, field), **amounts} for field, amounts in others.items()}
         tree.amend(msgspec.structs.replace(declared, **amended))
     for tree in other.trees.values():
         tree.settle()

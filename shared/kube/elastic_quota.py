@@ -101,7 +101,7 @@ def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
     labels = metadata.get("labels") or {}
     name = metadata.get("name", "")
     limit = spec_amounts(spec.get("max"))
-    weight = _readable(metadata, "shared-weight")
+    weight = None if weighs_its_max(raw) else _readable(metadata, "shared-weight")
     return DeclaredQuota(
         name=name,
         namespace=metadata.get("namespace", ""),
@@ -115,11 +115,16 @@ def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
         force_update=labels.get(PREFIX + "allow-force-update") == "true",
         min=spec_amounts(spec.get("min")),
         max=limit,
-        weight=weight if weight and any(weight.values()) else limit,
+        weight=weight or limit,
         total=_readable(metadata, "total-resource"),
         namespaces=namespaces_of(metadata),
         deleting=bool(metadata.get("deletionTimestamp")),
     )
+
+
+def weighs_its_max(raw: Mapping[str, Any]) -> bool:
+    """Whether an object says nothing of its weight, so that another max is another weight."""
+    return not any((_readable(raw.get("metadata") or {}, "shared-weight") or {}).values())
 
 
 def spec_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:

@@ -83,6 +83,10 @@ async def test_why_explain_whatif_and_verify_agree(log: Log) -> None:
     assert "a: asks 8, min 5, weight 10: 5 = 5" in arithmetic.stdout
     other = await run(log, "whatif", "--set", "a.min.cpu=3", "-o", "json")
     assert json.loads(other.stdout) == {"a": {"cpu": [5000, 4000]}, "b": {"cpu": [5000, 6000]}}
+    # No object says anything of its weight, so a max that is twice as high weighs twice as much.
+    free = ("--set", "a.min.cpu=0", "--set", "b.min.cpu=0", "--set", "a.max.cpu=20")
+    other = await run(log, "whatif", *free, "-o", "json")
+    assert json.loads(other.stdout) == {"a": {"cpu": [5000, 6667]}, "b": {"cpu": [5000, 3333]}}
     verified = await run(log, "verify")
     assert verified.exit_code == 0
     assert verified.stdout.strip().endswith("balanced")
