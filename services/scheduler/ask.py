@@ -14,13 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.domain.deprecated_resources import with_todays_names
+from shared.domain.qos import kubernetes_qos
 from shared.domain.requests import (
     INFEASIBLE,
     RESIZE_PENDING,
-    held_requests,
-    pod_limits,
-    pod_requests,
-    scored_requests,
+    Asked,
+    read_asked,
     whole,
 )
 from shared.kube.meta import Metadata, OwnerReference
@@ -65,6 +64,7 @@ class PodAsk:
     Attributes:
         key: canonical bytes of what makes the class; equal pods have equal keys.
         pod: a pod of the class without name, node and times.
+        asked: all that it asks for and may use, as it was read; None when it cannot be.
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         scored: the same as scoring sees an incoming pod: each container without cpu or memory counts 100m or 200Mi.
         held: the same as scoring sees it once it is on a node.
@@ -73,11 +73,12 @@ class PodAsk:
         scheduler: name of the profile the pod asks for.
         ports: host ports it takes.
         fault: why the pod cannot be read (one of its quantities is none); such a pod is never placed.
+        kin: see `kin`; None until it is asked for.
         memo: what plugins have worked out for this class, by plugin; nothing that a decision could not work out anew.
     """
 
     __slots__ = (
-        "fault", "gated", "held", "key", "labels", "memo", "namespace", "pod", "pods", "ports", "priority", "request",
+        "asked", "fault", "gated", "held", "key", "kin", "labels", "memo", "namespace", "pod", "pods", "ports", "priority", "request",
         "scheduler", "scored",
     )  # fmt: skip
 
@@ -86,6 +87,7 @@ class PodAsk:
         self.pod = pod
         self.pods = 0  # how many pods of the state are of this class; it is dropped with the last
         self.memo: dict[object, Any] = {}
+        self.kin: bytes | None = None
         self.namespace = pod.metadata.namespace
         self.labels: dict[str, str] = pod.metadata.labels or {}
         self.priority = pod.spec.priority or 0
@@ -93,19 +95,39 @@ class PodAsk:
         self.gated = bool(pod.spec.scheduling_gates)
         self.ports = host_ports(pod)
         self.fault = ""
+        self.asked: Asked | None = None
         self.request: dict[str, int] = {}
         self.scored: dict[str, int] = {}
         self.held: dict[str, int] = {}
         try:
-            self.request = _bounded(whole(pod_requests(pod)))
-            self.scored = _bounded(whole(scored_requests(pod)))
-            self.held = _bounded(whole(held_requests(pod)))
-            pod_limits(pod)  # load-awareness reads them; better refused here than by every reader
+            self.asked = asked = read_asked(pod)
+            self.request = _bounded(whole(asked.requests))
+            self.scored = self.request if asked.scored is asked.requests else _bounded(whole(asked.scored))
+            self.held = self.scored if asked.held is asked.scored else _bounded(whole(asked.held))
         except BadQuantity as error:
             self.fault = str(error)
 
     def __repr__(self) -> str:
         return f"PodAsk({self.scheduler}, priority={self.priority}, {self.request})"
+
+
+def kin(ask: PodAsk) -> bytes:
+    """Canonical bytes of what a class shares with those that differ from it in the amounts they ask for alone, not in the resources."""
+    if ask.kin is None:
+        pod, spec = ask.pod, ask.pod.spec
+        containers = tuple(container.image for container in (*spec.init_containers, *spec.containers))
+        ask.kin = _encoder.encode(
+            (
+                replace(spec, containers=(), init_containers=(), overhead=None, resources=None),
+                pod.metadata,
+                kubernetes_qos(pod),
+                containers,
+                len(spec.init_containers),
+                ask.ports,
+                [name for name, size in ask.request.items() if size],
+            )
+        )
+    return ask.kin
 
 
 def common_part(pod: Pod) -> Pod:

@@ -49,8 +49,8 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
     judged, ours, theirs = ClassJudged(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=ask.fault),)
     if not ask.fault:
-        trials = WorkingCopies(index, binding.at_ns).trials
-        judge = Judge(Panel(profile, trials), table, ask)
+        copies = WorkingCopies(index, binding.at_ns)
+        judge = Judge(Panel(profile, copies.trials, copies.room), table, ask)
         pod_hash = name_hash(binding.uid)
         judged, row = judge.judged(pod_hash), judge.choose(pod_hash)
         ours = judge.candidates([row])[0] if row >= 0 else _NONE

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from services.scheduler.arithmetic import Pass
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Foreseeing, Int64, Normalize, Room, Trial, is_kind, normalized
+from services.scheduler.framework import Foreseeing, Int64, Normalize, Room, Summed, Trial, is_kind, normalized
 from services.scheduler.kernels.best import close, note_refusals
-from services.scheduler.panel import Panel
+from services.scheduler.panel import Panel, Scoring
+from services.scheduler.parts import Part
 
 WORTH_IT = 12
 """Equal pods of a round from which on it pays to look ahead."""
@@ -31,17 +33,34 @@ class Foresight(NamedTuple):
 
 
 def foresee(
-    panel: Panel, ask: PodAsk, room: Room, by: Int64, raw: Sequence[Int64 | None], highest: Sequence[int]
+    panel: Panel,
+    ask: PodAsk,
+    room: Room,
+    by: Int64,
+    scorers: Sequence[Scoring],
+    raw: Sequence[Int64 | None],
+    highest: Sequence[int],
 ) -> Foresight | None:
     """Look one pod ahead. None: a plugin cannot, or scores by what other nodes score.
 
     Args:
+        panel: of the class.
         room: the round's.
         by: who refuses which node now, FEASIBLE where none does.
-        raw, highest: what the scorers say now.
+        scorers: those of the panel that are asked each for itself; raw, highest: what they say now.
     """
     fuller, rows = room.after(ask), slice(0, len(by))
-    later_by, verdict = by.copy(), np.zeros(len(by), np.int64)
+    later_by, verdict, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
+    parts: list[tuple[int, Part]] = []
+    for plugin, weight, trial in panel.scorers:
+        if any(plugin is other for other, _, _ in scorers):
+            continue
+        later = _after(trial, ask, fuller)
+        part = later.part(ask) if is_kind(later, Summed) else None
+        if part is None:
+            return None
+        parts.append((weight, part))
+    Pass(fuller, panel.shortage(ask), parts, panel.base).judge(rows, later_by, verdict, total)
     for index, _, trial in panel.moving:
         later = _after(trial, ask, fuller)
         if later is None:
@@ -51,8 +70,7 @@ def foresee(
         verdicts = later.filter(ask, rows)
         if verdicts is not None:
             note_refusals(later_by, verdict, verdicts, index)
-    total = np.zeros(len(by), np.int64)
-    for (plugin, weight, trial), now, top in zip(panel.scorers, raw, highest, strict=True):
+    for (plugin, weight, trial), now, top in zip(scorers, raw, highest, strict=True):
         if now is None:
             continue
         if plugin.static:

@@ -22,6 +22,7 @@ from services.scheduler.ask import HostPort, PodAsk
 from services.scheduler.change import Change
 from services.scheduler.kernels.rows import Rows, selected
 from services.scheduler.nodes import NodeTable
+from services.scheduler.parts import Part, Shortage
 from services.scheduler.plugins.default_preemption import PreemptionArgs
 from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held, PodFacts
@@ -63,6 +64,11 @@ class Room:
         self.scored: Int64 = table.scored[: self.size].copy(order="F")
         self.pods: Int64 = table.pods[: self.size].copy()
         self.ports: dict[int, dict[HostPort, int]] = {row: dict(held) for row, held in table.ports.items()}
+
+    def column(self, resource: str) -> int:
+        """The resource's column in the arrays, -1 when no node had it as the round began."""
+        column = self.table.columns.get(resource, -1)
+        return column if column < self.requested.shape[1] else -1
 
     def which(self, rows: Rows) -> tuple[Int64, int]:
         """The rows as compiled passes take them."""
@@ -155,6 +161,33 @@ class Returning(Trial, Protocol):
 
     def give_back(self, held: Held, row: int, sign: int) -> None:
         """A pod that ran on the node when the round began is taken off it with all it has (-1), or put back (+1)."""
+        ...
+
+
+@runtime_checkable
+class Selective(Trial, Protocol):
+    """The trial of a plugin that has nothing to say of most classes, whatever happens in the round."""
+
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether it may say anything of the class, or of one that differs from it in amounts alone, at any time of the round."""
+        ...
+
+
+@runtime_checkable
+class Fitting(Trial, Protocol):
+    """The trial of a plugin whose filter is arithmetic alone, and can be worked out with other plugins' scores."""
+
+    def shortage(self, ask: PodAsk) -> Shortage:
+        """What `filter` is worked out from; one trial of a profile has this."""
+        ...
+
+
+@runtime_checkable
+class Summed(Trial, Protocol):
+    """The trial of a plugin whose score is arithmetic alone, and can be worked out together with that of others."""
+
+    def part(self, ask: PodAsk) -> Part | None:
+        """What `score` is worked out from; None: it has to be asked for it."""
         ...
 
 
@@ -282,7 +315,8 @@ class Plugin(Protocol):
 
     Attributes:
         name: as in KubeSchedulerConfiguration.
-        static: its verdicts and scores depend on the node objects alone, so a placement changes none.
+        static: its verdicts and scores depend on the node objects alone, so a placement changes none; of what a pod asks for it reads the names at most,
+            not the amounts.
         wide: they depend on pods on other nodes too, so a placement may change any; its trials are WideTrials.
         normalize: how its raw scores become 0..100.
         cures: reason code -> changes that can end it; a refused pod is woken by these.

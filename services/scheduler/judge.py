@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.arithmetic import Pass
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
-from services.scheduler.framework import Int64, Normalize, Plugin, Room, Trial, normalized, normalized_at
+from services.scheduler.framework import Int64, Normalize, Plugin, Room, Summed, is_kind, normalized
 from services.scheduler.kernels.best import (
     AS_IT_IS,
     DOWN,
@@ -25,16 +26,16 @@ from services.scheduler.kernels.best import (
     close,
     leading,
     note_refusals,
+    occurrences,
     overlay,
     tally,
 )
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
-from services.scheduler.panel import Panel
+from services.scheduler.panel import Filtering, Panel, Scoring
+from services.scheduler.parts import Part
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
-TOGETHER = 5
-"""So many rows are judged at once at the cost of as many one by one."""
 BEST = 3
 """How many of the best nodes a round records per class."""
 
@@ -67,39 +68,47 @@ class Judge:
         """Judge all nodes as they stand.
 
         Args:
+            panel: of the profile.
             placements: of the round so far, and of its next pods: the round appends to it.
         """
         self.ask = ask
         self.profile = panel.profile
-        self._panel = panel
+        self._panel = panel = panel.of(ask)
         self._table = table
         self._size = table.size
         self._hashes = table.hashes[: table.size]
         self._first = [
             table.rows[name] for guide in panel.guides for name in guide.first_nodes(ask) if name in table.rows
         ]
-        self._revisions: list[int] = []
-        self._wide_parts: dict[str, Int64] = {}
-        self._wide_total: Int64 | None = None
-        self._raw: list[Int64 | None] = []
-        self._highest: list[int] = []
+        self._scorers: list[Scoring] = []  # who is asked for itself
+        self._summing: list[str] = []  # whose scores one pass sums up
+        parts: list[tuple[int, Part]] = []
+        for scoring in panel.scorers:
+            plugin, weight, trial = scoring
+            part = trial.part(ask) if is_kind(trial, Summed) else None
+            if part is None:
+                self._scorers.append(scoring)
+            else:
+                self._summing.append(plugin.name)
+                parts.append((weight, part))
+        self._pass = Pass(panel.room, panel.shortage(ask), parts, panel.base)
         self._placements = placements
         self._upto = len(placements)  # how many of them are worked in
-        self.by: Int64
-        self.verdict: Int64
-        self.total: Int64
         self._foresight: Foresight | None = None
         self._settled: set[int] = set()  # rows whose next pod is not the foreseen one
         self._behind: list[int] = []  # rows that moved as foreseen, of which the single scores are not known
+        self._leaders: tuple[np.uint64, list[int]] | None = None  # the best nodes as they stand, for a pod's hash
         self._judge_all()
 
     def _judge_all(self) -> None:
         rows = slice(0, self._size)
-        self._own_by = np.where(self._table.alive[rows], FEASIBLE, NO_NODE)
+        self._own_by = self._panel.nobody.copy()
         self._own_verdict = np.zeros(self._size, np.int64)
+        self._summed = np.empty(self._size, np.int64)
+        self._pass.judge(rows, self._own_by, self._own_verdict, self._summed)
         _refuse(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
         self._judge_wide()
-        self._raw = [trial.score(self.ask, rows) for _, _, trial in self._panel.scorers]
+        self._raw = [trial.score(self.ask, rows) for _, _, trial in self._scorers]
         self._total_all()
 
     def _judge_wide(self) -> None:
@@ -110,43 +119,49 @@ class Judge:
         said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._panel.wide_filters]
         if all(verdicts is None for verdicts in said):
             return
-        wide_by, wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
+        self._wide_by, self._wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
         for (index, _, _), verdicts in zip(self._panel.wide_filters, said, strict=True):
             if verdicts is not None:
-                note_refusals(wide_by, wide_verdict, verdicts, index)
-        self._wide_by = wide_by
+                note_refusals(self._wide_by, self._wide_verdict, verdicts, index)
         self.by, self.verdict = self._own_by.copy(), self._own_verdict.copy()
-        overlay(self.by, self.verdict, wide_by, wide_verdict)
+        overlay(self.by, self.verdict, self._wide_by, self._wide_verdict)
 
     def _total_all(self) -> None:
-        self._score_behind()
-        total = np.zeros(self._size, np.int64)
-        self._highest = [
-            0 if raw is None else add(total, raw, self.by, weight, _HOW[plugin.normalize])
-            for (plugin, weight, _), raw in zip(self._panel.scorers, self._raw, strict=True)
-        ]
-        self._wide_parts, self._wide_total = {}, None
+        """Sum up what all say of each node. Where one pass says it all, the totals are its sums."""
+        self._leaders = None
+        self._wide_parts: dict[str, Int64] = {}
+        self._wide_total: Int64 | None = None
         for plugin, weight, trial in self._panel.wide_scorers:
             scores = trial.scores(self.ask, self.by == FEASIBLE)
-            if scores is None:
-                continue
-            part = self._wide_parts[plugin.name] = scores * weight
-            self._wide_total = part if self._wide_total is None else self._wide_total + part
-        if self._wide_total is not None:
-            total += self._wide_total
-        close(total, self.by)
+            if scores is not None:
+                part = self._wide_parts[plugin.name] = scores * weight
+                self._wide_total = part if self._wide_total is None else self._wide_total + part
+        self._is_sum = self._wide_by is None and self._wide_total is None and not any(raw is not None for raw in self._raw)
+        self._highest = [0] * len(self._scorers)
+        total = self._summed
+        if not self._is_sum:
+            self._score_behind()
+            total = total.copy() if self._wide_total is None else total + self._wide_total
+            self._highest = [
+                0 if raw is None else add(total, raw, self.by, weight, _HOW[plugin.normalize])
+                for (plugin, weight, _), raw in zip(self._scorers, self._raw, strict=True)
+            ]
+        if self._panel.filters or not self._is_sum:
+            close(total, self.by)
         self.total = total
 
     def look_ahead(self, room: Room) -> None:
         """Work out what one more pod of the class makes of each node, for the many that come."""
         if self._wide_by is None and self._wide_total is None and not self._first:
-            self._foresight = foresee(self._panel, self.ask, room, self.by, self._raw, self._highest)
+            said = self._scorers, self._raw, self._highest
+            self._foresight = foresee(self._panel, self.ask, room, self.by, *said)
 
     def catch_up(self) -> None:
         """Work in the round's placements since the last call."""
         placements = self._placements
         if self._upto == len(placements):
             return
+        self._leaders = None
         others: dict[int, None] = {}
         renormalise = False
         for row, ask, foreseen in placements[self._upto :]:
@@ -156,19 +171,15 @@ class Judge:
                 others[row] = None
             self._settled.add(row)
         self._upto = len(placements)
-        moved: list[int] = []
-        for row in others:
-            by = int(self._own_by[row])
-            if by in self._panel.fickle:
-                self._judge_again(row)
-                renormalise = True
-            elif by == FEASIBLE:  # a placement frees nothing on its node, so what is refused there stays refused
-                moved.append(row)
-        if len(moved) >= TOGETHER:
-            renormalise |= self._judge_rows(np.array(moved))
-        else:
-            for row in moved:
-                renormalise |= self._judge_row(row)
+        refused_by = {row: self._own_by.item(row) for row in others}
+        again = [row for row, by in refused_by.items() if by in self._panel.fickle]
+        if again:
+            self._judge_rows(np.array(again), self._panel.filters)
+            renormalise = True
+        # A placement frees nothing on its node, so what is refused there stays refused.
+        moved = [row for row, by in refused_by.items() if by == FEASIBLE]
+        if moved:
+            renormalise |= self._judge_rows(np.array(moved), self._panel.moving)
         if self._panel.wide and self._revisions != [trial.revision(self.ask) for trial in self._panel.wide]:
             self._judge_wide()
             if self._wide_by is not None or self._panel.wide_scorers:
@@ -183,23 +194,33 @@ class Judge:
         total = int(foresight.total[row])
         if total >= 0:
             self.total[row] = total
-            self._behind.append(row)
+            if not self._is_sum:
+                self._behind.append(row)
             return False
         self._own_by[row] = self.by[row] = foresight.by[row]
         self._own_verdict[row] = self.verdict[row] = foresight.verdict[row]
         self.total[row] = -1
         return any(
             raw is not None and plugin.normalize is not Normalize.NONE and int(raw[row]) == highest > 0
-            for (plugin, _, _), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True)
+            for (plugin, _, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True)
         )
 
     def _score_behind(self) -> None:
         """Fill in the single scores of rows that moved as foreseen."""
-        for row in dict.fromkeys(self._behind):
-            for (plugin, _, trial), raw in zip(self._panel.scorers, self._raw, strict=True):
-                if raw is not None and not plugin.static:
-                    raw[row] = trial.score_at(self.ask, row)
+        if not self._behind:
+            return
+        rows = np.array(list(dict.fromkeys(self._behind)))
+        self._summed[rows] = self._sums(rows)
+        for (plugin, _, trial), raw in zip(self._scorers, self._raw, strict=True):
+            if raw is not None and not plugin.static:
+                scores = trial.score(self.ask, rows)
+                raw[rows] = 0 if scores is None else scores
         self._behind.clear()
+
+    def _sums(self, rows: NDArray[np.intp]) -> Int64:
+        by, verdict, sums = np.full(len(rows), FEASIBLE), np.zeros(len(rows), np.int64), np.empty(len(rows), np.int64)
+        self._pass.judge(rows, by, verdict, sums)
+        return sums
 
     def refuse(self, row: int, plugin: Plugin, verdict: int) -> None:
         """Take a node out that passed, and has nothing to give the pod after all."""
@@ -207,34 +228,22 @@ class Judge:
         self._own_verdict[row] = self.verdict[row] = verdict
         self._total_all()
 
-    def _judge_again(self, row: int) -> None:
-        """Judge a row that took a pod and was refused by a plugin which may think better of it."""
-        self._own_by[row], self._own_verdict[row] = FEASIBLE, 0
-        for index, _, trial in self._panel.filters:
-            refused = trial.filter_at(self.ask, row)
-            if refused:
-                self._own_by[row], self._own_verdict[row] = index, refused
-                break
-        if self._wide_by is None or self._wide_by[row] == FEASIBLE or FEASIBLE < self._own_by[row] < self._wide_by[row]:
-            self.by[row], self.verdict[row] = self._own_by[row], self._own_verdict[row]
-        for place, (plugin, _, trial) in enumerate(self._panel.scorers):
-            raw = self._raw[place]
-            if raw is not None and not plugin.static:
-                raw[row] = trial.score_at(self.ask, row)
+    def _judge_rows(self, rows: NDArray[np.intp], filters: Sequence[Filtering]) -> bool:
+        """Judge rows that took a pod and were feasible, or are asked for by all again; whether others' scores have to be normalised anew.
 
-    def _judge_rows(self, rows: NDArray[np.intp]) -> bool:
-        """`_judge_row` of several rows at once."""
-        ask = self.ask
-        by, verdict = np.full(len(rows), FEASIBLE), np.zeros(len(rows), np.int64)
-        _refuse(ask, by, verdict, self._panel.moving, rows)
-        out = by != FEASIBLE
-        for row, index, refused in zip(rows[out].tolist(), by[out].tolist(), verdict[out].tolist(), strict=True):
-            self._own_by[row], self._own_verdict[row] = index, refused
-            if self._wide_by is not None and not FEASIBLE < self._wide_by[row] < index:
-                self.by[row], self.verdict[row] = index, refused
-        total = np.zeros(len(rows), np.int64)
-        renormalise = bool(out.any()) and self._wide_total is not None
-        for (plugin, weight, trial), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True):
+        Args:
+            filters: those that may say otherwise than before.
+        """
+        ask, count = self.ask, len(rows)
+        by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
+        self._pass.judge(rows, by, verdict, total)
+        _refuse(ask, by, verdict, filters, rows)
+        self._own_by[rows], self._own_verdict[rows], self._summed[rows] = by, verdict, total
+        renormalise = self._wide_total is not None and bool((by != FEASIBLE).any())
+        if self._wide_by is not None:
+            overlay(by, verdict, self._wide_by[rows], self._wide_verdict[rows])
+            self.by[rows], self.verdict[rows] = by, verdict
+        for (plugin, weight, trial), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
             if raw is None:
                 continue
             if not plugin.static:
@@ -242,43 +251,13 @@ class Judge:
                 raw[rows] = 0 if scores is None else scores
                 renormalise |= plugin.normalize is not Normalize.NONE
             if plugin.normalize is not Normalize.NONE:
-                renormalise |= highest > 0 and bool((raw[rows[out]] == highest).any())
+                # Only a highest node that falls out can lower what the others are measured by.
+                renormalise |= highest > 0 and bool((raw[rows[by != FEASIBLE]] == highest).any())
             total += normalized(raw[rows], highest, plugin.normalize) * weight
         if self._wide_total is not None:
             total += self._wide_total[rows]
-        total[out | (self.by[rows] != FEASIBLE)] = -1
+        close(total, by)
         self.total[rows] = total
-        return renormalise
-
-    def _judge_row(self, row: int) -> bool:
-        """Judge a row that took a pod; whether the scores of all others have to be normalised anew."""
-        refused = 0
-        for index, _, trial in self._panel.moving:
-            refused = trial.filter_at(self.ask, row)
-            if refused:
-                self._own_by[row], self._own_verdict[row] = index, refused
-                if self._wide_by is not None and not FEASIBLE < self._wide_by[row] < index:
-                    self.by[row], self.verdict[row] = index, refused
-                break
-        feasible = not refused and self.by[row] == FEASIBLE
-        renormalise = bool(refused) and self._wide_total is not None  # which is measured against the feasible
-        total = 0
-        for place, (plugin, weight, trial) in enumerate(self._panel.scorers):
-            raw = self._raw[place]
-            if raw is None:
-                continue
-            if plugin.static:
-                score = int(raw[row])
-            else:
-                raw[row] = score = trial.score_at(self.ask, row)
-                renormalise |= plugin.normalize is not Normalize.NONE
-            if plugin.normalize is not Normalize.NONE:
-                # Only a highest node that falls out can lower what the others are measured by.
-                renormalise |= bool(refused) and score == self._highest[place] > 0
-            total += normalized_at(score, self._highest[place], plugin.normalize) * weight
-        if self._wide_total is not None:
-            total += int(self._wide_total[row])
-        self.total[row] = total if feasible else -1
         return renormalise
 
     def choose(self, pod_hash: np.uint64) -> int:
@@ -289,11 +268,16 @@ class Judge:
         for row in self._first:
             if self.total[row] >= 0:
                 return row
-        hashes, total = self._hashes, self.total
-        best: list[int] = leading(total, hashes, pod_hash, 2).tolist()
-        if len(best) == 2 and (total[best[0]], hashes[best[0]]) == (total[best[1]], hashes[best[1]]):
-            return min(best, key=self._table.names.__getitem__)  # two names with one hash
+        hashes, total, best = self._hashes, self.total, self._best(pod_hash)
+        if len(best) > 1 and (total[best[0]], hashes[best[0]]) == (total[best[1]], hashes[best[1]]):
+            return min(best[:2], key=self._table.names.__getitem__)  # two names with one hash
         return best[0] if best else -1
+
+    def _best(self, pod_hash: np.uint64) -> list[int]:
+        """The rows of the best nodes for the pod, the best first."""
+        if self._leaders is None or self._leaders[0] != pod_hash:
+            self._leaders = pod_hash, leading(self.total, self._hashes, pod_hash, BEST).tolist()
+        return self._leaders[1]
 
     def none_feasible(self) -> bool:
         """Whether no node will take a pod of the class as things stand."""
@@ -317,19 +301,18 @@ class Judge:
 
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
-        self._score_behind()
-        filters = self.profile.filters
-        counts: list[int] = tally(self.by, NO_NODE, len(filters) - NO_NODE).tolist()
-        return ClassJudged(
-            nodes=sum(counts[1:]),
-            feasible=counts[FEASIBLE - NO_NODE],
-            rejected=tuple(
+        filters, nodes, feasible = self.profile.filters, self._panel.alive, occurrences(self.by, FEASIBLE)
+        rejected: tuple[Rejections, ...] = ()
+        if feasible < nodes:
+            counts: list[int] = tally(self.by, NO_NODE, len(filters) - NO_NODE).tolist()
+            rejected = tuple(
                 rejection
-                for index, count in enumerate(counts[-NO_NODE:])
-                if count
+                for index, found in enumerate(counts[-NO_NODE:])
+                if found
                 for rejection in self._rejections(index, filters[index])
-            ),
-            best=self._best(pod_hash),
+            )
+        return ClassJudged(
+            nodes=nodes, feasible=feasible, rejected=rejected, best=self.candidates(self._best(pod_hash))
         )
 
     def refusals(self, row: int) -> tuple[Rejections, ...]:
@@ -354,31 +337,30 @@ class Judge:
             for (code, detail), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         ]
 
-    def _best(self, pod_hash: np.uint64) -> tuple[Candidate, ...]:
-        rows: list[int] = leading(self.total, self._hashes, pod_hash, BEST).tolist()
-        return self.candidates(rows)
-
     def candidates(self, rows: list[int]) -> tuple[Candidate, ...]:
         """Feasible nodes, each with its total and each plugin's part of it."""
-        parts: list[dict[str, int]] = [{} for _ in rows]
-        for (plugin, weight, _), raw, highest in zip(self._panel.scorers, self._raw, self._highest, strict=True):
-            if raw is None:
-                continue
-            name, how = plugin.name, plugin.normalize
-            for part, score in zip(parts, raw[rows].tolist(), strict=True):
-                part[name] = (score if how is Normalize.NONE else normalized_at(score, highest, how)) * weight
+        if not rows:
+            return ()
+        self._score_behind()
+        which = np.array(rows)
+        said: dict[str, list[int]] = {name: [score] * len(rows) for name, score in self._panel.flat.items()}
+        said |= zip(self._summing, self._pass.scores(which).tolist(), strict=True)
+        for (plugin, weight, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
+            if raw is not None:
+                said[plugin.name] = (normalized(raw[which], highest, plugin.normalize) * weight).tolist()
         for name, scores in self._wide_parts.items():
-            for part, score in zip(parts, scores[rows].tolist(), strict=True):
-                part[name] = score
-        names = self._table.names
+            said[name] = scores[which].tolist()
+        order = [name for name in self._panel.order if name in said]
+        names, totals = self._table.names, self.total[which].tolist()
+        parts = zip(*(said[name] for name in order), strict=True) if order else [()] * len(rows)
         return tuple(
-            Candidate(node=names[row], score=score, parts=part)
-            for row, score, part in zip(rows, self.total[rows].tolist(), parts, strict=True)
+            Candidate(node=names[row], score=score, parts=dict(zip(order, part, strict=True)))
+            for row, score, part in zip(rows, totals, parts, strict=True)
         )
 
 
-def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[tuple[int, Plugin, Trial]], rows: Rows) -> None:
-    """Ask filters in order; the first that refuses a node is noted for it. by, verdict: [rows]."""
+def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
+    """Ask filters; the first of the profile that refuses a node is noted for it. by, verdict: [rows]."""
     for index, _, trial in filters:
         verdicts = trial.filter(ask, rows)
         if verdicts is not None:

@@ -1,8 +1,32 @@
-"""A profile's plugins with their working copies of one round, sorted by what the judge has to do with each: once a round."""
+"""A profile's plugins with their working copies of one round, sorted by what the judge has to do with each.
+
+Once a round for all classes; and once for classes that differ in amounts alone: of most of these, most plugins have nothing to say.
+"""
 
 from collections.abc import Mapping
+from copy import copy
 
-from services.scheduler.framework import Giver, Guide, Plugin, Profile, Trial, WideTrial, is_kind
+import numpy as np
+
+from services.scheduler.ask import PodAsk, kin
+from services.scheduler.framework import (
+    MAX_SCORE,
+    Fitting,
+    Giver,
+    Guide,
+    Int64,
+    Normalize,
+    Plugin,
+    Profile,
+    Room,
+    Selective,
+    Trial,
+    WideTrial,
+    is_kind,
+)
+from services.scheduler.kernels.best import FEASIBLE, NO_NODE
+from services.scheduler.kernels.rows import Rows
+from services.scheduler.parts import Shortage
 
 Filtering = tuple[int, Plugin, Trial]
 """(place among the profile's filters, plugin, working copy)."""
@@ -14,17 +38,32 @@ class Panel:
     """Who judges.
 
     Attributes:
-        filters: those that judge a node by itself, in order; moving: those of them whose verdict a placement may change.
+        room: what is taken on the nodes.
+        alive: how many nodes there are; nobody: int64[rows], FEASIBLE, or NO_NODE where the row is free.
+        fitting: the filter that is arithmetic alone, with its place.
+        filters: the others that judge a node by itself, in order; moving: those of them whose verdict a placement may change.
         fickle: places of those that may think better of a node after a placement.
         wide_filters, wide_scorers: those that look beyond the node; wide: the working copies of both.
         scorers: the others, with weights.
+        flat: of those, the ones that say the same of every node: what that adds to a total, by name; base: their sum.
+        order: names of all that score, as records list them.
         guides: those that know nodes which come first.
     """
 
-    def __init__(self, profile: Profile, trials: Mapping[Plugin, Trial]) -> None:
+    def __init__(self, profile: Profile, trials: Mapping[Plugin, Trial], room: Room) -> None:
         self.profile = profile
+        self.room = room
+        alive = room.table.alive[: room.size]
+        self.alive = int(alive.sum())
+        self.nobody: Int64 = np.where(alive, FEASIBLE, NO_NODE)
         filters = [(index, plugin, trials[plugin]) for index, plugin in enumerate(profile.filters)]
-        self.filters: list[Filtering] = [entry for entry in filters if not entry[1].wide]
+        self.fitting: tuple[int, Fitting] | None = None
+        self.filters: list[Filtering] = []
+        for index, plugin, trial in filters:
+            if is_kind(trial, Fitting):
+                self.fitting = index, trial
+            elif not plugin.wide:
+                self.filters.append((index, plugin, trial))
         self.wide_filters: list[Filtering] = [entry for entry in filters if entry[1].wide]
         self.moving: list[Filtering] = [entry for entry in self.filters if not entry[1].static]
         self.fickle = frozenset(index for index, _, trial in self.filters if is_kind(trial, Giver))
@@ -35,3 +74,50 @@ class Panel:
             (plugin, weight, trial) for plugin, weight, trial in scorers if plugin.wide and is_kind(trial, WideTrial)
         ]
         self.wide = [trial for plugin, trial in trials.items() if plugin.wide and is_kind(trial, WideTrial)]
+        self.order = [plugin.name for plugin, *_ in (*self.scorers, *self.wide_scorers)]
+        self.flat: dict[str, int] = {}
+        self.base = 0
+        self._by_kin: dict[bytes, Panel] = {}
+
+    def shortage(self, ask: PodAsk) -> tuple[int, Shortage] | None:
+        """What `fitting` asks for the class, with its place."""
+        return None if self.fitting is None else (self.fitting[0], self.fitting[1].shortage(ask))
+
+    def of(self, ask: PodAsk) -> "Panel":
+        """Those of them that may have something to say of the class, or of one that differs from it in amounts alone."""
+        key = kin(ask)
+        panel = self._by_kin.get(key)
+        if panel is None:
+            panel = self._by_kin[key] = self._narrowed(ask)
+        return panel
+
+    def _narrowed(self, ask: PodAsk) -> "Panel":
+        every = slice(0, self.room.size)
+        panel = copy(self)
+        panel.filters = [entry for entry in self.filters if _filters(ask, entry[1], entry[2], every)]
+        panel.moving = [entry for entry in panel.filters if not entry[1].static]
+        panel.wide_filters = [entry for entry in self.wide_filters if _concerns(ask, entry[2])]
+        panel.wide_scorers = [entry for entry in self.wide_scorers if _concerns(ask, entry[2])]
+        panel.wide = [trial for trial in self.wide if _concerns(ask, trial)]
+        panel.scorers, panel.flat = [], {}
+        for plugin, weight, trial in self.scorers:
+            if not plugin.static:
+                panel.scorers.append((plugin, weight, trial))
+                continue
+            scores = trial.score(ask, every)
+            if scores is None:
+                continue
+            if scores.any():
+                panel.scorers.append((plugin, weight, trial))
+            else:
+                panel.flat[plugin.name] = (MAX_SCORE if plugin.normalize is Normalize.DOWN else 0) * weight
+        panel.base = sum(panel.flat.values())
+        return panel
+
+
+def _concerns(ask: PodAsk, trial: Trial) -> bool:
+    return not is_kind(trial, Selective) or trial.concerns(ask)
+
+
+def _filters(ask: PodAsk, plugin: Plugin, trial: Trial, every: Rows) -> bool:
+    return trial.filter(ask, every) is not None if plugin.static else _concerns(ask, trial)

@@ -356,7 +356,7 @@ class _Round:
     def _panel(self, profile: Profile) -> Panel:
         panel = self._panels.get(profile)
         if panel is None:
-            panel = self._panels[profile] = Panel(profile, self._copies.trials)
+            panel = self._panels[profile] = Panel(profile, self._copies.trials, self._room)
         return panel
 
     def _profile(self, ask: PodAsk) -> Profile:

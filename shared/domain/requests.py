@@ -27,6 +27,35 @@ RESIZE_PENDING = "PodResizePending"
 INFEASIBLE = "Infeasible"
 
 
+class Asked(NamedTuple):
+    """All four ways of reading one pod; equal ones may be one object."""
+
+    requests: Nanos
+    scored: Nanos
+    held: Nanos
+    limits: Nanos
+
+
+def read_asked(pod: Pod) -> Asked:
+    """`pod_requests`, `scored_requests`, `held_requests` and `pod_limits`, at one go for most pods.
+
+    Raises:
+        BadQuantity: one of the quantities is none.
+    """
+    spec = pod.spec
+    if spec.init_containers or spec.overhead or spec.resources or _running(pod) is not _NOT_RESIZED:
+        return Asked(pod_requests(pod), scored_requests(pod), held_requests(pod), pod_limits(pod))
+    requests, limits = _of_containers(spec.containers, {}), _sum(map(_limits, spec.containers))
+    complete = all(
+        container.resources is not None
+        and container.resources.requests is not None
+        and all(name in container.resources.requests for name in DEFAULT_REQUESTS)
+        for container in spec.containers
+    )
+    scored = requests if complete else _of_containers(spec.containers, DEFAULT_REQUESTS)
+    return Asked(requests, scored, scored, limits)
+
+
 def pod_requests(pod: Pod) -> Nanos:
     """PodRequests: containers, sidecars, init containers, replaced by pod-level requests, plus overhead.
 

@@ -22,7 +22,7 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 @compiled("void(int64[::1], int64[::1], int64[::1], int64)")
 def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int) -> None:
-    """Where a filter refuses what all before it let pass, it is the node's reason.
+    """A filter is the reason of the nodes that it refuses, unless one with a lower number is.
 
     Args:
         by, verdict: [nodes], written to: who refuses, FEASIBLE where nobody does; and what it said.
@@ -30,7 +30,7 @@ def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int) -> None:
         index: the filter's number.
     """
     for row in range(len(by)):
-        if said[row] != 0 and by[row] == FEASIBLE:
+        if said[row] != 0 and (by[row] == FEASIBLE or by[row] > index):
             by[row] = index
             verdict[row] = said[row]
 
@@ -77,6 +77,15 @@ def add(total: Int64, raw: Int64, by: Int64, weight: int, how: int) -> Number:
         for row in range(len(total)):
             total[row] += base * weight + np.int64(np.floor(raw[row] * 100 / highest)) * sign
     return highest
+
+
+@compiled("int64(int64[::1], int64)")
+def occurrences(by: Int64, which: int) -> Number:
+    """How often a number occurs."""
+    found: Number = np.int64(0)
+    for row in range(len(by)):
+        found += by[row] == which
+    return found
 
 
 @compiled("int64[::1](int64[::1], int64, int64)")

@@ -33,3 +33,8 @@ def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """A function that compiled ones call: part of each of them."""
     return cast("Callable[P, R]", numba.njit(inline="always", error_model="numpy")(function))
+
+
+def part(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that compiled ones call, of some length: compiled with each of them, once per kind of arguments."""
+    return cast("Callable[P, R]", numba.njit(error_model="numpy", nogil=True)(function))

@@ -3,13 +3,51 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.compiled import compiled
-from services.scheduler.kernels.room import to_percents
+from services.scheduler.kernels.compiled import Number, compiled, part
+from services.scheduler.kernels.room import percents
 from services.scheduler.kernels.rows import TILE, at
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+
+@part
+def leaves(
+    score: Float64,
+    share: Float64,
+    least: Float64,
+    rows: Int64,
+    count: Number,
+    start: Number,
+    allocatable: Int64,
+    load: Int64,
+    incoming: Int64,
+    weights: Int64,
+    dominant: Number,
+    total_weight: Number,
+    until_ns: Int64,
+    now_ns: Number,
+) -> None:
+    """`left` of a tile.
+
+    Args:
+        score: [tile], written to: whole numbers; share, least: [tile], to work with.
+    """
+    for place in range(len(score)):
+        score[place], least[place] = 0.0, 100.0
+    for resource in range(len(weights)):
+        weight = np.float64(weights[resource])
+        capacity, used = at(allocatable[resource], rows, count, start), at(load[resource], rows, count, start)
+        percents(share, capacity, used, incoming[resource], False)  # noqa: FBT003
+        for place in range(len(score)):
+            score[place] += share[place] * weight
+            least[place] = min(least[place], share[place])
+    until = at(until_ns, rows, count, start)
+    by_least, whole = np.float64(dominant), np.float64(total_weight)
+    for place in range(len(score)):
+        mean = np.trunc((score[place] + least[place] * by_least) / whole)
+        score[place] = mean if until[place] > now_ns else 0.0
 
 
 @compiled(
@@ -39,25 +77,15 @@ def left(
         [count], 0..100.
     """
     scores = np.empty(count, np.int64)
-    rooms, least = np.empty(min(count, TILE), np.int64), np.empty(min(count, TILE), np.int64)
+    size = min(count, TILE)
+    found, shares, lowest = np.empty(size), np.empty(size), np.empty(size)
+    weighed = weights, dominant, total_weight
     for start in range(0, count, TILE):
-        total = scores[start : start + TILE]
-        room = rooms[: len(total)]
-        for place in range(len(total)):
-            total[place], least[place] = 0, 100
-        for resource in range(len(weights)):
-            capacity = at(allocatable[resource], rows, count, start)
-            used, extra, weight = at(load[resource], rows, count, start), incoming[resource], weights[resource]
-            for place in range(len(total)):
-                room[place] = max(capacity[place] - used[place] - extra, 0)
-            to_percents(room, capacity)
-            for place in range(len(total)):
-                total[place] += room[place] * weight
-                least[place] = min(least[place], room[place])
-        until = at(until_ns, rows, count, start)
-        for place in range(len(total)):
-            score = np.int64((total[place] + least[place] * dominant) / total_weight)
-            total[place] = score if until[place] > now_ns else 0
+        stop = min(count - start, TILE)
+        score, share, least = found[:stop], shares[:stop], lowest[:stop]
+        leaves(score, share, least, rows, count, start, allocatable, load, incoming, *weighed, until_ns, now_ns)
+        for place in range(stop):
+            scores[start + place] = np.int64(score[place])
     return scores
 
 

@@ -7,7 +7,7 @@ returns. Loops run along nodes, one resource after the other: so they become vec
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.compiled import Number, compiled, inlined
+from services.scheduler.kernels.compiled import Number, compiled, inlined, part
 from services.scheduler.kernels.rows import TILE, at
 
 Int64 = NDArray[np.int64]
@@ -31,29 +31,61 @@ def percent(part: Number, whole: Number) -> Number:
     return quotient + (rest >= whole) - (rest < 0)
 
 
-@compiled("void(int64[::1], int64[::1])")
-def to_percents(part: Int64, whole: Int64) -> None:
-    """`percent` of each part, in its place; the part counts as 0 of a whole that is not above 0.
+@part
+def percents(share: Float64, capacity: Int64, used: Int64, extra: Number, most: Number) -> None:
+    """How much of each node is left, or taken if `most`, with `extra` more, in percent and rounded down; 0 without capacity.
 
-    Up to 100 * part = 2^53 the quotient of floats is exact: one that lies below a whole number lies below it by 1/whole at least, and rounding moves
-    it by at most 100 * part / whole * 2^-53, which is less.
+        part    = min( used + extra, capacity ) if most, else capacity - used - extra; at least 0
+        percent = floor( 100 * part / capacity )
+
+    Up to 100 * part = 2^53 the quotient of floats is exact: one that lies below a whole number lies below it by 1/capacity at least, and
+    rounding moves it by at most 100 * part / capacity * 2^-53, which is less.
+
+    Args:
+        share: [tile], written to: whole numbers.
     """
     largest = _EXACT
-    for place in range(len(part)):
-        part[place] = part[place] if whole[place] > 0 else 0
-        largest = max(largest, part[place])
-    if largest == _EXACT:
-        for place in range(len(part)):
-            part[place] = np.int64((part[place] * 100) / max(whole[place], 1))
-    else:
-        for place in range(len(part)):
-            part[place] = percent(part[place], max(whole[place], 1))
+    for place in range(len(share)):
+        whole = capacity[place]
+        part = max(min(used[place] + extra, whole) if most else whole - used[place] - extra, 0)
+        part = part if whole > 0 else 0
+        largest = max(largest, part)
+        share[place] = np.trunc(np.float64(part) * 100.0 / np.float64(max(whole, 1)))
+    if largest > _EXACT:
+        for place in range(len(share)):
+            whole = capacity[place]
+            part = max(min(used[place] + extra, whole) if most else whole - used[place] - extra, 0)
+            share[place] = percent(part, whole) if whole > 0 else 0
 
 
-@inlined
-def mean(total: Number, weight: Number) -> Number:
-    """floor(total / weight), 0 without weight; neither negative, both below 2^26, where the nearest float is never too high."""
-    return np.int64(total / max(weight, 1))
+@part
+def short_of(
+    short: Int64,
+    rows: Int64,
+    count: Number,
+    start: Number,
+    pods: Int64,
+    allowed_pods: Int64,
+    allocatable: Int64,
+    requested: Int64,
+    resources: Int64,
+    sizes: Int64,
+    too_small: Number,
+) -> None:
+    """`shortages` of a tile. short: [tile], written to."""
+    running, allowed = at(pods, rows, count, start), at(allowed_pods, rows, count, start)
+    for place in range(len(short)):
+        short[place] = running[place] >= allowed[place]
+    for number in range(len(resources)):
+        resource, size, bit = resources[number], sizes[number], np.int64(2) << number
+        if resource >= requested.shape[0]:
+            for place in range(len(short)):
+                short[place] |= bit | too_small
+            continue
+        capacity, taken = at(allocatable[resource], rows, count, start), at(requested[resource], rows, count, start)
+        for place in range(len(short)):
+            lacks = bit if capacity[place] - taken[place] < size else 0
+            short[place] |= lacks | (too_small if capacity[place] < size else 0)
 
 
 @compiled(
@@ -82,20 +114,48 @@ def shortages(
     verdicts = np.empty(count, np.int64)
     for start in range(0, count, TILE):
         short = verdicts[start : start + TILE]
-        running, allowed = at(pods, rows, count, start), at(allowed_pods, rows, count, start)
-        for place in range(len(short)):
-            short[place] = running[place] >= allowed[place]
-        for number in range(len(resources)):
-            resource, size, bit = resources[number], sizes[number], np.int64(2) << number
-            if resource >= requested.shape[0]:
-                for place in range(len(short)):
-                    short[place] |= bit | too_small
-                continue
-            capacity, taken = at(allocatable[resource], rows, count, start), at(requested[resource], rows, count, start)
-            for place in range(len(short)):
-                lacks = bit if capacity[place] - taken[place] < size else 0
-                short[place] |= lacks | (too_small if capacity[place] < size else 0)
+        short_of(short, rows, count, start, pods, allowed_pods, allocatable, requested, resources, sizes, too_small)
     return verdicts
+
+
+@part
+def fullness(
+    score: Float64,
+    share: Float64,
+    weight: Float64,
+    rows: Int64,
+    count: Number,
+    start: Number,
+    allocatable: Int64,
+    requested: Int64,
+    scored: Int64,
+    resources: Int64,
+    sources: Int64,
+    asked: Int64,
+    weights: Int64,
+    most: Number,
+) -> None:
+    """`filled` of a tile.
+
+    Weighted sums stay below 2^26, where the quotient of two of them is never rounded up to a whole number that it lies below.
+
+    Args:
+        score: [tile], written to: whole numbers; share, weight: [tile], to work with.
+    """
+    for place in range(len(score)):
+        score[place] = weight[place] = 0.0
+    for number in range(len(resources)):
+        resource, source, each = resources[number], sources[number], np.float64(weights[number])
+        if resource < 0:
+            continue
+        capacity = at(allocatable[resource], rows, count, start)
+        used = at(requested[resource] if source < 0 else scored[source], rows, count, start)
+        percents(share, capacity, used, asked[number], most)
+        for place in range(len(score)):
+            score[place] += share[place] * each
+            weight[place] += each if capacity[place] > 0 else 0.0
+    for place in range(len(score)):
+        score[place] = np.trunc(score[place] / max(weight[place], 1.0))
 
 
 _FILL = "int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1]"
@@ -129,30 +189,15 @@ def filled(
         [count], 0..100.
     """
     scores = np.empty(count, np.int64)
-    parts, weight = np.empty(min(count, TILE), np.int64), np.empty(min(count, TILE), np.int64)
+    size = min(count, TILE)
+    found, shares, weighed = np.empty(size), np.empty(size), np.empty(size)
+    amounts = allocatable, requested, scored
     for start in range(0, count, TILE):
-        total = scores[start : start + TILE]
-        part = parts[: len(total)]
-        for place in range(len(total)):
-            total[place] = weight[place] = 0
-        for number in range(len(resources)):
-            resource, source, extra, each = resources[number], sources[number], asked[number], weights[number]
-            if resource < 0:
-                continue
-            capacity = at(allocatable[resource], rows, count, start)
-            used = at(requested[resource] if source < 0 else scored[source], rows, count, start)
-            if most:
-                for place in range(len(total)):
-                    part[place] = max(min(used[place] + extra, capacity[place]), 0)
-            else:
-                for place in range(len(total)):
-                    part[place] = max(capacity[place] - used[place] - extra, 0)
-            to_percents(part, capacity)
-            for place in range(len(total)):
-                total[place] += part[place] * each
-                weight[place] += each if capacity[place] > 0 else 0
-        for place in range(len(total)):
-            total[place] = mean(total[place], weight[place])
+        stop = min(count - start, TILE)
+        score, share, weight = found[:stop], shares[:stop], weighed[:stop]
+        fullness(score, share, weight, rows, count, start, *amounts, resources, sources, asked, weights, most)
+        for place in range(stop):
+            scores[start + place] = np.int64(score[place])
     return scores
 
 
@@ -207,7 +252,7 @@ def on_shape(
 
 
 @inlined
-def _deviation(fractions: Float64, there: Bools, total: float, number: int) -> float:
+def _deviation(fractions: Float64, there: Bools, total: float, number: float) -> float:
     """Half the difference of two fractions; of more their standard deviation."""
     mean, squares = total / number, 0.0
     last = second = 0.0
@@ -216,6 +261,50 @@ def _deviation(fractions: Float64, there: Bools, total: float, number: int) -> f
             squares += (fractions[index] - mean) * (fractions[index] - mean)
             last, second = second, fractions[index]
     return abs((last - second) / 2) if number == 2 else np.sqrt(squares / number)
+
+
+@part
+def balance(
+    score: Float64,
+    total: Float64,
+    number: Float64,
+    fractions: Float64,
+    there: Bools,
+    rows: Int64,
+    count: Number,
+    start: Number,
+    allocatable: Int64,
+    requested: Int64,
+    resources: Int64,
+    asked: Int64,
+) -> None:
+    """`evenness` of a tile.
+
+    Args:
+        score: [tile], written to: whole numbers; total, number: [tile], fractions, there: [resources, tile or more], to work with.
+    """
+    for place in range(len(score)):
+        number[place] = total[place] = 0.0
+    for index in range(len(resources)):
+        capacity = at(allocatable[resources[index]], rows, count, start)
+        used, extra = at(requested[resources[index]], rows, count, start), asked[index]
+        fraction, has = fractions[index], there[index]
+        for place in range(len(score)):
+            has[place] = capacity[place] > 0
+            part = min((used[place] + extra) / max(capacity[place], 1), 1.0)
+            fraction[place] = part if has[place] else 0.0
+            total[place] += fraction[place]
+            number[place] += 1.0 if has[place] else 0.0
+    if len(resources) == 2:
+        for place in range(len(score)):
+            deviation = abs((fractions[0, place] - fractions[1, place]) / 2)
+            score[place] = np.trunc((1.0 - (deviation if number[place] == 2 else 0.0)) * 100)
+        return
+    for place in range(len(score)):
+        deviation = 0.0
+        if number[place] >= 2:
+            deviation = _deviation(fractions[:, place], there[:, place], total[place], number[place])
+        score[place] = np.trunc((1.0 - deviation) * 100)
 
 
 @compiled("int64[::1](int64[::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])")
@@ -233,27 +322,11 @@ def evenness(rows: Int64, count: int, allocatable: Int64, requested: Int64, reso
     scores = np.empty(count, np.int64)
     size = min(count, TILE)
     fractions, there = np.empty((len(resources), size)), np.empty((len(resources), size), np.bool_)
-    numbers, totals = np.empty(size, np.int64), np.empty(size)
+    found, totals, numbers = np.empty(size), np.empty(size), np.empty(size)
     for start in range(0, count, TILE):
-        score = scores[start : start + TILE]
-        number, total = numbers[: len(score)], totals[: len(score)]
-        for place in range(len(score)):
-            number[place] = total[place] = 0
-        for index in range(len(resources)):
-            capacity = at(allocatable[resources[index]], rows, count, start)
-            used, extra = at(requested[resources[index]], rows, count, start), asked[index]
-            fraction, has = fractions[index], there[index]
-            for place in range(len(score)):
-                has[place] = capacity[place] > 0
-                part = min((used[place] + extra) / max(capacity[place], 1), 1.0)
-                fraction[place] = part if has[place] else 0.0
-                total[place] += fraction[place]
-                number[place] += has[place]
-        for place in range(len(score)):
-            deviation = 0.0
-            if number[place] == 2 and len(resources) == 2:
-                deviation = abs((fractions[0, place] - fractions[1, place]) / 2)
-            elif number[place] >= 2:
-                deviation = _deviation(fractions[:, place], there[:, place], total[place], number[place])
-            score[place] = np.int64((1.0 - deviation) * 100)
+        stop = min(count - start, TILE)
+        score, total, number = found[:stop], totals[:stop], numbers[:stop]
+        balance(score, total, number, fractions, there, rows, count, start, allocatable, requested, resources, asked)
+        for place in range(stop):
+            scores[start + place] = np.int64(score[place])
     return scores

@@ -10,6 +10,7 @@ from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
 from services.scheduler.kernels.rows import Rows
+from services.scheduler.parts import Left
 from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger, LoadAwareTrial
 from services.scheduler.plugins.load_aware.trial import reasons
 from services.scheduler.plugins.load_aware.view import told
@@ -83,7 +84,7 @@ class _RowLedger:
             return  # what it asks for cannot be read, so nothing can be estimated
         template = held.ask.memo.get(self)
         if template is None:
-            template = held.ask.memo[self] = self.account.templates.of(held.ask.pod)
+            template = held.ask.memo[self] = self.account.templates.of(held.ask.pod, held.ask.asked)
         self.account.count(uid, row, held.name, template, held.assigned_ns, held.initialized_ns or None)
 
     def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (the account knows by uid)
@@ -98,6 +99,15 @@ class _RoundTrial:
         self._account = account
         self._now_ns = now_ns
         self._as_foreseen = True
+
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether there is a limit for pods of its priority."""
+        return self._trial.limits(ask.pod)
+
+    def part(self, ask: PodAsk) -> Left | None:
+        """What the pod would leave."""
+        self._account.templates.of(ask.pod, ask.asked)
+        return self._trial.part(ask.pod, self._now_ns)
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64:
         return self._trial.filter(ask.pod, rows, self._now_ns)

@@ -17,6 +17,7 @@ from services.scheduler.change import Change
 from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Trial
 from services.scheduler.kernels.room import filled
 from services.scheduler.kernels.rows import Rows
+from services.scheduler.parts import Fullness, Part
 from services.scheduler.plugins.numa.args import NumaArgs
 from services.scheduler.plugins.numa.cycle import Cycle
 from services.scheduler.plugins.numa.demand import Demand, Refused, read_demand
@@ -121,16 +122,27 @@ class _NumaTrial:
         self._not_plain = _some(self._alive & ~plain)
         self._not_for_bound = _some(self._alive & ~(plain & valid))
         names = dict.fromkeys(("cpu", *(name for name, _ in plugin.strategies.weights)))
-        width = room.requested.shape[1]
-        columns = room.table.columns
-        self.columns = [(name, columns[name]) for name in names if columns.get(name, width) < width]
-        found = [columns.get(name, width) for name, _ in plugin.strategies.weights]
-        self._scored = np.array([column if column < width else -1 for column in found], np.int64)
-        self._unscored = np.full(len(found), -1, np.int64)
-        self._weights = np.array([weight for _, weight in plugin.strategies.weights], np.int64)
+        self.columns = [(name, column) for name in names if (column := room.column(name)) >= 0]
+        self._scored = tuple(room.column(name) for name, _ in plugin.strategies.weights)
+        self._unscored = (-1,) * len(self._scored)
+        self._weights = tuple(weight for _, weight in plugin.strategies.weights)
         self._more: dict[int, list[Allocation]] = {}
         self._gone: dict[int, list[Allocation]] = {}
         self._sites: dict[int, Site] = {}
+
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether the class wishes for something, or a node has a policy: who wishes for CPUs does so whatever their number."""
+        asked = self._plugin.asked(ask)
+        if asked is None:
+            return False
+        return isinstance(asked, Refused) or asked.demand.bind or self._needs_a_closer_look(asked.demand) is not None
+
+    def part(self, ask: PodAsk) -> Part | None:
+        """How full nodes would be, where none has to be looked at closely."""
+        asked = self._plugin.asked(ask)
+        if asked is None or isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None:
+            return None
+        return self._fullness(asked.demand)
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """The verdicts; None when nobody on either side wishes for anything."""
@@ -248,23 +260,19 @@ class _NumaTrial:
 
     def _scores_of_nodes(self, demand: Demand, rows: Rows) -> Int64:
         """The scores of nodes as wholes, without policies and amplification."""
-        room, wanted = self.room, [demand.requests.get(name, 0) for name, _ in self._plugin.strategies.weights]
-        resources = self._scored
+        room, part = self.room, self._fullness(demand)
+        arrays = (*room.which(rows), room.table.allocatable.T, room.requested.T, room.scored.T)
+        return filled(*arrays, *part.arrays())
+
+    def _fullness(self, demand: Demand) -> Fullness:
+        wanted = tuple([demand.requests.get(name, 0) for name, _ in self._plugin.strategies.weights])
+        columns, weights = self._scored, self._plugin.strategies.weights
         if 0 in wanted:
-            names = (name for name, _ in self._plugin.strategies.weights)
-            counts = [size > 0 or name in ALWAYS_SCORED for size, name in zip(wanted, names, strict=True)]
-            resources = np.where(counts, resources, -1)
-        return filled(
-            *room.which(rows),
-            room.table.allocatable.T,
-            room.requested.T,
-            room.scored.T,
-            resources,
-            self._unscored,
-            np.array(wanted, np.int64),
-            self._weights,
-            self._plugin.strategies.of_node == MOST,
-        )
+            columns = tuple(
+                column if size > 0 or name in ALWAYS_SCORED else -1
+                for column, size, (name, _) in zip(columns, wanted, weights, strict=True)
+            )
+        return Fullness(columns, self._unscored, wanted, self._weights, self._plugin.strategies.of_node == MOST)
 
 
 class _RowAmounts:

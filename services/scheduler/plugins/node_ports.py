@@ -44,6 +44,9 @@ class _PortsTrial:
     def __init__(self, room: Room) -> None:
         self._room = room
 
+    def concerns(self, ask: PodAsk) -> bool:
+        return bool(ask.ports)
+
     def filter(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64] | None:
         if not ask.ports or not self._room.ports:
             return None

@@ -20,6 +20,7 @@ from services.scheduler.change import Change
 from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
 from services.scheduler.kernels.room import evenness
 from services.scheduler.kernels.rows import Rows
+from services.scheduler.parts import Evenness
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, WeightedResource
 from services.scheduler.reasons import Reason
 from shared.errors import KoordError
@@ -93,13 +94,19 @@ class _BalanceTrial:
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """None for a pod that asks for none of the resources."""
+        part = self.part(ask)
+        if part is None:
+            return None
+        room = self._room
+        return evenness(*room.which(rows), room.table.allocatable.T, room.requested.T, *part)
+
+    def part(self, ask: PodAsk) -> Evenness | None:
+        """The resources that may count."""
         columns = self._columns(ask)
         if columns is None:
             return None
-        room = self._room
-        resources = np.array([column for column, _ in columns], np.int64)
-        asked = np.array([size for _, size in columns], np.int64)
-        return evenness(*room.which(rows), room.table.allocatable.T, room.requested.T, resources, asked)
+        pairs = np.array(columns, np.int64).reshape(len(columns), 2).T.copy()
+        return Evenness(pairs[0], pairs[1])
 
     def score_at(self, ask: PodAsk, row: int) -> int:
         """The score of one node."""

@@ -15,6 +15,7 @@ from services.scheduler.framework import Ledger, Normalize, Room, Trial
 from services.scheduler.kernels.room import filled, on_shape, shortages
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
+from services.scheduler.parts import Fullness, Part, Shortage
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, RATIO, FitArgs
 from services.scheduler.reasons import Reason
 
@@ -66,7 +67,7 @@ class NodeResourcesFit:
             pairs = tuple((table.column(name), size) for name, size in self._amounts(ask))
             columns = np.array([column for column, _ in pairs], np.int64)
             sizes = np.array([size for _, size in pairs], np.int64)
-            checked = ask.memo[self] = _Checked(table, columns, sizes, pairs)
+            checked = ask.memo[self] = _Checked(table, Shortage(columns, sizes, _TOO_SMALL), pairs)
         return checked
 
     def _amounts(self, ask: PodAsk) -> tuple[tuple[str, int], ...]:
@@ -89,12 +90,11 @@ class _Checked(NamedTuple):
 
     Attributes:
         table: the one whose columns are meant.
-        columns, sizes: int64[resources], in the order of the verdict's bits; pairs: the same as integers.
+        shortage: columns and sizes in the order of the verdict's bits; pairs: the same as integers.
     """
 
     table: NodeTable
-    columns: Int64
-    sizes: Int64
+    shortage: Shortage
     pairs: tuple[tuple[int, int], ...]
 
 
@@ -107,11 +107,9 @@ class FitTrial:
         strategy = plugin.args.scoring_strategy
         self._type = strategy.type
         self._resources = tuple((resource.name, resource.weight) for resource in strategy.resources)
-        columns, width = room.table.columns, room.requested.shape[1]
-        found = [columns.get(name, width) for name, _ in self._resources]
-        self._columns = np.array([column if column < width else -1 for column in found], np.int64)
-        self._sources = np.array([_COUNTED_WITH_DEFAULTS.get(name, -1) for name, _ in self._resources], np.int64)
-        self._weights = np.array([weight for _, weight in self._resources], np.int64)
+        self._columns = tuple(room.column(name) for name, _ in self._resources)
+        self._sources = tuple(_COUNTED_WITH_DEFAULTS.get(name, -1) for name, _ in self._resources)
+        self._weights = tuple(weight for _, weight in self._resources)
         ratio = strategy.requested_to_capacity_ratio
         points = ratio.shape if ratio else ()
         self._shape_at = np.array([point.utilization for point in points], np.int64)
@@ -119,18 +117,13 @@ class FitTrial:
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64:
         """Bits of what is short: pods + 1 > allowed; request > allocatable - requested, a resource."""
-        room, table = self._room, self._room.table
-        checked = self._plugin.checked(ask, table)
-        return shortages(
-            *room.which(rows),
-            room.pods,
-            table.allowed_pods,
-            table.allocatable.T,
-            room.requested.T,
-            checked.columns,
-            checked.sizes,
-            _TOO_SMALL,
-        )
+        room, table, shortage = self._room, self._room.table, self.shortage(ask)
+        amounts = room.pods, table.allowed_pods, table.allocatable.T, room.requested.T
+        return shortages(*room.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
+
+    def shortage(self, ask: PodAsk) -> Shortage:
+        """What the filter looks at."""
+        return self._plugin.checked(ask, self._room.table).shortage
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64:
         """Weighted mean over the configured resources of what the strategy gives each, 0..100.
@@ -138,19 +131,24 @@ class FitTrial:
         A resource that a node does not have, and one beyond cpu, memory and ephemeral-storage that the pod does not ask
         for, counts neither above nor below the line.
         """
-        room, amounts = self._room, [ask.scored.get(name, 0) for name, _ in self._resources]
-        asked = np.array(amounts, np.int64)
-        columns = self._columns
-        if 0 in amounts:
-            counts = [
-                size > 0 or name in ALWAYS_SCORED for size, (name, _) in zip(amounts, self._resources, strict=True)
-            ]
-            columns = np.where(counts, columns, -1)
+        room, part = self._room, self._fullness(ask)
         arrays = (*room.which(rows), room.table.allocatable.T, room.requested.T, room.scored.T)
         if self._type == RATIO:
-            points = self._shape_at, self._shape
-            return on_shape(*arrays, columns, self._sources, asked, self._weights, *points)
-        return filled(*arrays, columns, self._sources, asked, self._weights, self._type == MOST)
+            return on_shape(*arrays, *part.arrays()[:4], self._shape_at, self._shape)
+        return filled(*arrays, *part.arrays())
+
+    def part(self, ask: PodAsk) -> Part | None:
+        """How full nodes would be; with points of a shape it is asked."""
+        return None if self._type == RATIO else self._fullness(ask)
+
+    def _fullness(self, ask: PodAsk) -> Fullness:
+        asked, columns = tuple([ask.scored.get(name, 0) for name, _ in self._resources]), self._columns
+        if 0 in asked:
+            columns = tuple(
+                column if size > 0 or name in ALWAYS_SCORED else -1
+                for column, size, (name, _) in zip(columns, asked, self._resources, strict=True)
+            )
+        return Fullness(columns, self._sources, asked, self._weights, self._type == MOST)
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
         """The bits for one node."""

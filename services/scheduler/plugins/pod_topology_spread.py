@@ -87,6 +87,10 @@ class SpreadTrial:
         self._classes: dict[PodAsk, _Spread | None] = {}
         self._placed: list[tuple[PodAsk, int, int]] = []
 
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether the class has constraints."""
+        return self._spread(ask) is not None
+
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """None for a class without hard constraints."""
         spread = self._spread(ask)

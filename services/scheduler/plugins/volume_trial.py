@@ -16,6 +16,10 @@ class VolumeTrial(ABC):
     def __init__(self, room: Room) -> None:
         self._room = room
 
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether the pod has volumes."""
+        return bool(ask.pod.spec.volumes)
+
     @abstractmethod
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """The verdicts on these nodes, None when all pass."""

@@ -40,7 +40,7 @@ class Opinion:
         if ask.fault:
             raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
         self._copies = copies = WorkingCopies(index, now_ns)
-        panel = Panel(_profile(index, profile, ask.scheduler), copies.trials)
+        panel = Panel(_profile(index, profile, ask.scheduler), copies.trials, copies.room)
         self.judge = Judge(panel, index.table, ask)
 
     def feasible(self, node: str) -> bool:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scheduler.kernels.best import AS_IT_IS, DOWN, FEASIBLE, UP, add, leading
-from services.scheduler.kernels.room import to_percents
+from services.scheduler.kernels.room import filled
 from services.scheduler.kernels.rows import at, selected
 from services.scheduler.ties import name_hash
 
@@ -24,28 +24,30 @@ def splitmix64(seed: int) -> int:
     return z ^ (z >> 31)
 
 
-def percents(parts: list[int], wholes: list[int]) -> list[int]:
-    values = np.array(parts, np.int64)
-    to_percents(values, np.array(wholes, np.int64))
-    percents: list[int] = values.tolist()
-    return percents
+def taken(parts: list[int], wholes: list[int]) -> list[int]:
+    """What the parts are of the wholes, in percent; asked for as what is left as well, where that is the same."""
+    whole, part = np.array([wholes], np.int64), np.array([parts], np.int64)
+    which, one = selected(slice(0, len(parts)), len(parts)), np.ones(1, np.int64)
+    found: list[int] = filled(*which, whole, part, part, 0 * one, -one, 0 * one, one, True).tolist()
+    assert filled(*which, whole, whole - part, part, 0 * one, -one, 0 * one, one, False).tolist() == found
+    return found
 
 
 @given(st.lists(st.tuples(WHOLES, st.integers(0, 100), st.integers(-2, 2)), max_size=30))
 def test_percents_are_exact_beside_every_whole_number(cases: list[tuple[int, int, int]]) -> None:
     wholes = [whole for whole, _, _ in cases]
     parts = [min(max(whole * percent // 100 + off, 0), whole) for whole, percent, off in cases]
-    assert percents(parts, wholes) == [100 * part // whole for part, whole in zip(parts, wholes, strict=True)]
+    assert taken(parts, wholes) == [100 * part // whole for part, whole in zip(parts, wholes, strict=True)]
 
 
 def test_a_part_just_below_a_percent_does_not_reach_it() -> None:
     whole = 2**53 // 100
     parts = [(percent * whole - 1) // 100 for percent in range(1, 101)]
-    assert percents(parts, [whole] * 100) == [100 * part // whole for part in parts]
+    assert taken(parts, [whole] * 100) == [100 * part // whole for part in parts]
 
 
 def test_nothing_is_a_share_of_nothing() -> None:
-    assert percents([5, 5, 5], [0, -3, 10]) == [0, 0, 50]
+    assert taken([5, 5, 5], [0, -3, 10]) == [0, 0, 50]
 
 
 def test_rows_are_looked_up_and_a_slice_is_everything_up_to_its_end() -> None:

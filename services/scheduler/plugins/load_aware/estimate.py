@@ -16,7 +16,7 @@ from services.scheduler.plugins.load_aware.amounts import bounded
 from services.scheduler.plugins.load_aware.annotations import read_amounts, read_counts
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
 from shared.domain.priority import Priority, priority, resource_of
-from shared.domain.requests import Nanos, pod_limits, pod_requests
+from shared.domain.requests import Asked, Nanos, read_asked
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, amounts
@@ -48,13 +48,16 @@ def factors_of(pod: Pod, args: LoadAwareArgs) -> Mapping[str, int]:
     return factors
 
 
-def estimate_pod(pod: Pod, args: LoadAwareArgs, class_: Priority | None = None) -> dict[str, int]:
+def estimate_pod(
+    pod: Pod, args: LoadAwareArgs, class_: Priority | None = None, asked: Asked | None = None
+) -> dict[str, int]:
     """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units.
 
     Args:
-        class_: the pod's, if it is known already.
+        class_, asked: the pod's, if they are known already.
     """
-    class_, requests, limits = class_ or priority(pod), pod_requests(pod), pod_limits(pod)
+    class_, asked = class_ or priority(pod), asked or read_asked(pod)
+    requests, limits = asked.requests, asked.limits
     return {
         resource: bounded(_estimate(class_, resource, factor, requests, limits))
         for resource, factor in factors_of(pod, args).items()

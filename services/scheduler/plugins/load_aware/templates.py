@@ -11,6 +11,7 @@ from services.scheduler.plugins.load_aware.estimate import estimate_pod
 from services.scheduler.plugins.load_aware.fleet import int64
 from services.scheduler.plugins.load_aware.report import Vector
 from shared.domain.priority import Priority, priority
+from shared.domain.requests import Asked
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity
 
@@ -44,21 +45,21 @@ class Templates:
         self._resources = resources
         self._known: dict[int, tuple[Pod, Template]] = {}
 
-    def of(self, pod: Pod) -> Template:
-        """The pod's template."""
+    def of(self, pod: Pod, asked: Asked | None = None) -> Template:
+        """The pod's template; `asked` if it has been read already."""
         known = self._known.get(id(pod))
         if known is not None:
             return known[1]
         if len(self._known) >= _KEPT:
             self._known.clear()
-        template = self._compute(pod)
+        template = self._compute(pod, asked)
         self._known[id(pod)] = pod, template  # the pod is kept, so that no other has its id
         return template
 
-    def _compute(self, pod: Pod) -> Template:
+    def _compute(self, pod: Pod, asked: Asked | None) -> Template:
         try:
             class_ = priority(pod)
-            estimated, is_prod = estimate_pod(pod, self._args, class_), class_ is Priority.PROD
+            estimated, is_prod = estimate_pod(pod, self._args, class_, asked), class_ is Priority.PROD
         except BadQuantity:  # no API server lets such a pod in
             estimated, is_prod = {}, False
         vector = tuple(estimated.get(name, 0) for name in self._resources)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.kernels.load import exceeded, left
 from services.scheduler.kernels.rows import Rows, selected
+from services.scheduler.parts import Left
 from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, initialized_at_ns, uses_its_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from services.scheduler.plugins.load_aware.templates import Template
@@ -122,21 +123,22 @@ class LoadAwareTrial:
             [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate negative.
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
-        fleet = self._fleet
+        (which, count), part = selected(rows, self._fleet.rows), self.part(pod, now_ns)
+        return np.zeros(count, np.int64) if part is None else left(which, count, *part)
+
+    def part(self, pod: Pod, now_ns: int) -> Left | None:
+        """What `score` is worked out from; None when no resource counts."""
         if not self._total_weight:
-            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
-        template = self._ledger.templates.of(pod)
-        return left(
-            *selected(rows, fleet.rows),
-            fleet.allocatable,
-            self._loads[PROD if self._scores_prod and template.is_prod else SCORE],
-            template.incoming,
-            self._weights,
-            self._dominant,
-            self._total_weight,
-            fleet.scored_until_ns,
-            now_ns,
-        )
+            return None
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
+        weights = self._weights, self._dominant, self._total_weight
+        return Left(fleet.allocatable, load, template.incoming, *weights, fleet.scored_until_ns, now_ns)
+
+    def limits(self, pod: Pod) -> bool:
+        """Whether `filter` may refuse a node to the pod, or to one that differs in amounts alone."""
+        kind = PROD_POD if self._ledger.templates.of(pod).is_prod else ANY_POD
+        return self._limited[kind] or self._refuses_expired
 
     def filter_at(self, pod: Pod, row: int, now_ns: int) -> int:
         """`filter` of one node in plain numbers: what a round asks after each placement, at a tenth of the cost."""
