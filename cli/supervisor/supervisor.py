@@ -229,12 +229,15 @@ class Supervisor:
                 await asyncio.sleep(POLL_EVERY_S)
 
     async def _ask(self, session: aiohttp.ClientSession, unit: Unit) -> None:
+        asked = unit.process.pid
+        status: Status | None = None
         try:
             async with session.get(f"http://{unit.http}/statusz") as answer:
-                unit.status = msgspec.json.decode(await answer.read(), type=Status)
-                unit.answered = True
+                status = msgspec.json.decode(await answer.read(), type=Status)
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
-            unit.status = None
+            pass
+        if asked is not None and unit.process.pid == asked:  # else it was another process that said it
+            unit.status, unit.answered = status, unit.answered or status is not None
 
 
 def _written_since(log: Path, offset: int) -> str:
