@@ -25,7 +25,7 @@ def whatif(
     Raises:
         UnknownQuota: a quota of that name is not there.
     """
-    other = Books()
+    other = books.empty()
     encoded = msgspec.msgpack.encode(image_of(books))
     restored(other, msgspec.msgpack.decode(encoded, type=BooksImage))
     for quota, fields in changes.items():

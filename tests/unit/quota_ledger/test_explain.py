@@ -32,8 +32,8 @@ def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) ->
                 assert step.runtime == tree.accounts[step.quota].runtime[resource]
 
 
-def books_of(*events: Event) -> Books:
-    trial = verify([Recorded("quota", seq, event, seq) for seq, event in enumerate(events, 1)])
+def books_of(*events: Event, books: Books | None = None) -> Books:
+    trial = verify([Recorded("quota", seq, event, seq) for seq, event in enumerate(events, 1)], books)
     trial.books.apply(trial.books.trees[""].proposed().event(""))
     return trial.books
 
@@ -89,6 +89,18 @@ def test_whatif_changes_nothing_but_says_what_would() -> None:
     assert rows == [("a", "cpu", "5", "6", "+1"), ("b", "cpu", "5", "4", "-1")]
     with pytest.raises(KoordError, match=r"NAME\.min\.RESOURCE"):
         parsed(("nonsense",))
+
+
+@pytest.mark.parametrize("settings", [{"scales_min": False}, {"guarantees": True}])
+def test_whatif_shares_by_the_settings_that_are_in_force(settings: dict[str, bool]) -> None:
+    there = CapacitySet(tree="", total={"cpu": 8_000})
+    books = books_of(
+        there, team("a", 5_000), team("b", 5_000), asks("x", "a", 8_000), uses("x", "a", 8_000), asks("y", "b", 6_000),
+        books=Books(**settings),
+    )  # fmt: skip
+    a, b = (books.trees[""].accounts[name].runtime["cpu"] for name in "ab")
+    assert a + b > 8_000  # minima or use that exceed what there is stay as they are
+    assert whatif(books, parsed(("a.min.cpu=5",))) == {}
 
 
 def test_the_tree_shows_what_there_is_and_who_borrows() -> None:
