@@ -21,7 +21,9 @@ from services.scheduler.plugins.default_preemption import (
     Candidate,
     PreemptionArgs,
     Victim,
+    by_importance,
     choose_victims,
+    overdrawn,
     pick,
 )
 from services.scheduler.pods import Held, PodFacts
@@ -172,7 +174,9 @@ class Preemptor:
         )
         if chosen is None or not chosen[0]:
             return None
-        return Candidate(self._index.table.names[row], tuple(chosen[0]), chosen[1])
+        beyond = overdrawn(by_importance(victims), budgets) if chosen[1] else {}
+        names = sorted({name for victim in chosen[0] for name in beyond.get(victim.uid, ())})
+        return Candidate(self._index.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
 
     def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, round_: int) -> Iterator[Event]:
         """What follows from a choice: the nomination, the victims' leave, and the loss of lesser nominations for the node."""
@@ -183,6 +187,7 @@ class Preemptor:
             round=round_,
             victims=tuple(victim.uid for victim in candidate.victims),
             violations=candidate.violations,
+            budgets=candidate.budgets,
             victim_pods=tuple(victim.name for victim in candidate.victims),
             victim_priorities=tuple(victim.priority for victim in candidate.victims),
             candidates=self.candidates,

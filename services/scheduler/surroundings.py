@@ -132,7 +132,7 @@ def _set_budget(around: Surroundings, _: str, key: str, object_: Mapping[str, An
     except msgspec.ValidationError:
         return
     if selector:
-        around.budgets[key] = Budget(key.rpartition("/")[0], selector, allowed, disrupted)
+        around.budgets[key] = Budget(key.rpartition("/")[0], selector, allowed, disrupted, key)
 
 
 def _set_storage(around: Surroundings, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:

@@ -322,6 +322,7 @@ class _Story:
         victims = ", ".join(f"{pod} (priority {priority})" for pod, priority in pairs) or ", ".join(event.victims)
         budgets = (
             f"{event.violations} of them beyond their disruption budgets"
+            + (f" ({', '.join(event.budgets)})" if event.budgets else "")
             if event.violations
             else "within every disruption budget"
         )

@@ -75,20 +75,28 @@ class Budget(NamedTuple):
         selector: an empty one selects nothing.
         allowed: disruptions that are left.
         disrupted: names of pods that are being disrupted already.
+        name: `namespace/name`.
     """
 
     namespace: str
     selector: Selector
     allowed: int
     disrupted: frozenset[str] = frozenset()
+    name: str = ""
 
 
 class Candidate(NamedTuple):
-    """A node on which the pod would fit without the victims, most important first."""
+    """A node on which the pod would fit without the victims, most important first.
+
+    Attributes:
+        violations: how many of them go beyond their disruption budgets.
+        budgets: the names of these budgets, in order.
+    """
 
     node: str
     victims: tuple[Victim, ...]
     violations: int
+    budgets: tuple[str, ...] = ()
 
 
 def by_importance(victims: Iterable[Victim]) -> list[Victim]:
@@ -136,19 +144,26 @@ def choose_victims(
 
 def split_by_budgets(ordered: Sequence[Victim], budgets: Sequence[Budget]) -> tuple[list[Victim], list[Victim]]:
     """(those whose going violates a budget, the others), if all went in this order."""
+    beyond = overdrawn(ordered, budgets)
+    return [one for one in ordered if one.uid in beyond], [one for one in ordered if one.uid not in beyond]
+
+
+def overdrawn(ordered: Iterable[Victim], budgets: Sequence[Budget]) -> dict[str, tuple[str, ...]]:
+    """Uid -> names of the budgets that its going violates, of those that violate one, if all went in this order."""
     left = [budget.allowed for budget in budgets]
-    violating: list[Victim] = []
-    others: list[Victim] = []
+    found: dict[str, tuple[str, ...]] = {}
     for victim in ordered:
         namespace, _, name = victim.name.rpartition("/")
-        violates = False
+        beyond: list[str] = []
         for number, budget in enumerate(budgets):
             meant = budget.namespace == namespace and budget.selector and selects(budget.selector, victim.labels)
             if meant and name not in budget.disrupted:
                 left[number] -= 1
-                violates |= left[number] < 0
-        (violating if violates else others).append(victim)
-    return violating, others
+                if left[number] < 0:
+                    beyond.append(budget.name)
+        if beyond:
+            found[victim.uid] = tuple(beyond)
+    return found
 
 
 def pick(candidates: Sequence[Candidate]) -> Candidate | None:

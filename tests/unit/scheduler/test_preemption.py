@@ -264,6 +264,21 @@ def test_a_budget_decides_between_two_nodes() -> None:
     assert asked(world.round()) == ["y"]
 
 
+def test_the_budgets_that_a_preemption_goes_beyond_are_named() -> None:
+    world = world_of("a")
+    add(world, runs("x", "a", cpu="2", labels={"app": "x"}), runs("y", "a", cpu="2", labels={"app": "y"}))
+    for name, allowed in (("x", 0), ("y", 1)):
+        spec = {"selector": {"matchLabels": {"app": name}}}
+        budget = {"metadata": {}, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+        key = f"d/budget-of-{name}"
+        world.observe(ObjectObserved(resource="poddisruptionbudgets.policy", name=key, uid=key, object=budget))
+    add(world, pod("p", cpu="4", priority=100))
+    (said,) = [record for record in world.round() if isinstance(record.event, PodNominated)]
+    assert isinstance(said.event, PodNominated)
+    assert (said.event.violations, said.event.budgets) == (1, ("d/budget-of-x",))
+    assert "; 1 of them beyond their disruption budgets (d/budget-of-x)" in explain([said]).summary
+
+
 def test_pods_are_asked_to_go_for_their_anti_affinity() -> None:
     world = world_of("a")
     term = PodAffinityTerm(topology_key=HOST, label_selector=LabelSelector(match_labels={"app": "web"}))
