@@ -135,7 +135,9 @@ def _level(level: Level) -> Iterator[str]:
         return
     yield f"{level.resource} below {level.parent}: {there} to share"
     if level.minima > level.capacity:
-        yield f"  the minima come to {of(level.minima)}, more than there is: each counts in proportion"
+        shrink = any(step.floor < step.min for step in level.children)
+        how = ": each counts in proportion" if shrink else ", and stay as they are"
+        yield f"  the minima come to {of(level.minima)}, more than there is{how}"
     for step in level.children:
         parts = " + ".join(of(size) for size in (step.certain, *step.rounds))
         yield f"  {step.quota}: {_terms(step, of)}: {parts} = {of(step.runtime)}"

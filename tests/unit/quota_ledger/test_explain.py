@@ -101,6 +101,7 @@ def test_whatif_shares_by_the_settings_that_are_in_force(settings: dict[str, boo
     a, b = (books.trees[""].accounts[name].runtime["cpu"] for name in "ab")
     assert a + b > 8_000  # minima or use that exceed what there is stay as they are
     assert whatif(books, parsed(("a.min.cpu=5",))) == {}
+    assert "the minima come to 10, more than there is, and stay as they are" in render.explained(explain(books, "a"))
 
 
 def test_the_tree_shows_what_there_is_and_who_borrows() -> None:
