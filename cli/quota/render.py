@@ -65,7 +65,8 @@ def explained(found: Explained) -> str:
     """The arithmetic, level by level."""
     over = {name: size for name, size in sub(found.used, found.runtime).items() if size > 0 and name in found.runtime}
     ending = f", {listed(over)} too much" if over else ""
-    text = [f"{found.quota}: runtime {listed(found.runtime)}, used {listed(found.used)}{ending}"]
+    runtime = f"runtime {listed(found.runtime)}" if found.runtime else "not limited"
+    text = [f"{found.quota}: {runtime}, used {listed(found.used)}{ending}"]
     for level in found.levels:
         text += _level(level)
     if found.below:

@@ -15,7 +15,7 @@ from services.quota_ledger.why import why
 from shared.errors import KoordError
 from shared.events import Event, Recorded
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
-from shared.kube.elastic_quota import ROOT, DeclaredQuota
+from shared.kube.elastic_quota import DEFAULT, ROOT, DeclaredQuota
 from tests.unit.quota_ledger.histories import History, histories
 
 
@@ -78,6 +78,32 @@ def test_why_names_the_account_that_is_short_and_who_holds_it() -> None:
     assert (found.state, found.short_of, found.missing) == ("short", "b", {"cpu": 1_000})
     assert found.text.startswith("Insufficient quotas, quotaName: b")
     assert why(borrowed(), "x", AdmissionRules()).state == "used"
+
+
+def test_why_says_that_a_pod_that_must_stay_needs_room_in_min() -> None:
+    def stays(uid: str, cpu: int) -> PodAttached:
+        return PodAttached(pod_uid=uid, pod=f"ns/{uid}", quota="a", request={"cpu": cpu}, preemptible=False)
+
+    whole = CapacitySet(tree="", total={"cpu": 10_000})
+    books = books_of(
+        whole, team("a", 5_000), stays("x", 4_000), uses("x", "a", 4_000), asks("z", "a", 3_000), uses("z", "a", 3_000),
+        stays("y", 2_000),
+    )  # fmt: skip
+    text = render.why_pod(why(books, "y", AdmissionRules()))
+    assert "Quota a is short of cpu:1.\n  held by ns/x: cpu:4\n  its min is cpu:5: only a higher one" in text
+    assert "ns/z" not in text
+
+
+def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
+    books = books_of(
+        CapacitySet(tree="", total={"cpu": 10_000}), QuotaDeclared(quota=DEFAULT, declared=DeclaredQuota(name=DEFAULT, max={"cpu": 2**63 - 1})),
+        team("a", 5_000), asks("x", DEFAULT, 3_000), uses("x", DEFAULT, 3_000),
+    )  # fmt: skip
+    text = render.explained(explain(books, DEFAULT))
+    assert text.startswith(
+        f"{DEFAULT}: not limited, used cpu:3\n\ncpu below {ROOT}: 10 - 3 that {DEFAULT} uses = 7 to share"
+    )
+    assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(lines(books)))
 
 
 def test_whatif_changes_nothing_but_says_what_would() -> None:
