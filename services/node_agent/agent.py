@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 WANTS_PODS_EVERY_S = 60.0
 """How often deeds ingest is told that this agent wants its pods; it tells them on from then on."""
+ASKS_FOR_PODS_EVERY_S = 5.0
+"""The same while it knows of none: what a broker took before ingest was there is lost."""
 
 
 class Figures(NamedTuple):
@@ -173,7 +175,8 @@ class Agent:
     def _govern(self, governor: Governor, found: Round) -> None:
         """Run the strategies; one that cannot go on, as an object is not what it should be, is said once and tried again."""
         now_s = time.monotonic()
-        if now_s - self._wanted_s >= WANTS_PODS_EVERY_S and not self._outbox.deeds:
+        every_s = ASKS_FOR_PODS_EVERY_S if governor.acted.pods is None else WANTS_PODS_EVERY_S
+        if now_s - self._wanted_s >= every_s and not self._outbox.deeds:
             self._wanted_s = now_s
             self.tell(PodsWanted())
         collector = self._collector
