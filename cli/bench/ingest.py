@@ -51,6 +51,8 @@ MEASURED = 20_000
 """Reports that are then sent as fast as they are answered, or a little more: whole rounds of all nodes."""
 MOST_ROUNDS = 20
 """More minutes would not lie within the windows."""
+ANSWERED_S = 900.0
+"""The first report is answered when ingest has read a million pods."""
 AT_ONCE = 128
 """Questions without an answer, at most."""
 MIB = 1024 * 1024
@@ -347,7 +349,9 @@ class _Sender:
         report = self._reports[number].next(at_ns)
         data = encode(report)
         self._bytes = len(data)
-        said = answer.decode(await self._bus.ask(subjects.subject(report.node, subjects.REPORT), data, deadline_s=60))
+        said = answer.decode(
+            await self._bus.ask(subjects.subject(report.node, subjects.REPORT), data, deadline_s=ANSWERED_S)
+        )
         if not said.accepted:
             raise KoordError(said.refused)
 

@@ -30,7 +30,16 @@ K8S = Path(__file__).parents[2] / "k8s"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
 SECRET = "/api/v1/namespaces/koordinator-system/secrets/koordstream-webhook-certs"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/koordstream-webhooks"
-GATES = "ConfigMapValidatingWebhook=true,NodeMutatingWebhook=true,EnableQuotaAdmission=true"
+GATES = ",".join(
+    f"{name}=true"
+    for name in (
+        "ConfigMapValidatingWebhook",
+        "NodeMutatingWebhook",
+        "NodeValidatingWebhook",
+        "ReservationMutatingWebhook",
+        "EnableQuotaAdmission",
+    )
+)
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
@@ -116,6 +125,9 @@ PROFILE = {
     },
 }
 PROFILES = "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+NODES = "/api/v1/nodes"
+CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/web/elasticquotas"
 
 
@@ -176,6 +188,9 @@ async def test_pods_become_what_profiles_say_and_bad_objects_are_refused(site: S
         await asyncio.to_thread(_a_batch_pod_is_translated, site)
         await asyncio.to_thread(_the_published_profile_acts, site)
         await asyncio.to_thread(_what_is_bad_is_refused, site)
+        await asyncio.to_thread(_a_reservation_becomes_what_profiles_say, site)
+        await asyncio.to_thread(_what_a_kubelet_reports_is_amplified, site)
+        await asyncio.to_thread(_labels_that_put_a_node_under_two_strategies_are_refused, site)
         await asyncio.to_thread(_quotas_come_one_after_the_other, site)
         await _pods_are_measured(site)
         await _configuration_is_mended(site)
@@ -254,6 +269,94 @@ def _quotas_come_one_after_the_other(site: Site) -> None:
     parent = {"quota.scheduling.koordinator.sh/name": "org"}
     body = {"metadata": {"name": "lost", "labels": parent}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     assert "quota org is a parent" in site.refusal("/api/v1/namespaces/web/pods", body)
+
+
+def _a_reservation_becomes_what_profiles_say(site: Site) -> None:
+    asked = {"requests": {"cpu": "2", "memory": "1Gi"}}
+    body = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "kept", "labels": {"app": "batch"}},
+        "spec": {
+            "ttl": "1h",
+            "owners": [{"labelSelector": {"matchLabels": {"app": "batch"}}}],
+            "template": {"spec": {"containers": [{"name": "main", "image": "none", "resources": asked}]}},
+        },
+    }
+    made = site.create(RESERVATIONS, body)
+    labels = {"app": "batch", "tier": "batch", "koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "100"}
+    assert made["metadata"]["labels"] == labels
+    spec = made["spec"]["template"]["spec"]
+    assert (spec["priorityClassName"], spec["priority"], spec["schedulerName"]) == (
+        "koord-batch",
+        5000,
+        "koord-scheduler",
+    )
+    assert spec["containers"][0]["resources"] == asked, "what a reservation holds stays as it was asked for"
+    other = site.create(RESERVATIONS, {**body, "metadata": {"name": "other", "labels": {"app": "web"}}})
+    assert other["metadata"]["labels"] == {"app": "web"}
+    assert "priority" not in other["spec"]["template"]["spec"]
+
+
+def _what_a_kubelet_reports_is_amplified(site: Site) -> None:
+    ratio, raw = "node.koordinator.sh/resource-amplification-ratio", "node.koordinator.sh/raw-allocatable"
+    path = f"{NODES}/amplified"
+    site.create(NODES, {"metadata": {"name": "amplified", "annotations": {ratio: '{"cpu":1.25}'}}})
+
+    def report(cpu: str) -> dict[str, Any]:
+        amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+        return site.cluster.api.call(
+            "PATCH", f"{path}/status", {"status": {"capacity": amounts, "allocatable": amounts}}
+        )
+
+    def annotate(text: str | None) -> None:
+        site.cluster.api.call("PATCH", path, {"metadata": {"annotations": {ratio: text}}})
+
+    said = report("32")
+    assert said["status"]["allocatable"] == {"cpu": "40", "memory": "64Gi", "pods": "110"}
+    assert said["status"]["capacity"]["cpu"] == "32"
+    assert json.loads(said["metadata"]["annotations"][raw]) == {"cpu": "32", "memory": "64Gi"}
+    assert report("16")["status"]["allocatable"]["cpu"] == "20", "the kubelet has another word"
+    annotate("much")
+    with pytest.raises(ApiRefused, match=r"node amplified: annotation .* is 'much'"):
+        report("8")
+    annotate(None)
+    said = report("32")
+    assert said["status"]["allocatable"]["cpu"] == "32"
+    assert raw not in said["metadata"].get("annotations", {})
+
+
+def _labels_that_put_a_node_under_two_strategies_are_refused(site: Site) -> None:
+    strategies = [
+        {"name": "pools", "nodeSelector": {"matchLabels": {"pool": "a"}}, "enable": False},
+        {"name": "zones", "nodeSelector": {"matchLabels": {"zone": "z"}}, "enable": False},
+    ]
+    config = slo_config(colocation_config={"enable": True, "nodeConfigs": strategies})
+    if site.get(f"{CONFIG_MAPS}/slo-controller-config"):
+        site.cluster.api.call("DELETE", f"{CONFIG_MAPS}/slo-controller-config")
+    site.create(CONFIG_MAPS, config)
+    site.create(NODES, {"metadata": {"name": "labelled", "labels": {"pool": "a"}}})
+
+    def move(name: str) -> str:
+        """Put the node into the zone too, and take it out of there again if that was let through."""
+        path = f"{NODES}/{name}"
+        try:
+            site.cluster.api.call("PATCH", path, {"metadata": {"labels": {"zone": "z"}}})
+        except ApiRefused as refused:
+            return str(refused)
+        site.cluster.api.call("PATCH", path, {"metadata": {"labels": {"zone": None}}})
+        return ""
+
+    deadline = time.monotonic() + 20
+    while not (said := move("labelled")):  # the webhook has to hear of the ConfigMap first
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert 'admission webhook "vnode.koordinator.sh" denied the request' in said
+    assert "labelled" in said
+    assert "pools" in said
+    assert "zones" in said
+    assert move("amplified") == "", "a node that one strategy selects"
+    site.cluster.api.call("DELETE", f"{CONFIG_MAPS}/slo-controller-config")
 
 
 async def _pods_are_measured(site: Site) -> None:
