@@ -21,6 +21,7 @@ from shared.rebuild import watch_rebuilds
 from shared.retain import watch_retention
 from shared.service import AnswerWith, Environment, OnSubject, Runtime, Service, release
 from shared.settings import Settings
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +75,7 @@ async def _serve(service: Service, settings: Settings, environment: Environment)
             await ended
     finally:
         if leading is not None:
-            leading.cancel()
-            await asyncio.gather(leading, return_exceptions=True)
+            await end(leading)
         await around.aclose()
         await runtime.writer.close()
         await runtime.follower.stop()
@@ -118,9 +118,7 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         if runtime.draining.is_set():
             await runtime.snapshot()
     finally:
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        await end(*background)
 
 
 async def _acquired(service: Service, runtime: Runtime) -> Position:
@@ -138,9 +136,7 @@ async def _acquired(service: Service, runtime: Runtime) -> Position:
         head: Position = await locked
         return head
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
 
 
 async def _led(service: Service, runtime: Runtime) -> None:

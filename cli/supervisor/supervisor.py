@@ -22,6 +22,7 @@ from cli.supervisor.servers import Endpoints
 from cli.supervisor.why import why_it_ended
 from shared.errors import KoordError
 from shared.health import Status
+from shared.tasks import end
 
 POLL_EVERY_S = 0.5
 DRAIN_S = 15.0
@@ -135,7 +136,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Ask all to drain, wait for them, and end whatever has not ended after 15 s."""
-        await _cancel(self._keepers)
+        await end(*self._keepers)
         running = [unit.process for unit in self.units.values() if unit.process.running]
         for process in running:
             process.ask_to_end()
@@ -143,7 +144,7 @@ class Supervisor:
             await asyncio.wait_for(asyncio.gather(*(process.ended() for process in running)), DRAIN_S)
         for process in running:
             process.kill()
-        await _cancel(self._pollers)
+        await end(*self._pollers)
         for unit in self.units.values():
             unit.stopped = True
 
@@ -245,10 +246,3 @@ def _written_since(log: Path, offset: int) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(offset if offset <= size else 0, size - 65_536))  # rotated since, if it is smaller
         return file.read().decode(errors="replace")
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    tasks.clear()

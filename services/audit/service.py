@@ -28,6 +28,7 @@ from shared.kube.instants import SECOND
 from shared.log.checkpoint import Checkpoint, statement_of, store
 from shared.log.database import FAILURES
 from shared.service import OnSubject, Runtime, Service
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -82,9 +83,7 @@ class Audit:
                 await task
             await work[0]  # an append under way is not cancelled: it would leave the head in doubt
         finally:
-            for task in (*relays, *work, draining):
-                task.cancel()
-            await asyncio.gather(*relays, *work, draining, return_exceptions=True)
+            await end(*relays, *work, draining)
 
     async def _wake(self) -> None:
         while not self._runtime.draining.is_set():

@@ -22,6 +22,7 @@ from shared import failpoints
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -100,9 +101,7 @@ class Carrier:
         """Wait for what is under way, then give up on the rest: it stays due."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
 
     def release(self, causes: Iterable[Cause]) -> None:
         """Forget intents whose outcomes are in the log now."""

@@ -6,6 +6,8 @@ import random
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from shared.tasks import end
+
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 30.0
@@ -50,6 +52,4 @@ async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
         for ended in done:
             ended.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)

@@ -23,6 +23,7 @@ from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, 
 from services.node_agent.slo import SloKeeper
 from shared import logs
 from shared.errors import KoordError
+from shared.tasks import end
 
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
@@ -80,6 +81,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
                 Path(settings.container_logs),
                 Path(settings.proc_root),
                 Path(settings.kubelet_root),
+                Path(settings.terway_root),
             ),
             keeper,
             pods,
@@ -104,13 +106,13 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         done, _ = await asyncio.wait({measuring, carrying, drained}, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
-        await _cancelled(measuring)  # which reports what it has
+        await end(measuring)  # which reports what it has
         if agent.governor is not None:
             agent.governor.release()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(_taken(outbox, carrier), DRAIN_S)
     finally:
-        await _cancelled(measuring, carrying, drained)
+        await end(measuring, carrying, drained)
         await carrier.close()
         collector.close()
         cold.stop()
@@ -175,9 +177,3 @@ async def _pages(address: str, agent: Agent, carrier: Carrier, draining: asyncio
 async def _taken(outbox: Outbox, carrier: Carrier) -> None:
     while len(outbox) and carrier.connected:
         await asyncio.sleep(0.02)
-
-
-async def _cancelled(*tasks: "asyncio.Task[object]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

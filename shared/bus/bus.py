@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 
 from shared.bus.login import DENIED, INBOX, Login
 from shared.errors import KoordError
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -147,10 +148,7 @@ class Bus:
         if client := self._connection():
             with contextlib.suppress(*_FAILURES):
                 await asyncio.wait_for(client.flush(), 1)
-        for task in (self._keeper, *self._answering):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await end(*filter(None, (self._keeper, *self._answering)))
 
     async def publish(self, subject: str, data: bytes) -> bool:
         """Send a message if connected; whether it was handed to the client.
@@ -349,7 +347,8 @@ class Bus:
         while not gone.is_set() and time.monotonic() - self._echo_at < self._silent_after_s:
             await client.publish(subject, b"")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(gone.wait(), self._echo_every_s)
+                async with asyncio.timeout(self._echo_every_s):
+                    await gone.wait()
 
     def _answered(self, task: "asyncio.Task[None]") -> None:
         self._answering.discard(task)

@@ -25,6 +25,7 @@ from shared.log.database import FAILURES, UNREACHABLE, Database, DatabaseDenied,
 from shared.log.models import table_of
 from shared.log.positions import Position
 from shared.log.rows import COLUMNS, RowWriter
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -172,9 +173,7 @@ class LogWriter:
 
     async def close(self) -> None:
         """Give the lock away."""
-        for task in self._keepers:
-            task.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await end(*self._keepers)
         await self._disconnect()
 
     async def _take_lock(self) -> Position:

@@ -7,6 +7,7 @@ from services.metrics_ingest.deeds.state import DeedsState
 from services.metrics_ingest.mqtt import Mqtt, NoBroker
 from shared.agents import pods, subjects
 from shared.service import Runtime
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +51,7 @@ class PodsDesk:
             try:
                 await asyncio.wait({changed, asked}, return_when=asyncio.FIRST_COMPLETED, timeout=LOOK_EVERY_S)
             finally:
-                changed.cancel()
-                asked.cancel()
-                await asyncio.gather(changed, asked, return_exceptions=True)
+                await end(changed, asked)
             await asyncio.sleep(SETTLE_S)
 
     async def _tell(self) -> None:
