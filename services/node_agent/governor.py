@@ -12,7 +12,7 @@ from typing import NamedTuple
 from services.node_agent import topology
 from services.node_agent.block_devices import BlockDevices
 from services.node_agent.burster import Burster
-from services.node_agent.cgroup.executor import Executor, Tree
+from services.node_agent.cgroup.executor import Executor, Tree, Wanted
 from services.node_agent.cgroup.found import Found
 from services.node_agent.cgroups import Hierarchy, KubePods
 from services.node_agent.details import Details, Gauge
@@ -56,6 +56,7 @@ class Places(NamedTuple):
         proc, sys: procfs and sysfs.
         logs: the kubelet's links to the logs of containers.
         kubelet: its folder, below which it mounts volumes.
+        terway: where Terway reads shares of the network.
     """
 
     root: Path
@@ -64,6 +65,7 @@ class Places(NamedTuple):
     logs: Path
     proc: Path = Path("/proc")
     kubelet: Path = Path("/var/lib/kubelet")
+    terway: Path = Path("/var/lib/terway/qos")
 
 
 class Acted(NamedTuple):
@@ -121,7 +123,7 @@ class Governor:
         self._pod_cores: dict[str, Series] = {}
         self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
         self._kube: KubeFolders | None = None
-        self._files = NodeFiles(places.proc, places.sys, places.root, state_dir)
+        self._files = NodeFiles(places.proc, places.sys, places.root, state_dir, gates, clock_ns, places.terway)
         self._evictor = Evictor(gates, tell, clock_ns(), self._every_s)
 
     def round(self, found: Round, hierarchy: Hierarchy, kube: KubePods | None, folders: Mapping[str, str]) -> None:
@@ -148,6 +150,7 @@ class Governor:
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
         """Values are worked out when something has changed, and looked at now and then."""
         known = self._pods.in_force
+        assert self.executor is not None, "made before any strategy runs"
         if known is None or not (changed or now_ns - self._reconciled_ns >= RECONCILE_EVERY_NS):
             return
         self._reconciled_ns = now_ns
@@ -157,7 +160,9 @@ class Governor:
             self._reconciler.round(self._spec, known.object, known.topology, self._folders, self._placed)
         else:
             self._reconciler.again()
-        self._files.round(self._spec, known.object, self._placed, self._gates)
+        self._files.round(self._spec, known.object, self._placed)
+        for folder, class_id in self._files.class_ids(self._placed):
+            self.executor.update(Wanted("net_cls.classid", folder, str(class_id)))
         if self._gates["BlkIOReconcile"] and self._spec.resource_qos_strategy is not None:
             self._devices.round(self._spec.resource_qos_strategy, self._folders.best_effort, self._placed, known.claims)
 
@@ -173,7 +178,7 @@ class Governor:
     @property
     def gauges(self) -> tuple[Gauge, ...]:
         """What was measured besides usage."""
-        return () if self.executor is None else tuple(self._details.gauges())
+        return () if self.executor is None else (*self._details.gauges(), *self._files.gauges())
 
     def release(self) -> None:
         """Put back what was found."""

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from services.node_agent import host_apps
 from services.node_agent.cgroup.executor import Executor, Wanted
 from services.node_agent.hooks import batch_resource, core_sched, cpu_normalization, cpuset
 from services.node_agent.hooks.batch_resource import BatchRule, Values
@@ -11,6 +12,7 @@ from services.node_agent.hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.hooks.group_identity import BadCpuQos, Identities
 from services.node_agent.layout import Placed
 from services.node_agent.qos import memory_qos
+from shared.domain.qos import QoS
 from shared.domain.slo_defaults import NodeSloSpec
 from shared.kube.node import Node
 from shared.kube.quantity import nanos, value
@@ -79,6 +81,7 @@ class Reconciler:
             self._normalized(pods, levels)
         if self._gates["CPUSetAllocator"]:
             self._cpus(topology, pods, levels)
+        self._hosts(spec, topology, folders, kube)
         if self._gates["CgroupReconcile"] and node is not None:
             self._memory(qos, node, folders, pods, levels)
         self._levels = levels
@@ -151,6 +154,25 @@ class Reconciler:
             if cpuset.unlimited(each.pod):
                 levels[1].append(Wanted("cpu.cfs_quota_us", each.folder, "-1"))
                 levels[2].extend(Wanted("cpu.cfs_quota_us", folder, "-1") for folder in containers)
+
+    def _hosts(
+        self, spec: NodeSloSpec, topology: Mapping[str, str] | None, folders: KubeFolders, kube: list[Wanted]
+    ) -> None:
+        """Host applications: the identity of their class, and for LS the CPUs of all share pools. Source: spec/node-agent.md 3.11."""
+        rule = Identities.of(spec.resource_qos_strategy)
+        identities = self._gates["GroupIdentity"] and self._identities_used
+        cpus = ""
+        if self._gates["CPUSetAllocator"] and topology is not None:
+            cpus = cpuset.shared_cpus(cpuset.CpuRule.of(topology))
+        for app in spec.host_applications:
+            folder = host_apps.folder(app, folders)
+            if folder is None:
+                continue
+            qos = QoS(app.qos) if app.qos in set(QoS) else QoS.NONE
+            if identities:
+                kube.append(Wanted("cpu.bvt_warp_ns", folder, str(rule.of_class(qos) or 0)))
+            if cpus and qos is QoS.LS:
+                kube.append(Wanted("cpuset.cpus", folder, cpus))
 
     def _memory(
         self, qos: ResourceQos, node: Node, folders: KubeFolders, pods: Sequence[Placed], levels: Levels

@@ -57,6 +57,7 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     kubelet_root: Annotated[str, Meta(description="the kubelet's folder, below which volumes are mounted")] = (
         "/var/lib/kubelet"
     )
+    terway_root: Annotated[str, Meta(description="where Terway reads shares of the network")] = "/var/lib/terway/qos"
     acts: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
         str, Meta(description="which strategies run, besides the defaults: CPUEvict=true,CPUBurst=false")

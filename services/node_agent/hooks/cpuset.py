@@ -64,10 +64,15 @@ def container_cpus(pod: Pod, rule: CpuRule | None) -> str | None:
     if qos is QoS.SYSTEM and rule.system:
         return rule.system
     if qos is QoS.LS:
-        return _joined(rule.ls.values())
+        return shared_cpus(rule)
     if kubernetes_qos(pod) == "BestEffort":
         return ""
-    return None if rule.static else _joined(rule.ls.values())
+    return None if rule.static else shared_cpus(rule)
+
+
+def shared_cpus(rule: CpuRule) -> str:
+    """The CPUs of all share pools: where an LS host application runs."""
+    return _joined(rule.ls.values())
 
 
 def unlimited(pod: Pod) -> bool:

@@ -3,11 +3,17 @@
 Q: a CPU vendor that is neither Intel nor AMD counts as Intel.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
 
 from shared.domain.qos import QoS, qos
+from shared.errors import KoordError
 from shared.kube.pod import Pod
 
+ANNOTATION = "node.koordinator.sh/resctrl"
+"""A pod with this annotation has a group of its own."""
 GROUPS = ("LSR", "LS", "BE")
 AMD = "AuthenticAMD"
 _GROUP_OF = {QoS.LSE: "LSR", QoS.LSR: "LSR", QoS.LS: "LS", QoS.BE: "BE"}
@@ -42,5 +48,97 @@ def bandwidth(percent: int, vendor: str) -> int | None:
 
 
 def line(kind: str, value: str, caches: Iterable[int]) -> str:
-    """A line of schemata, such as `L3:0=f;1=f;`, with its newline."""
-    return f"{kind}:{''.join(f'{cache}={value};' for cache in sorted(caches))}\n"
+    """A line of schemata with one value for all caches, such as `L3:0=f;1=f;`, with its newline."""
+    return lines(kind, dict.fromkeys(caches, value))
+
+
+def lines(kind: str, values: Mapping[int, str]) -> str:
+    """A line of schemata with a value a cache; empty without any."""
+    return f"{kind}:{''.join(f'{cache}={values[cache]};' for cache in sorted(values))}\n" if values else ""
+
+
+class Shares(NamedTuple):
+    """What a group gets; None and absent caches: the root's.
+
+    Attributes:
+        mask, share: ways of each cache, and the value of MB.
+        mask_of, share_of: of single caches, by their ids.
+    """
+
+    mask: int | None = None
+    share: int | None = None
+    mask_of: Mapping[int, int] = {}
+    share_of: Mapping[int, int] = {}
+
+    def masks(self, caches: Iterable[int]) -> dict[int, int]:
+        """The ways by cache, of those that there are."""
+        return {cache: mask for cache in caches if (mask := self.mask_of.get(cache, self.mask or 0))}
+
+    def bandwidths(self, caches: Iterable[int]) -> dict[int, int]:
+        """The values of MB by cache, of those that there are."""
+        return {cache: share for cache in caches if (share := self.share_of.get(cache, self.share or 0))}
+
+
+class BadShare(KoordError):
+    """A pod's annotation that cannot be read; the pod shares as its class does."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"annotation {ANNOTATION}: {reason}")
+
+
+class _Range(msgspec.Struct, rename={"cache_id": "cacheID"}):
+    range: tuple[int, ...] = ()
+    cache_id: int = 0
+
+
+class _Percent(msgspec.Struct, rename={"cache_id": "cacheID"}):
+    percent: int = 0
+    cache_id: int = 0
+
+
+class _Llc(msgspec.Struct, rename="camel"):
+    schemata: _Range = msgspec.field(default_factory=_Range)
+    schemata_per_cache: tuple[_Range, ...] = ()
+
+
+class _Mb(msgspec.Struct, rename="camel"):
+    schemata: _Percent = msgspec.field(default_factory=_Percent)
+    schemata_per_cache: tuple[_Percent, ...] = ()
+
+
+class _Own(msgspec.Struct):
+    llc: _Llc = msgspec.field(default_factory=_Llc)
+    mb: _Mb = msgspec.field(default_factory=_Mb)
+
+
+def of_pod(text: str, root: str, caches: Iterable[int], vendor: str) -> Shares:
+    """What a pod states for itself; what it leaves out, and ranges that hold no way, are the root's.
+
+    Source: spec/node-agent.md 4.9.
+
+    Raises:
+        BadShare: it cannot be read, or names a cache that is not there.
+    """
+    try:
+        stated = msgspec.json.decode(text, type=_Own)
+    except msgspec.MsgspecError as error:
+        raise BadShare(str(error)) from error
+    there = frozenset(caches)
+    named = {each.cache_id for each in stated.llc.schemata_per_cache}
+    named |= {each.cache_id for each in stated.mb.schemata_per_cache}
+    if named - there:
+        raise BadShare(f"names cache {min(named - there)}; this node has {', '.join(map(str, sorted(there)))}")
+
+    def mask(of: _Range) -> int | None:
+        return cache_mask(root, of.range[0], of.range[1]) if len(of.range) == 2 else None
+
+    return Shares(
+        mask(stated.llc.schemata),
+        bandwidth(stated.mb.schemata.percent, vendor),
+        {each.cache_id: found for each in stated.llc.schemata_per_cache if (found := mask(each)) is not None},
+        {
+            each.cache_id: found
+            for each in stated.mb.schemata_per_cache
+            if (found := bandwidth(each.percent, vendor)) is not None
+        },
+    )

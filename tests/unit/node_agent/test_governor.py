@@ -8,6 +8,7 @@ import pytest
 
 from services.node_agent import cgroups, features
 from services.node_agent.governor import Governor, Places
+from services.node_agent.hooks.cpuset import LS_POOLS
 from services.node_agent.known import PodsKeeper
 from services.node_agent.samples import Round, Usage
 from services.node_agent.slo import SloKeeper
@@ -101,11 +102,13 @@ class Machine:
         told = NodePods("n", 1, self._seq, NODE, dict(topology) if topology is not None else None, found)
         assert self._pods.heard(pods.encode(told))
 
-    def round(self, *, node: float, ls: float, be: float, memory: int = GIB) -> None:
+    def round(
+        self, *, node: float, ls: float, be: float, memory: int = GIB, hosts: Mapping[str, Usage] | None = None
+    ) -> None:
         """A second passes; usage in cores."""
         self.clock.now_ns += SECOND
         used = {"ls": Usage(int(ls * 10**6), GIB), "be": Usage(int(be * 10**6), GIB)}
-        found = Round(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used)
+        found = Round(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used, hosts or {})
         hierarchy = cgroups.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
         listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
         kube = cgroups.kube_pods(listed)
@@ -162,6 +165,32 @@ def test_what_moves_each_second_is_written_each_second_and_told_now_and_then(tmp
         sets.add(machine.cpus(BE))
     assert len(sets) == 3
     assert len(machine.told) == 2
+
+
+def test_host_applications_are_left_their_part_and_get_identity_and_cpus_of_their_class(machine: Machine) -> None:
+    folders = ("host-latency-sensitive/nginx", "host-best-effort/spark")
+    for folder in folders:
+        machine.files.make(folder)
+    machine.pods(BATCH, WEB, topology={LS_POOLS: '[{"socket":0,"node":0,"cpuset":"2-7"}]'})
+    machine.slo(
+        resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65},
+        resourceQOSStrategy={"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}},
+        hostApplications=[
+            {"name": "nginx", "qos": "LS"},
+            {"name": "spark", "qos": "BE"},
+            {"name": "gone", "qos": "LS"},
+        ],
+    )
+    hosts = {"nginx": Usage(1_000_000, GIB), "spark": Usage(500_000, GIB)}
+    machine.round(node=5.0, ls=1.0, be=1.0, hosts=hosts)  # 5.2 - 1.0 - 1.5 - 1.5 of the system
+    (told,) = machine.told
+    assert isinstance(told, Suppressed)
+    assert told.cpu_milli == 1_200
+    assert [machine.files.text("cpu.bvt_warp_ns", folder) for folder in folders] == ["2", "0"]
+    assert machine.cpus(folders[0]) == "2-7"
+    machine.settle()
+    machine.governor.release()
+    assert machine.files.text("cpu.bvt_warp_ns", folders[0]) == "0"
 
 
 def test_without_a_nodeslo_best_effort_is_left_alone(tmp_path: Path) -> None:
