@@ -30,6 +30,8 @@ async def opened(dsn: str) -> AsyncIterator[Database]:
     database = Database(dsn, pool_size=1, application="koord command")
     try:
         yield database
+    except BrokenPipeError:  # of the command's own output: who reads it has seen enough
+        raise
     except (OSError, TimeoutError) as error:
         raise DatabaseUnreachable(f"Postgres at {without_password(dsn)} cannot be reached: {error}") from error
     except (PostgresError, DBAPIError) as error:
