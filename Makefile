@@ -38,7 +38,7 @@ parity: $(VENV)/installed
 
 soak: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
-	$(BIN)/pytest -m soak --timeout=3600 $(TESTS)
+	$(BIN)/pytest -m soak --timeout=3600 -o faulthandler_timeout=7200 $(TESTS)
 
 generate: $(VENV)/installed
 	$(BIN)/python -m tools.generate
