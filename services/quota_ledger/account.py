@@ -89,12 +89,7 @@ class Account:
         if shares is None or self.version == shares.version:
             return
         self.version = shares.version
-        runtime, floors = dict(self.kept_runtime), dict(self.kept_floor)
-        for resource, floor, share in shares.shares(self):
-            runtime[resource] = share
-            if resource in self.declared.min:
-                floors[resource] = floor
-        self.kept_runtime, self.kept_floor = runtime, floors
+        self.kept_runtime, self.kept_floor = shares.shares(self)
 
     def limited(self) -> Amounts:
         """What it asks its parent for: its request, at most its max."""

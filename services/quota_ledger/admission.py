@@ -3,7 +3,7 @@
 Source: spec/quota.md 6.1; upstream pkg/scheduler/plugins/elasticquota/{plugin.go,plugin_helper.go}.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -68,6 +68,8 @@ def limit_of(account: Account, rules: AdmissionRules) -> Mapping[str, int]:
 
 
 NOTHING: Mapping[str, Amounts] = {}
+NO_LIMIT = float("inf")
+"""An integer of any size compares with it exactly."""
 
 
 def shortfall(
@@ -91,23 +93,37 @@ def shortfall(
     """
     path = tree.path(name)
     own = path[0]
-    limit = limit_of(own, rules)
-    used = _with(own.used, taken.get(name))
+    limit, used = limit_of(own, rules), own.used
+    if taken:
+        used = _with(used, taken.get(name))
     if short := exceeding_with(used, request, limit):
         return _short("quota", own, limit, used, request, short)
     if not preemptible:
         np_used = _with(own.np_used, np_taken.get(name))
         if short := exceeding_with(np_used, request, own.declared.min):
             return _short("nonPreemptible", own, own.declared.min, np_used, request, short)
-    for at in range(1, len(path)) if rules.parents else ():
+    return _shortfall_above(path, request, rules, taken) if rules.parents else None
+
+
+def _shortfall_above(
+    path: Sequence[Account], request: Mapping[str, int], rules: AdmissionRules, taken: Mapping[str, Amounts]
+) -> Shortfall | None:
+    """The first ancestor that is short. As a rule none is, so that no list is made before one is."""
+    asked = tuple(request.items())
+    is_runtime = rules.runtime and not rules.bounds_reserved
+    for at in range(1, len(path)):
         account = path[at]
         if account.name == ROOT:
             break
-        limit, used = limit_of(account, rules), _with(account.used, taken.get(account.name))
-        short = [key for key, size in request.items() if key in limit and used.get(key, 0) + size > limit[key]]
-        if short:
-            found = _short("ancestor", account, limit, used, request, sorted(short))
-            return msgspec.structs.replace(found, path=tuple(each.name for each in reversed(path[: at + 1])))
+        limit = account.runtime if is_runtime else limit_of(account, rules)
+        used = account.used
+        if taken:
+            used = _with(used, taken.get(account.name))
+        for key, size in asked:
+            if used.get(key, 0) + size > limit.get(key, NO_LIMIT):
+                short = sorted(key for key, size in asked if used.get(key, 0) + size > limit.get(key, NO_LIMIT))
+                found = _short("ancestor", account, limit, used, request, short)
+                return msgspec.structs.replace(found, path=tuple(each.name for each in reversed(path[: at + 1])))
     return None
 
 

@@ -188,13 +188,13 @@ class Books:
         """Each child takes from its parent's what its runtime moves by; one posting for what an account gains and gives."""
         tree = self.tree(name)
         accounts = tree.accounts
-        batch = []
+        batch: list[Posting] = []
         for resource, differences in tree.accept(moved).items():
             sums = dict(differences)
             for quota, delta in differences.items():
                 parent = accounts[quota].declared.parent
                 sums[parent] = sums.get(parent, 0) - delta
-            batch += [Posting((name, SUPPLY, held(quota)), {resource: size}) for quota, size in sums.items() if size]
+            batch += [((name, SUPPLY, held(quota)), {resource: size}) for quota, size in sums.items() if size]
         return batch
 
     def _attached(self, uid: str, pod: Held) -> list[Posting]:

@@ -80,10 +80,10 @@ def _tree_image(tree: Tree) -> TreeImage:
 
 
 def _supply(name: str, tree: Tree) -> list[Posting]:
-    batch = [Posting((name, SUPPLY, "supply"), negated(tree.capacity))]
+    batch: list[Posting] = [((name, SUPPLY, "supply"), negated(tree.capacity))]
     for account in tree.accounts.values():
         own = tree.capacity if account.name == ROOT else account.runtime
         below = total(tree.accounts[child].runtime for child in account.children)
         if account.name not in RESERVED:
-            batch.append(Posting((name, SUPPLY, held(account.name)), sub(own, below)))
+            batch.append(((name, SUPPLY, held(account.name)), sub(own, below)))
     return batch

@@ -7,7 +7,6 @@ Source: spec/quota.md 7.2.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from shared.domain.amounts import Amounts, negated
 
@@ -17,11 +16,8 @@ Account = tuple[str, str, str]
 """(tree, book, name)."""
 
 
-class Posting(NamedTuple):
-    """One line: an account and what is added to it."""
-
-    account: Account
-    amounts: Mapping[str, int]
+Posting = tuple[Account, Mapping[str, int]]
+"""One line: an account and what is added to it."""
 
 
 class Ledger:
@@ -38,7 +34,9 @@ class Ledger:
         """Add a batch."""
         balances = self.balances
         for account, amounts in batch:
-            balance = balances.setdefault(account, {})
+            balance = balances.get(account)
+            if balance is None:
+                balance = balances[account] = {}
             for resource, size in amounts.items():
                 if after := balance.get(resource, 0) + size:
                     balance[resource] = after
@@ -70,7 +68,7 @@ def unbalanced(batch: Iterable[Posting]) -> dict[tuple[str, str, str], int]:
 
 def moved(tree: str, book: str, source: str, target: str, amounts: Mapping[str, int]) -> list[Posting]:
     """From one account to another of the same book."""
-    return [Posting((tree, book, source), negated(amounts)), Posting((tree, book, target), amounts)]
+    return [((tree, book, source), negated(amounts)), ((tree, book, target), amounts)]
 
 
 def held(quota: str) -> str:

@@ -5,7 +5,7 @@ level, so that what moved is followed downwards without a look at any account. W
 `sharing.scaled_minima` say; they are also asked themselves where an amount is too large for the matrices.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -125,11 +125,15 @@ class Siblings:
         for resource, column in self.columns.items():
             self.pool.asks[account.row, column] = min(asked.get(resource, 0), LARGEST)
 
-    def shares(self, account: Account) -> Iterator[tuple[str, int, int]]:
-        """Resource, floor and runtime of one child, as the columns have them."""
-        floor, runtime, row = self.pool.floors.item, self.pool.runtimes.item, account.row
+    def shares(self, account: Account) -> tuple[dict[str, int], dict[str, int]]:
+        """Runtime and scaled min of one child: as the columns have them, else as they were."""
+        runtime, floor = dict(account.kept_runtime), dict(account.kept_floor)
+        runtimes, floors, row = self.pool.runtimes.item, self.pool.floors.item, account.row
         for resource, column in self.columns.items():
-            yield resource, floor(row, column), runtime(row, column)
+            runtime[resource] = runtimes(row, column)
+            if resource in account.declared.min:
+                floor[resource] = floors(row, column)
+        return runtime, floor
 
     def put(self, account: Account, runtime: Mapping[str, int], floor: Mapping[str, int]) -> None:
         """One child has other shares."""

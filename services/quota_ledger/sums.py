@@ -50,7 +50,7 @@ class Sums(Levels):
 
     def _raise_used(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         self._raise_sums(path, delta, np_delta)
-        if path and self._guarantees:
+        if self._guarantees and path:
             path[0].allocated = add_clamped(path[0].allocated, mask(delta, self._dimensions))
             self._raise_guaranteed(path, {})
         if path and path[0].name in RESERVED:

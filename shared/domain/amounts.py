@@ -77,10 +77,14 @@ def exceeding(one: List, limit: List) -> list[str]:
 def exceeding_with(one: List, more: List, limit: List) -> list[str]:
     """As `exceeding` of the sum of both, without adding them up."""
     own, added = one.get, more.get
-    short = [
+    for name, size in limit.items():
+        if own(name, 0) + added(name, 0) > size:
+            break
+    else:
+        return []  # as a rule nothing is, and who asks does so for every pod
+    return sorted(
         name for name, size in limit.items() if own(name, 0) + added(name, 0) > size and (name in one or name in more)
-    ]
-    return sorted(short) if short else short
+    )
 
 
 def within_all(one: List, other: List) -> bool:
