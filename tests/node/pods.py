@@ -1,11 +1,13 @@
 """Bodies of pods for a real node, and requests to the program that runs in them."""
 
 import json
+import time
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 from cli.dev.node.node import IMAGE
+from cli.ports import is_free
 
 
 def pod(
@@ -40,11 +42,19 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels or {})}, "spec": whole}
 
 
+def wait_until_it_listens(port: int, within_s: float = 20) -> None:
+    """A container counts as ready a moment before its program listens."""
+    ends = time.monotonic() + within_s
+    while is_free(port):
+        assert time.monotonic() < ends, f"nothing listens on port {port} after {within_s} s"
+        time.sleep(0.02)
+
+
 def ask(port: int, path: str, *, post: bool = False, timeout_s: float = 30) -> Any:
     """What the program on this port answers; None when it says nothing.
 
     Raises:
-        OSError: it does not listen (yet).
+        OSError: it does not listen.
     """
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method="POST" if post else "GET")
     with urllib.request.urlopen(request, timeout=timeout_s) as answer:

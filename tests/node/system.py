@@ -13,6 +13,7 @@ from cli.dev.api import ApiRefused
 from cli.dev.node.node import RealNode
 from cli.ports import free_port
 from tests.e2e.system import System, running
+from tests.node.pods import wait_until_it_listens
 
 CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/koordstream-webhooks"
@@ -58,8 +59,8 @@ class Site(NamedTuple):
         """Create a pod; what the API server stored."""
         return await self.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
 
-    async def running(self, namespace: str, name: str) -> dict[str, Any]:
-        """The pod, once the kubelet says that it runs."""
+    async def running(self, namespace: str, name: str, port: int = 0) -> dict[str, Any]:
+        """The pod, once the kubelet says that it runs, and once it listens on a port if one is given."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
 
         async def look() -> dict[str, Any] | None:
@@ -69,6 +70,8 @@ class Site(NamedTuple):
             return pod if ready == "True" else None
 
         found: dict[str, Any] = await until(look, f"running {name}")
+        if port:
+            await asyncio.to_thread(wait_until_it_listens, port)
         return found
 
 

@@ -11,7 +11,7 @@ from cli.dev.node.space import Space
 from cli.dev.node.tree import PREFIX, ROOT, Tree
 from cli.ports import free_port
 from tests.node.fixtures import require_node
-from tests.node.pods import ask, pod
+from tests.node.pods import ask, pod, wait_until_it_listens
 
 
 def _phase(node: RealNode, name: str) -> str:
@@ -31,6 +31,7 @@ def test_a_pod_runs_in_a_cgroup_of_its_own_and_answers(real_node: RealNode) -> N
     assert memory
     assert (memory / "memory.limit_in_bytes").read_text().strip() == str(256 * 2**20)
     assert any(uid in str(link.readlink()) for link in real_node.container_logs.iterdir())
+    wait_until_it_listens(port)
     ask(port, "/hold?mib=64", post=True)
     assert int((memory / "memory.usage_in_bytes").read_text()) > 64 * 2**20
     assert ask(port, "/latency?for=1s&every=50ms&rounds=1")["count"] == 20

@@ -1,0 +1,185 @@
+"""The loop closed on a real node: what it does not use is sold, a batch pod runs on it, and the agent holds that pod to what it was sold."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from cli.dev.node.node import RealNode
+from cli.ports import free_port
+from shared.kube.quantity import nanos, value
+from tests.e2e.test_published_yaml import koord
+from tests.node.pods import ask, pod
+from tests.node.system import Site, site, until
+
+EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
+SPACE = "batch"
+COLOCATED = {"koordinator.sh/enable-colocation": "true"}
+BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+MIB = 2**20
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def there(real_node: RealNode, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    cluster = real_node.cluster
+    cluster.create_namespace(SPACE, COLOCATED)
+    cluster.apply(EXAMPLES / "colocation-profile.yaml")
+    async with site(real_node, folder, {"FEATURES": "BEMemoryEvict=true,CoreSched=true"}) as running:
+        yield running
+
+
+def _cgroup(there: Site, uid: str, controller: str = "cpu") -> Path:
+    found = there.node.tree.of_pod(uid, controller)
+    assert found, f"pod {uid} has no cgroup"
+    return found
+
+
+def _read(folder: Path, file: str) -> int:
+    return int((folder / file).read_text())
+
+
+async def test_a_batch_pod_runs_on_what_was_sold_and_is_held_to_it(there: Site) -> None:
+    node = there.node
+
+    async def sold() -> int:
+        return value(nanos(node.status()["allocatable"].get(BATCH_CPU, "0")))
+
+    assert await until(sold, "batch resources") >= 1000
+    asked = {"cpu": "500m", "memory": "128Mi"}
+    made = await there.created(
+        SPACE, pod("work", "-burn=1", requests=asked, limits={"cpu": "1", "memory": "192Mi"}, labels=COLOCATED)
+    )
+    resources = made["spec"]["containers"][0]["resources"]
+    assert resources == {
+        "requests": {BATCH_CPU: "500", BATCH_MEMORY: "128Mi"},
+        "limits": {BATCH_CPU: "1k", BATCH_MEMORY: "192Mi"},
+    }
+    assert (made["spec"]["schedulerName"], made["metadata"]["labels"]["koordinator.sh/qosClass"]) == (
+        "koord-scheduler",
+        "BE",
+    )
+
+    runs = await there.running(SPACE, "work")
+    assert runs["spec"]["nodeName"] == node.name
+    uid = made["metadata"]["uid"]
+    cpu, memory = _cgroup(there, uid), _cgroup(there, uid, "memory")
+    assert cpu.parent.name == "besteffort"
+
+    async def held() -> bool:
+        return _read(cpu, "cpu.shares") == 512 and _read(memory, "memory.limit_in_bytes") == 192 * MIB
+
+    await until(held, "values of the pod's cgroup", 30)
+    assert _read(cpu, "cpu.cfs_quota_us") == 100_000
+    container = runs["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+
+    async def container_held() -> bool:
+        return _read(cpu / container, "cpu.shares") == 512 and _read(cpu / container, "cpu.cfs_quota_us") == 100_000
+
+    await until(container_held, "values of the container's cgroup", 30)
+    assert _read(memory / container, "memory.limit_in_bytes") == 192 * MIB
+
+
+async def test_what_was_sold_adds_up(there: Site) -> None:
+    said = json.loads(await koord(there.system, "node", "explain", there.node.name, "-o", "json"))
+    found = {each["resource"]: each for each in said["resources"]}
+    assert {BATCH_CPU, BATCH_MEMORY} <= found.keys()
+    assert all(each["adds_up"] for each in found.values())
+    first = {name: each["steps"][0] for name, each in found.items()}
+    capacity = there.node.status()["capacity"]
+    assert (first[BATCH_CPU]["name"], first[BATCH_CPU]["amount"]) == ("capacity", nanos(capacity["cpu"]) // 10**6)
+    assert first[BATCH_MEMORY]["amount"] == value(nanos(capacity["memory"]))
+
+
+async def test_best_effort_yields_to_everyone_where_the_published_policy_says_so(there: Site) -> None:
+    """cpuPolicy coreSched with schedIdle; the kubelet starts pods in a cgroup that is idle as in any other."""
+    qos = {"policies": {"cpuPolicy": "coreSched"}, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
+    folder = there.node.tree.folder("cpu", "kubepods/besteffort")
+
+    async def idle() -> bool:
+        return _read(folder, "cpu.idle") == 1
+
+    await there.configure(resource_qos_config={"clusterStrategy": qos})
+    await until(idle, "idle best effort", 30)
+    await there.created(SPACE, pod("late", requests={"cpu": "100m", "memory": "32Mi"}, labels=COLOCATED))
+    await there.running(SPACE, "late")
+
+
+def _used_percent() -> int:
+    """Of this machine's memory, as the agent counts it."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    found = {name: int(text.split()[0]) for name, _, text in (line.partition(":") for line in lines)}
+    return (found["MemTotal"] - found["MemAvailable"]) * 100 // found["MemTotal"]
+
+
+async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(there: Site) -> None:
+    ports = {name: free_port() for name in ("latency", "small", "large")}
+    batch = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "8Gi"}, "labels": COLOCATED}
+    plain = {
+        "requests": {"cpu": "100m", "memory": "512Mi"},
+        "labels": {"koordinator.sh/qosClass": "LS"},
+        "schedulerName": "koord-scheduler",
+    }
+    for name, port in ports.items():
+        await there.created(SPACE, pod(name, f"-listen=127.0.0.1:{port}", **(plain if name == "latency" else batch)))
+    for name, mib in {"latency": 400, "small": 50, "large": 100}.items():
+        await there.running(SPACE, name, ports[name])
+        await asyncio.to_thread(ask, ports[name], f"/hold?mib={mib}", post=True)
+
+    # Half a percent to three halves above what is used at this moment: the pod grows until the node is there.
+    threshold = _used_percent() + 2
+    await there.configure(
+        resource_threshold_config={
+            "clusterStrategy": {
+                "enable": True,
+                "memoryEvictThresholdPercent": threshold,
+                "memoryEvictLowerPercent": threshold - 1,
+            }
+        }
+    )
+    path = f"/api/v1/namespaces/{SPACE}/pods"
+    mib = 100
+
+    async def gone() -> bool:
+        nonlocal mib
+        mib = min(mib + 100, 4000)
+        with suppress(OSError):
+            await asyncio.to_thread(ask, ports["large"], f"/hold?mib={mib}", post=True)
+        return await there.get(f"{path}/large") is None
+
+    await until(gone, "eviction of the large pod", 90)
+    await there.configure(resource_threshold_config={"clusterStrategy": {"enable": False}})
+    said = await koord(there.system, "why", "pod", f"{SPACE}/large")
+    assert (
+        f"it is asked to go: node {there.node.name}: trigger by koordlet feature BEMemoryEvict: to release memory "
+        in said
+    )
+    for name in ("latency", "small"):
+        assert (await there.call("GET", f"{path}/{name}"))["status"]["phase"] == "Running"
+
+
+async def test_an_agent_that_ends_leaves_cgroups_as_the_kubelet_made_them(there: Site) -> None:
+    work = await there.call("GET", f"/api/v1/namespaces/{SPACE}/pods/work")
+    cpu, memory = (_cgroup(there, work["metadata"]["uid"], controller) for controller in ("cpu", "memory"))
+
+    async def held() -> bool:
+        return _read(cpu, "cpu.shares") == 512
+
+    await until(held, "shares of the pod")
+    agent = there.system.supervisor.units["node-agent"].process
+
+    def ended() -> dict[str, int]:
+        agent.stop()  # the supervisor starts it again, which takes longer than to look
+        files = {"cpu.shares": cpu, "cpu.cfs_quota_us": cpu, "cpu.idle": cpu.parent, "memory.limit_in_bytes": memory}
+        return {file: _read(folder, file) for file, folder in files.items()}
+
+    found = await asyncio.to_thread(ended)
+    assert found.pop("memory.limit_in_bytes") > 2**60
+    assert found == {"cpu.shares": 2, "cpu.cfs_quota_us": -1, "cpu.idle": 0}
+    await until(held, "shares of the pod after the agent has come back")
