@@ -24,11 +24,13 @@ class System(NamedTuple):
 
     Attributes:
         log: reads of its log.
+        servers: the two that it runs on.
     """
 
     supervisor: Supervisor
     endpoints: Endpoints
     log: LogReader
+    servers: Servers
 
 
 @asynccontextmanager
@@ -61,6 +63,6 @@ async def running(
         await supervisor.wait_leading(60)
         database = Database(servers.endpoints.postgres)
         try:
-            yield System(supervisor, servers.endpoints, LogReader(database))
+            yield System(supervisor, servers.endpoints, LogReader(database), servers)
         finally:
             await database.close()

@@ -1,0 +1,211 @@
+"""Over-commitment goes on while its services and the bus are killed: amounts follow reports with a delay, and nothing else is to be seen.
+
+An agent reports a load that swings; the node's batch-cpu follows, on a real API server. Meanwhile ingest, the controller, the gateway and
+NATS are ended with -9, one after the other. The short form kills each once, the long one (`make soak`) forty times in a seeded order.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cli.credentials.folder import env_file, read_env
+from cli.dev.api import ApiRefused
+from cli.dev.cluster import Cluster
+from services.slo_controller.explain import explain
+from shared.agents import answer, subjects
+from shared.agents.report import encode
+from shared.bus import Bus
+from shared.bus.bus import NoAnswer
+from shared.events.slo import NodeOvercommitted
+from shared.kube.instants import SECOND
+from shared.log.verify import verify
+from tests.cluster.fixtures import MakeNodes
+from tests.e2e.system import System, running
+from tests.e2e.test_overcommit_on_kube import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
+from tests.integration.metrics_ingest.stage import report
+
+NODE = "swings"
+VICTIMS = ("metrics-ingest", "slo-controller", "gateway", "nats")
+LEAST, MOST = 4.0, 16.0
+"""Cores in use on the node, half of them beside pods."""
+SELLABLE = 32_000 * 60 // 100
+"""Of 32 cores, by the default percentage; what runs beside pods comes off."""
+WITHIN_S = 60.0
+EVERY_S = 0.5
+
+COLOCATION = {
+    "enable": True,
+    "metricReportIntervalSeconds": 1,
+    "metricAggregateDurationSeconds": 60,
+    "updateTimeThresholdSeconds": 1,
+    "resourceDiffThreshold": 0.001,  # each report that says something else is seen on the node
+    "degradeTimeMinutes": 2,
+}
+SETTINGS = {
+    "metrics-ingest": {"KOORD_METRICS_INGEST_LEAST_INTERVAL_S": "1", "KOORD_SNAPSHOT_EVERY_S": "1"},
+    "slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "0.5", "KOORD_SNAPSHOT_EVERY_S": "1"},
+}
+
+
+class Agent:
+    """Reports every half second, and keeps what nobody has taken, as a real one does."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._seqs = itertools.count(1)
+
+    async def run(self) -> None:
+        waiting: list[bytes] = []
+        while True:
+            seq = next(self._seqs)
+            cores = LEAST if seq // 12 % 2 else MOST
+            waiting.append(encode(report(NODE, seq, boot="swing", cores=cores, seconds=4)))
+            with contextlib.suppress(NoAnswer):
+                while waiting:
+                    said = answer.decode(
+                        await self._bus.ask(subjects.subject(NODE, subjects.REPORT), waiting[0], deadline_s=3)
+                    )
+                    assert said.accepted, said.refused
+                    del waiting[0]
+            await asyncio.sleep(EVERY_S)
+
+
+class Watch:
+    """What a user sees of the node."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.seen: list[int | None] = []
+
+    def sold(self) -> int | None:
+        text = self._cluster.api.call("GET", f"/api/v1/nodes/{NODE}")["status"]["allocatable"].get(BATCH_CPU)
+        return None if text is None else int(text[:-1]) * 1000 if text.endswith("k") else int(text)
+
+    async def run(self) -> None:
+        while True:
+            self.seen.append(await asyncio.to_thread(self.sold))
+            await asyncio.sleep(0.2)
+
+
+@contextlib.asynccontextmanager
+async def beside(*parts: Any) -> AsyncIterator[None]:
+    """Run these meanwhile; an error of theirs is one of the test."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        yield
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def decisions(system: System) -> list[NodeOvercommitted]:
+    rows = [row async for row in system.log.rows(context="slo", kind="NodeOvercommitted", key=NODE)]
+    return [msgspec.json.decode(row.data, type=NodeOvercommitted) for row in rows]
+
+
+async def end(system: System, victim: str) -> None:
+    """With -9; the supervisor starts a service again, and `koord up` a server, as here."""
+    if victim != "nats":
+        system.supervisor.kill(victim)
+        return
+    nats = system.servers.own["nats"]
+    await asyncio.to_thread(nats.process.kill)  # type: ignore[union-attr]
+    await asyncio.sleep(2)
+    assert await system.servers.mend() == ["nats"]
+
+
+def shuffled(seed: int, count: int) -> Iterator[str]:
+    chance = random.Random(seed)
+    return (chance.choice(VICTIMS) for _ in range(count))
+
+
+@pytest.mark.parametrize(
+    "victims",
+    [
+        pytest.param(VICTIMS, id="short"),
+        pytest.param(tuple(shuffled(7, 40)), id="long", marks=pytest.mark.soak),
+    ],
+)
+@pytest.mark.timeout(1800)
+async def test_whoever_is_killed_amounts_follow_the_load_and_pods_are_bound(
+    kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path, victims: Sequence[str]
+) -> None:
+    api, watch = kube_cluster.api, Watch(kube_cluster)
+    kube_nodes(NODE, capacity={"cpu": "32", "memory": "64Gi"})
+    metadata = {"name": "slo-controller-config", "namespace": "koordinator-system"}
+    body = {"metadata": metadata, "data": {"colocation-config": json.dumps(COLOCATION)}}
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    try:
+        async with running(
+            kube_cluster, tmp_path, SETTINGS, more=["slo-controller", "metrics-ingest"], nodes=[NODE]
+        ) as system:
+            api.call("POST", CONFIG_MAPS, body)
+            login = read_env(env_file(Path(system.endpoints.credentials), subjects.token(NODE), node=True))
+            bus = Bus(login["KOORD_NATS"], name="agent")
+            await bus.start()
+            async with beside(Agent(bus).run()):
+                await until(lambda: asyncio.to_thread(watch.sold))
+                async with beside(watch.run()):
+                    for number, victim in enumerate(victims):
+                        killed_ns = time.time_ns()
+                        await end(system, victim)
+                        await asyncio.to_thread(api.call, "POST", pods, batch_pod(f"work-{number}"))
+                        await until(lambda name=f"work-{number}": bound(kube_cluster, f"{pods}/{name}"))
+                        await until(lambda since=killed_ns: follows(system, watch, since))
+                        await asyncio.to_thread(api.call, "DELETE", f"{pods}/work-{number}", {"gracePeriodSeconds": 0})
+            await bus.close()
+            await what_was_seen_is_in_order(system, watch, len(victims))
+    finally:
+        for path in (f"{CONFIG_MAPS}/slo-controller-config", f"{SLO}/nodemetrics/{NODE}", f"{SLO}/nodeslos/{NODE}"):
+            with contextlib.suppress(ApiRefused):
+                api.call("DELETE", path)
+
+
+async def until(ask: Any) -> Any:
+    """What `ask` gives, once that is something."""
+    async with asyncio.timeout(WITHIN_S):
+        while not (found := await ask()):
+            await asyncio.sleep(0.2)
+    return found
+
+
+async def bound(cluster: Cluster, path: str) -> bool:
+    return bool((await asyncio.to_thread(cluster.api.call, "GET", path))["spec"].get("nodeName"))
+
+
+async def follows(system: System, watch: Watch, since_ns: int) -> bool:
+    """Whether a report of a later time has led to a decision, and the node says what was decided."""
+    decided = (await decisions(system))[-1]
+    if decided.report_ns < since_ns + SECOND or decided.batch_cpu is None:
+        return False
+    return await asyncio.to_thread(watch.sold) == decided.batch_cpu.amount
+
+
+async def what_was_seen_is_in_order(system: System, watch: Watch, kills: int) -> None:
+    least, most = SELLABLE - MOST * 1000 / 2, SELLABLE - LEAST * 1000 / 2
+    assert len(watch.seen) > 4 * kills
+    assert all(size is not None and least <= size <= most for size in watch.seen), "never gone, never absurd"
+    assert len(set(watch.seen)) > kills, "the amount moved all the while"
+    decided = await decisions(system)
+    assert {each.why for each in decided} <= {"first", "moved", "time"}, "never degraded, never off"
+    assert all(part.adds_up for each in decided for part in explain(each))
+    reports = [each.report_ns for each in decided]
+    assert reports == sorted(reports), "no older report after a newer one"
+    amounts = [each.amounts for each in decided]
+    assert all(before != after for before, after in itertools.pairwise(amounts)), "nothing was said twice"
+    for context in ("cluster", "metrics-0", "slo", "scheduling"):
+        verified = await verify(system.log, context)
+        assert verified.ok, verified
