@@ -78,11 +78,13 @@ class BesidePods:
         if not self._pieces:
             return NOTHING
         newest = max(self._pieces, key=lambda piece: piece.at_ns)
+        # Zones are looked at less often than reports are made.
+        zoned = max((piece for piece in self._pieces if piece.zones), key=lambda piece: piece.at_ns, default=newest)
         return Beside(
             None if newest.applications is None else tuple(self._applications(newest.applications)),
             _usage(newest.reclaimable),
             _usage(newest.peak),
-            tuple(self._zones(newest.zones)),
+            tuple(self._zones(zoned.zones)),
             tuple(self._gpus(newest.gpus)),
         )
 

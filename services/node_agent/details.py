@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.node_agent import pressure, resctrl_monitor
-from services.node_agent.counters import number
+from services.node_agent.counters import number, read_once
 from services.node_agent.layout import Placed
 from services.node_agent.perf import CYCLES, INSTRUCTIONS, Counters, Event, NoPerf
 from services.node_agent.qos.resctrl import GROUPS
@@ -17,7 +17,7 @@ from services.node_agent.samples import SECOND_NS
 
 log = logging.getLogger(__name__)
 
-THROTTLED_EVERY_NS = 10 * SECOND_NS
+THROTTLED_EVERY_NS = 30 * SECOND_NS
 PRESSURE_EVERY_NS = 10 * SECOND_NS
 CACHES_EVERY_NS = 10 * SECOND_NS
 CYCLES_EVERY_NS, CYCLES_FOR_NS = 60 * SECOND_NS, 10 * SECOND_NS
@@ -96,10 +96,10 @@ class Details:
     def _throttled(self, places: list[_Place]) -> list[Gauge]:
         """Of the periods since the last look, the part in which a cgroup was throttled; 0 where none passed."""
         found, now = [], dict[str, tuple[int, int]]()
-        base = self._root / "cpu" if self._v1 else self._root
+        base = f"{self._root}/cpu" if self._v1 else f"{self._root}"
         for place in places:
             try:
-                text = (base / place.folder / "cpu.stat").read_bytes()
+                text = read_once(f"{base}/{place.folder}/cpu.stat")
                 periods, throttled = number(text, b"nr_periods"), number(text, b"nr_throttled")
             except (OSError, ValueError):
                 continue

@@ -119,6 +119,7 @@ class Governor:
         self._reconciled_of: tuple[object, ...] = ()
         self._request: tuple[object, int] = (None, 0)
         self._best_effort_uids: tuple[object, frozenset[str]] = (None, frozenset())
+        self._best_effort_folders: tuple[object, tuple[str, ...]] = (None, ())
         self._node_cores, self._node_bytes = Series(), Series()
         self._pod_cores: dict[str, Series] = {}
         self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
@@ -365,12 +366,14 @@ class Governor:
         held = self._suppressor.now(self._folders.best_effort)
         if held is None:
             return
-        texts = {
-            self._known_cpus(folder)
-            for each in self._placed
-            if each.folder.startswith(self._folders.best_effort)
-            for folder in each.containers.values()
-        }
+        if self._best_effort_folders[0] is not self._placed:
+            below = f"{self._folders.best_effort}/"
+            found_folders = (each for each in self._placed if each.folder.startswith(below))
+            self._best_effort_folders = (
+                self._placed,
+                tuple(folder for each in found_folders for folder in each.containers.values()),
+            )
+        texts = {self._known_cpus(folder) for folder in self._best_effort_folders[1]}
         limit = cpu_evict.real_limit((held[0], *map(cpus, texts)), held[1])
         if self._request[0] is not known:
             asked = (evict.requests(pod, (BATCH_CPU,)) for pod in known.pods if raw_qos(pod) is QoS.BE)

@@ -70,11 +70,14 @@ class Predictor:
         if found.node is not None:
             self._node.add(found.node)
         minutes = self._minutes
-        for uid, usage in found.pods.items():
+        for uid, (cpu, memory, _) in found.pods.items():
             minute = minutes.get(uid)
             if minute is None:
                 minute = minutes[uid] = _Minute()
-            minute.add(usage)
+            if cpu is not None:
+                minute.cpu.append(cpu)
+            if memory is not None:
+                minute.memory.append(memory)
         if self._trained_ns < 0:
             self._trained_ns = found.at_ns
         if found.at_ns - self._trained_ns < TRAIN_EVERY_NS:

@@ -14,7 +14,7 @@ from services.node_agent.counters import BadFile, Held
 from services.node_agent.samples import MICRO, SECOND_NS, Usage, ZoneUsage
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 
-EVERY_NS = 10 * SECOND_NS
+EVERY_NS = 30 * SECOND_NS
 _ZONE = re.compile(r"node(\d+)").fullmatch
 _GONE = (OSError, BadFile, ValueError)
 
@@ -85,7 +85,7 @@ class Zones:
             return total
         for folder in folders.values():
             try:
-                file = Held(self._memory / folder / "memory.numa_stat")
+                file = Held(f"{self._memory}/{folder}/memory.numa_stat")
             except OSError:
                 continue
             try:

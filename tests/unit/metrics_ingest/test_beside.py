@@ -125,3 +125,8 @@ def _patch(event: NodeReported) -> dict[str, object]:
     assert isinstance(written, FieldsDecided)
     found: dict[str, object] = written.patch["status"]
     return found
+
+
+def test_zones_stay_in_reports_that_come_between_two_looks_at_them() -> None:
+    zone = ZoneSum(0, 2_000_000, 1, GIB, 1)
+    assert recorded(report(1, zones=(zone,)), report(2, applications=())).zones == (ZoneReported(0, Usage(2_000, GIB)),)
