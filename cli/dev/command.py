@@ -49,7 +49,7 @@ def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bo
         create_nodes(running.api, [node_object(name) for name in names if name not in have])
         click.echo(f"kube-apiserver listens on {running.url}; logs and data are in {running.folder}")
         click.echo(f"  export KUBECONFIG={running.kubeconfig()}")
-        click.echo("  kubectl get nodes        koord up")
+        click.echo("  kubectl get nodes        koord up --kubeconfig $KUBECONFIG")
         click.echo("Ctrl-C ends it" + ("" if folder else " and removes all of it"))
         parts = [part for part in (running.etcd, running.apiserver, running.controllers, running.scheduler) if part]
         while not ended.wait(1):

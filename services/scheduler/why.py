@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from services.scheduler.ask import SCHEDULER_NAME
+from services.scheduler.quotas.told import told
 from services.scheduler.reasons import text
 from shared.events import Event, Recorded
 from shared.events.cluster import (
@@ -279,7 +280,7 @@ class _Story:
         event = record.event
         self.pod = str(getattr(event, "pod", "")) or self.pod
         teller = self._tellers.get(type(event))
-        said = teller(self, event) if teller else event.type_name()
+        said = teller(self, event) if teller else told(event) or event.type_name()
         self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), said))
 
     def _stand(self, status: str, summary: str) -> str:

@@ -1,5 +1,7 @@
 """What `koord why pod` says, from a pod's own events."""
 
+from typing import Any
+
 import msgspec
 
 from services.scheduler.reasons import REASONS, summary, text
@@ -7,6 +9,15 @@ from services.scheduler.registry import PLUGINS
 from services.scheduler.why import Explanation, explain, render
 from shared.events import Recorded
 from shared.events.cluster import PodBound
+from shared.events.quota import (
+    PodAdmissionDecided,
+    PodAttached,
+    PodCharged,
+    PodMoved,
+    PodReleased,
+    PodResized,
+    PodUncharged,
+)
 from shared.events.scheduling import RoundDecided
 from tests.unit.scheduler.scheduling_world import World, metric, node, pod, thresholds, use
 
@@ -48,6 +59,29 @@ def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
     assert "1  LoadAwareScheduling: node(s) cpu usage exceed threshold" in shown
     assert "-> calm:" in shown
     assert "NodeResourcesFit" in shown
+
+
+def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
+    about: dict[str, Any] = {"pod_uid": "p", "pod": "d/p", "quota": "team"}
+    events = (
+        PodAttached(**about, request={"cpu": 1}),
+        PodAdmissionDecided(**about, epoch=1, round=7, ok=False, stage="quota", short={"memory": 2, "cpu": 1}),
+        PodCharged(**about, request={"cpu": 1}),
+        PodUncharged(**about, request={"cpu": 1}, reason="bind-refused"),
+        PodMoved(**about, before="others", request={"cpu": 1}),
+        PodResized(**about, before={"cpu": 1}, after={"cpu": 2}),
+        PodReleased(**about, reason="deleted"),
+    )
+    records = [Recorded("quota", seq, event, seq, None) for seq, event in enumerate(events, 1)]
+    assert [step.text for step in explain(records).steps] == [
+        "it belongs to quota team",
+        "round 7 may not place it: quota team is short of cpu, memory",
+        "quota team is charged for it",
+        "quota team is charged for it no more (bind-refused); it waits",
+        "it belongs to quota team now, no more to others",
+        "quota team counts the amounts that it asks for now",
+        "quota team counts it no more: deleted",
+    ]
 
 
 def test_the_story_is_told_in_order_and_survives_json() -> None:
