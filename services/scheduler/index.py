@@ -5,7 +5,7 @@ difference, and can be thrown away and built anew at any time with the same deci
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from services.scheduler.ask import PodAsk
@@ -17,6 +17,7 @@ from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import PodBook
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.queue import Queue
+from services.scheduler.quotas.codes import waits_for_room
 from services.scheduler.quotas.gate import QuotaGate
 from services.scheduler.state import ClusterView
 from services.scheduler.surroundings import NODE_TOPOLOGIES, Surroundings
@@ -166,22 +167,30 @@ class Index:
             self.nominated[uid] = facts
         else:
             self.nominated.pop(uid, None)
-        stayed_at = self._stayed_at(facts.nominated) if uid in self.nominated and facts is not None else 0
+        stayed_at = self._stayed_at(facts) if uid in self.nominated and facts is not None else 0
         queued, stayed_at = self.gate.place(uid, facts, stayed_at)
         self.queue.put(uid, queued, self.view.gateway_since, self.view.config_seq, stayed_at)
         if facts is not None and facts.stayed_at:
             self._tell_nominated(facts)
 
-    def _stayed_at(self, node: str) -> int:
-        """When (`cluster` seq) an eviction from the node was last refused."""
-        row = self.table.rows.get(node, -1)
-        there = (self.view.pods.get(uid) for uid in self.on.get(row, ()))  # None: gone, and not settled yet
+    def _stayed_at(self, nominated: PodFacts) -> int:
+        """When (`cluster` seq) the going of a pod that may make room for this one was last refused."""
+        makers: Iterable[str] = self.on.get(self.table.rows.get(nominated.nominated, -1), ())
+        entry = self.view.quota.pods.get(nominated.uid)
+        if entry is not None and waits_for_room(nominated.reasons):
+            makers = self.view.quota.pods_of[entry.quota]
+        there = (self.view.pods.get(uid) for uid in makers)  # None: gone, and not settled yet
         return max((facts.stayed_at for facts in there if facts is not None), default=0)
 
     def _tell_nominated(self, stayed: PodFacts) -> None:
         """Who was to have the room of a pod that stays may look for other room."""
+        quotas = self.view.quota.pods
+        own = quotas.get(stayed.uid)
         for uid, facts in self.nominated.items():
-            if facts.nominated == stayed.node:
+            is_there = facts.nominated == stayed.node
+            if waits_for_room(facts.reasons):
+                is_there = own is not None and uid in quotas and quotas[uid].quota == own.quota
+            if is_there:
                 self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq, stayed.stayed_at)
 
     def _come(self, uid: str, held: Held) -> None:

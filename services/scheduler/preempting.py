@@ -16,6 +16,7 @@ from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
 from services.scheduler.kernels.best import standings
+from services.scheduler.nominating import consequences, nomination
 from services.scheduler.plugins.default_preemption import (
     Budget,
     Candidate,
@@ -27,12 +28,8 @@ from services.scheduler.plugins.default_preemption import (
     pick,
 )
 from services.scheduler.pods import Held, PodFacts
+from services.scheduler.quotas.own import OwnQuota
 from shared.events import Event
-from shared.events.intents import EvictionAsked, FieldsDecided
-from shared.events.scheduling import PodNominated
-
-NOMINATED_NODE = "nominated-node"
-"""The field group of `status.nominatedNodeName`."""
 
 MOST_A_ROUND = 8
 """How many pods of a round may look for victims, so that it never holds the service for long. The others do at their next attempt."""
@@ -124,9 +121,25 @@ class Preemptor:
         if self._what_if is None:
             self._what_if = self._make()
         self._what_if.catch_up()
-        candidates = list(self._candidates(judge, args, pod_hash))
-        self.candidates = len(candidates)
-        return pick(candidates)
+        for own in self._own(pod, ask):
+            candidates = list(self._candidates(judge, args, pod_hash, own))
+            self.candidates = len(candidates)
+            if candidates:
+                return pick(candidates)
+        return None
+
+    def _own(self, pod: PodFacts, ask: PodAsk) -> Iterator[OwnQuota | None]:
+        """Among whose pods to look for victims: of the pod's own quota first, where it has one; then among all (None), unless its quota has
+        no room: others would go in vain.
+        """
+        quota = self._index.view.quota
+        entry = quota.entry_of(pod.uid, ask.namespace, ask.labels, ask.request)
+        if entry is None:
+            yield None
+        elif (short := quota.short_by(entry, {}, {})) is not None:
+            yield OwnQuota(quota, entry.quota, short)
+            if not short:
+                yield None
 
     def _waits_for_victims(self, pod: PodFacts, ask: PodAsk) -> bool:
         """Whether a pod of lower priority is on its way out of the node that the pod is nominated for."""
@@ -134,7 +147,9 @@ class Preemptor:
         row = index.table.rows.get(pod.nominated) if pod.nominated else None
         return row is not None and bool(leaving_from(index, row, ask))
 
-    def _candidates(self, judge: Judge, args: PreemptionArgs, pod_hash: np.uint64) -> Iterator[Candidate]:
+    def _candidates(
+        self, judge: Judge, args: PreemptionArgs, pod_hash: np.uint64, own: OwnQuota | None
+    ) -> Iterator[Candidate]:
         index, ask = self._index, judge.ask
         rows = judge.resolvable()
         if not len(rows):
@@ -145,9 +160,11 @@ class Preemptor:
         # From another node for each pod, and by names: rows differ from process to process.
         for row in rows[np.argsort(standings(index.table.hashes[rows], pod_hash), kind="stable")]:
             potential = {
-                uid: held for uid, held in index.on.get(int(row), {}).items() if held.ask.priority < ask.priority
+                uid: held
+                for uid, held in index.on.get(int(row), {}).items()
+                if held.ask.priority < ask.priority and (own is None or own.holds(uid))
             }
-            candidate = self._candidate(judge, int(row), potential, budgets) if potential else None
+            candidate = self._candidate(judge, int(row), potential, budgets, own) if potential else None
             if candidate is None:
                 continue
             yield candidate
@@ -157,7 +174,12 @@ class Preemptor:
                 return
 
     def _candidate(
-        self, judge: Judge, row: int, potential: Mapping[str, Held], budgets: Sequence[Budget]
+        self,
+        judge: Judge,
+        row: int,
+        potential: Mapping[str, Held],
+        budgets: Sequence[Budget],
+        own: OwnQuota | None,
     ) -> Candidate | None:
         what_if, view = self._what_if, self._index.view
         assert what_if is not None, "made before candidates are looked for"
@@ -165,12 +187,18 @@ class Preemptor:
             Victim(uid, held.name, held.ask.labels, held.ask.priority, view.pods[uid].started_ns or _NEVER_STARTED)
             for uid, held in potential.items()
         ]
+        gone: set[str] = set()
+
+        def move(victim: Victim, sign: int) -> None:
+            what_if.move(potential[victim.uid], row, sign)
+            (gone.add if sign < 0 else gone.discard)(victim.uid)
+
         chosen = choose_victims(
             victims,
             budgets,
-            remove=lambda victim: what_if.move(potential[victim.uid], row, -1),
-            put_back=lambda victim: what_if.move(potential[victim.uid], row, +1),
-            fits=lambda: what_if.fits(judge.profile, judge.ask, row),
+            remove=lambda victim: move(victim, -1),
+            put_back=lambda victim: move(victim, +1),
+            fits=lambda: (own is None or own.has_room_without(gone)) and what_if.fits(judge.profile, judge.ask, row),
         )
         if chosen is None or not chosen[0]:
             return None
@@ -179,34 +207,6 @@ class Preemptor:
         return Candidate(self._index.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
 
     def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, round_: int) -> Iterator[Event]:
-        """What follows from a choice: the nomination, the victims' leave, and the loss of lesser nominations for the node."""
-        yield PodNominated(
-            pod_uid=pod.uid,
-            pod=pod.name,
-            node=candidate.node,
-            round=round_,
-            victims=tuple(victim.uid for victim in candidate.victims),
-            violations=candidate.violations,
-            budgets=candidate.budgets,
-            victim_pods=tuple(victim.name for victim in candidate.victims),
-            victim_priorities=tuple(victim.priority for victim in candidate.victims),
-            candidates=self.candidates,
-        )
-        yield nominated_node(pod, candidate.node)
-        for victim in candidate.victims:
-            facts = self._index.view.pods[victim.uid]
-            if not facts.deleting and not facts.is_asked_to_go():
-                reason = f"preempted by {pod.name} of priority {ask.priority} on node {candidate.node}"
-                yield EvictionAsked(pod_uid=victim.uid, pod=victim.name, reason=reason)
-        for other in self._index.nominated.values():
-            if other.nominated == candidate.node and other.ask is not None and other.ask.priority < ask.priority:
-                yield PodNominated(pod_uid=other.uid, pod=other.name, node="", round=round_)
-                yield nominated_node(other, "")
-
-
-def nominated_node(pod: PodFacts, node: str) -> FieldsDecided:
-    """The intent that the pod's status names the node."""
-    patch = {"status": {"nominatedNodeName": node or None}}
-    return FieldsDecided(
-        resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid
-    )
+        """What follows from a choice."""
+        said = nomination(pod, candidate, round_, candidates=self.candidates)
+        yield from consequences(self._index, pod, ask, said, candidate.victims)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from services.scheduler.config import config_of
 from services.scheduler.explanations import answers
 from services.scheduler.index import Index
+from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.purse import Purse
 from services.scheduler.round import decide
 from services.scheduler.serving.desk import Desk
@@ -109,7 +110,7 @@ async def lead(runtime: Runtime) -> None:
         desk.index = index
         async with desk.turn:
             seen, now_ns = dict(view.positions), runtime.now_ns()
-            drafts = await purse.charged(decide(index, now_ns, settings.batch_size), seen)
+            drafts = await purse.charged(decide(index, now_ns, settings.batch_size), seen, QuotaPreemptor(index))
             if shadow is not None:
                 shadow.judge_by(index, config_digest)
                 drafts += shadow.take()

@@ -327,6 +327,11 @@ class _Story:
             if event.violations
             else "within every disruption budget"
         )
+        if event.quota:
+            return self._stand(
+                "nominated",
+                f"round {event.round} asked pods of quota {event.quota} to make room in it: {victims}; {budgets}; it is to go to {event.node}",
+            )
         others = f"; of {event.candidates} nodes where that helps, this one loses least" if event.candidates > 1 else ""
         return self._stand(
             "nominated",

@@ -146,6 +146,8 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
         violations: how many of them more than their disruption budgets allow; budgets: which these are, as `namespace/name`.
         victim_pods, victim_priorities: their names, as `namespace/name`, and priorities, in the same order.
         candidates: on how many nodes victims would have helped, as far as was looked; this one loses least.
+        quota: whose room the victims take up, wherever they run: the pod has found its node, but no room there. Empty where the node
+            is what lacks room.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -159,6 +161,7 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
     victim_pods: tuple[str, ...] = ()
     victim_priorities: tuple[int, ...] = ()
     candidates: int = 0
+    quota: str = ""
     budgets: tuple[str, ...] = ()
 
 

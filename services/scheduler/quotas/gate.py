@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from services.scheduler.pods import PodFacts
 from services.scheduler.quotas.codes import waits_for_ledger, waits_for_room
-from services.scheduler.quotas.view import Entry, QuotaView
+from services.scheduler.quotas.view import QuotaView
 from shared.domain.amounts import Amounts
 
 MOST_REFUSED = 64
@@ -33,7 +33,7 @@ class QuotaGate:
 
         Args:
             facts: None when it is gone.
-            stayed_at: what the queue would be told otherwise.
+            stayed_at: what the queue would be told otherwise: when a pod that was to make room for it was last allowed to stay.
         """
         if facts is None or not facts.attempts or not waits_for_room(facts.reasons):
             self._leave(uid)
@@ -44,7 +44,7 @@ class QuotaGate:
         asks_otherwise = facts.changed_seq > facts.saw
         if asks_otherwise or uid in self._through.get(self._where[uid], {}):
             return facts, facts.saw + 1
-        return None, 0
+        return (facts, stayed_at) if stayed_at > facts.saw else (None, 0)
 
     def changed(self) -> list[str]:
         """Pods, by uid, of which `place` says something else than before."""
@@ -75,20 +75,18 @@ class QuotaGate:
         refused = 0
         for uid in sorted(self._of_quota.get(quota, ()), key=self._order):
             entry, facts = view.pods.get(uid), self._blocked[uid]
-            if entry is None or max(freed, entry.since) <= facts.saw_quota:
+            if entry is None:
                 continue
-            if self._takes(entry, taken, np_taken):
+            is_new = max(freed, entry.since) > facts.saw_quota
+            has_room = is_new and view.has_room(entry, taken, np_taken)
+            if has_room or facts.nominated:
+                view.take(entry, taken, np_taken)  # what comes free is kept for whom it was made, until it is enough
+            if has_room:
                 yield uid
-            else:
+            elif is_new:
                 refused += 1
                 if refused >= MOST_REFUSED:
                     return
-
-    def _takes(self, entry: Entry, taken: dict[str, Amounts], np_taken: dict[str, Amounts]) -> bool:
-        if not self._view.has_room(entry, taken, np_taken):
-            return False
-        self._view.take(entry, taken, np_taken)
-        return True
 
     def _order(self, uid: str) -> tuple[int, int, str]:
         facts = self._blocked[uid]

@@ -5,8 +5,9 @@ moment, so that rounds are not held up.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.verdict import Told, settled, to_charge
 from services.scheduler.state import ClusterView
 from shared import failpoints
@@ -39,11 +40,14 @@ class Purse:
         self.asked = 0
         self.unanswered = 0
 
-    async def charged(self, drafts: Sequence[Draft], seen: dict[str, int]) -> tuple[Draft, ...]:
+    async def charged(
+        self, drafts: Sequence[Draft], seen: dict[str, int], room: QuotaPreemptor | None = None
+    ) -> tuple[Draft, ...]:
         """The round as it may be recorded: without the pods that the ledger refused, or did not answer for.
 
         Args:
             seen: the positions that the round rests on.
+            room: makes room for those that were refused, and keeps it; None where nobody preempts.
         """
         view: ClusterView = self._runtime.state
         groups = to_charge(drafts, lambda uid: _must_ask(view, uid))
@@ -51,12 +55,19 @@ class Purse:
             return tuple(drafts)
         decided = drafts[0].event
         assert isinstance(decided, RoundDecided)
-        ask = ChargeAsk(epoch=self._runtime.writer.epoch, round=decided.round, seen=seen, groups=groups)
-        answer = await self._ask(ask)
-        failpoints.hit("scheduler.charged-before-append")
-        refused: Mapping[str, QuotaShort | None]
-        refused = {uid: None for group in groups for uid in group} if answer is None else answer.refused
-        return settled(drafts, refused, lambda uid: _told(view, uid), answer.charged_at if answer else 0)
+        kept = room.kept_from(groups) if room is not None else {}
+        groups = tuple(group for group in groups if group[0] not in kept)
+        refused: dict[str, QuotaShort | None] = {**kept}
+        charged_at = 0
+        if groups:
+            answer = await self._ask(
+                ChargeAsk(epoch=self._runtime.writer.epoch, round=decided.round, seen=seen, groups=groups)
+            )
+            failpoints.hit("scheduler.charged-before-append")
+            refused |= dict.fromkeys(uid for group in groups for uid in group) if answer is None else answer.refused
+            charged_at = answer.charged_at if answer is not None else 0
+        after = settled(drafts, refused, lambda uid: _told(view, uid), charged_at)
+        return after if room is None else (*after, *room.made(drafts, after, refused))
 
     async def _ask(self, ask: ChargeAsk) -> ChargeAnswer | None:
         runtime = self._runtime

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from shared.domain.amounts import Amounts, add, exceeding_with, raise_clamped
+from services.scheduler.quotas.room import Entry, QuotaRoom
+from shared.domain.amounts import mask
 from shared.domain.quota_names import Names
-from shared.domain.quota_rules import QuotaRules, rules_of
+from shared.domain.quota_rules import rules_of
 from shared.events import Event, Recorded
 from shared.events.log import ConfigTaken, WriterStarted
 from shared.events.quota import (
@@ -26,7 +27,7 @@ from shared.events.quota import (
     QuotaRetired,
     RuntimeRecomputed,
 )
-from shared.kube.elastic_quota import QUOTA_NAME, RESERVED, ROOT, DeclaredQuota, declared
+from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME, RESERVED, ROOT, DeclaredQuota, declared
 from shared.kube.quantity import BadQuantity
 
 FOLDED: tuple[type[Event], ...] = (
@@ -34,21 +35,6 @@ FOLDED: tuple[type[Event], ...] = (
     PodResized, PodMoved, PodReleased, RuntimeRecomputed,
 )  # fmt: skip
 """Of the `quota` context."""
-
-
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod in the ledger.
-
-    Attributes:
-        request: what it counts with there.
-        since: `quota` seq since which it counts so.
-    """
-
-    quota: str
-    request: dict[str, int]
-    since: int
-    preemptible: bool = True
-    charged: bool = False
 
 
 class QuotaImage(msgspec.Struct, frozen=True):
@@ -63,33 +49,26 @@ class QuotaImage(msgspec.Struct, frozen=True):
     freed: dict[str, int]
 
 
-class QuotaView:
+class QuotaView(QuotaRoom):
     """A fold over `quota`, and over the ElasticQuotas of `cluster`.
 
     Attributes:
         is_led: whether a ledger ever wrote; without one nobody is asked.
-        rules: how the ledger compares; None while it has not said so.
-        names: quotas as the ledger has them.
-        runtimes: quota -> what it may use.
-        pods: uid -> how the ledger has it.
+        pods: uid -> how the ledger has it; pods_of: quota -> uids of its pods.
         freed: quota -> `quota` seq of the last event that may have made room in it.
         touched: quotas and pods, by uid, of which something changed since the last look.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.is_led = False
-        self.rules: QuotaRules | None = None
         self._rules_text = ""
-        self.names = Names()
-        self.runtimes: dict[str, dict[str, int]] = {}
         self.pods: dict[str, Entry] = {}
+        self.pods_of: dict[str, dict[str, None]] = {}
         self.freed: dict[str, int] = {}
         self.touched: dict[str, None] = {}
         self._observed: dict[str, DeclaredQuota] = {}
         self._observed_names = Names()
-        self._used: dict[str, Amounts] = {}
-        self._np_used: dict[str, Amounts] = {}
-        self._children: dict[str, list[str]] | None = None
 
     # -- `cluster`
 
@@ -163,33 +142,18 @@ class QuotaView:
                 return True
         return False
 
-    def has_room(self, entry: Entry, taken: dict[str, Amounts], np_taken: dict[str, Amounts]) -> bool:
-        """Whether a pod's quota has room for it, as far as is known here, beside what is about to be `taken`."""
-        rules = self.rules
-        if rules is None or entry.quota in RESERVED:
-            return True  # the ledger knows
-        path = self._path(entry.quota)
-        for depth, quota in enumerate(path if rules.check_parents else path[:1]):
-            limit = self.runtimes.get(quota.name, {}) if rules.compare_runtime else quota.max
-            used = add(self._below(quota.name, self._used), taken.get(quota.name, {}))
-            short = exceeding_with(used, entry.request, limit)
-            if [name for name in short if not depth or name in entry.request]:
-                return False
-        if entry.preemptible or not path:
-            return True
-        np_used = add(self._below(entry.quota, self._np_used), np_taken.get(entry.quota, {}))
-        return not exceeding_with(np_used, entry.request, path[0].min)
-
-    def take(self, entry: Entry, taken: dict[str, Amounts], np_taken: dict[str, Amounts]) -> None:
-        """Count a pod as about to be charged."""
-        for quota in self._path(entry.quota):
-            raise_clamped(taken.setdefault(quota.name, {}), entry.request)
-            if not entry.preemptible:
-                raise_clamped(np_taken.setdefault(quota.name, {}), entry.request)
+    def entry_of(self, uid: str, namespace: str, labels: Mapping[str, str], request: Mapping[str, int]) -> Entry | None:
+        """A pod as the ledger has it, or will have it once it has read of it; None for one whose quota nobody limits."""
+        entry = self.pods.get(uid)
+        if entry is None:
+            quota, _ = self.names.resolve(namespace, {QUOTA_NAME: labels.get(QUOTA_NAME, "")})
+            if (found := self.names.quotas.get(quota)) is not None:
+                entry = Entry(quota, mask(request, found.max), 0, labels.get(PREEMPTIBLE) != "false")
+        return None if entry is None or entry.quota in RESERVED else entry
 
     def freed_at(self, quota: str) -> int:
         """`quota` seq of the last event that may have made room in a quota, or above it."""
-        above = self._path(quota)
+        above = self.path(quota)
         return max((self.freed.get(one.name, 0) for one in above), default=0)
 
     # -- snapshots
@@ -220,27 +184,9 @@ class QuotaView:
 
     # -- parts
 
-    def _path(self, quota: str) -> list[DeclaredQuota]:
-        """The quota and what is above it, the root excluded."""
-        path: list[DeclaredQuota] = []
-        while (found := self.names.quotas.get(quota)) is not None and found not in path:
-            path.append(found)
-            quota = found.parent
-        return path
-
-    def _below(self, quota: str, sums: Mapping[str, Amounts]) -> Amounts:
-        """What is used by a quota's pods and by those of the quotas under it."""
-        if self._children is None:
-            self._children = {}
-            for name, found in sorted(self.names.quotas.items()):
-                self._children.setdefault(found.parent, []).append(name)
-        used = sums.get(quota, {})
-        for child in self._children.get(quota, ()):
-            used = add(used, self._below(child, sums))
-        return used
-
     def _enter(self, uid: str, entry: Entry) -> None:
         self.pods[uid] = entry
+        self.pods_of.setdefault(entry.quota, {})[uid] = None
         self.touched[uid] = None
         if entry.charged:
             self._count(entry, +1)
@@ -249,10 +195,13 @@ class QuotaView:
         entry = self.pods.pop(uid, None)
         if entry is None:
             return None
+        del self.pods_of[entry.quota][uid]
+        if not self.pods_of[entry.quota]:
+            del self.pods_of[entry.quota]
         self.touched[uid] = None
         if entry.charged:
             self._count(entry, -1)
-            self._free(entry.quota, seq)
+        self._free(entry.quota, seq)  # one that was not charged may have had room kept for it
         return entry
 
     def _charge(self, uid: str, *, charged: bool) -> str:
@@ -262,12 +211,6 @@ class QuotaView:
         self.pods[uid] = msgspec.structs.replace(entry, charged=charged)
         self._count(entry, +1 if charged else -1)
         return entry.quota
-
-    def _count(self, entry: Entry, sign: int) -> None:
-        vector = {name: sign * size for name, size in entry.request.items()}
-        raise_clamped(self._used.setdefault(entry.quota, {}), vector)
-        if not entry.preemptible:
-            raise_clamped(self._np_used.setdefault(entry.quota, {}), vector)
 
     def _grant(self, runtimes: dict[str, dict[str, int]], dropped: dict[str, list[str]], seq: int) -> None:
         more: dict[str, None] = {}
@@ -288,6 +231,6 @@ class QuotaView:
 
     def _free(self, quota: str, seq: int) -> None:
         if quota:
-            for one in self._path(quota):
+            for one in self.path(quota):
                 self.freed[one.name] = seq
                 self.touched[one.name] = None

@@ -1,0 +1,67 @@
+"""What follows from a choice of victims: the nomination, their leave through the eviction intent, and what becomes of lesser nominations.
+
+Source: spec/scheduler-core.md 2.7.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.index import Index
+from services.scheduler.plugins.default_preemption import Candidate, Victim
+from services.scheduler.pods import PodFacts
+from shared.events import Event
+from shared.events.intents import EvictionAsked, FieldsDecided
+from shared.events.scheduling import PodNominated
+
+NOMINATED_NODE = "nominated-node"
+"""The field group of `status.nominatedNodeName`."""
+
+
+def nomination(
+    pod: PodFacts, candidate: Candidate, round_: int, *, candidates: int = 0, quota: str = ""
+) -> PodNominated:
+    """A choice as it is recorded.
+
+    Args:
+        candidates: on how many nodes victims would have helped.
+        quota: in which the victims make room; empty where they do on the node.
+    """
+    return PodNominated(
+        pod_uid=pod.uid,
+        pod=pod.name,
+        node=candidate.node,
+        round=round_,
+        victims=tuple(victim.uid for victim in candidate.victims),
+        violations=candidate.violations,
+        budgets=candidate.budgets,
+        victim_pods=tuple(victim.name for victim in candidate.victims),
+        victim_priorities=tuple(victim.priority for victim in candidate.victims),
+        candidates=candidates,
+        quota=quota,
+    )
+
+
+def consequences(
+    index: Index, pod: PodFacts, ask: PodAsk, said: PodNominated, victims: Sequence[Victim]
+) -> Iterator[Event]:
+    """The nomination, the victims' leave, and the loss of lesser nominations for the node."""
+    yield said
+    yield nominated_node(pod, said.node)
+    where = f"in quota {said.quota}" if said.quota else f"on node {said.node}"
+    for victim in victims:
+        facts = index.view.pods[victim.uid]
+        if not facts.deleting and not facts.is_asked_to_go():
+            reason = f"preempted by {pod.name} of priority {ask.priority} {where}"
+            yield EvictionAsked(pod_uid=victim.uid, pod=victim.name, reason=reason)
+    for other in index.nominated.values():
+        if other.nominated == said.node and other.ask is not None and other.ask.priority < ask.priority:
+            yield PodNominated(pod_uid=other.uid, pod=other.name, node="", round=said.round)
+            yield nominated_node(other, "")
+
+
+def nominated_node(pod: PodFacts, node: str) -> FieldsDecided:
+    """The intent that the pod's status names the node."""
+    patch = {"status": {"nominatedNodeName": node or None}}
+    return FieldsDecided(
+        resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid
+    )

@@ -1,0 +1,80 @@
+"""A scheduler and a quota ledger without servers: the real fold, round, purse and charge; only the bus is a call."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from services.quota_ledger.charge import charge
+from services.quota_ledger.decide import caught_up
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state import LedgerState
+from services.scheduler.quotas.preempting import QuotaPreemptor
+from services.scheduler.quotas.purse import Purse
+from services.scheduler.round import decide
+from shared.domain.quota_charge import ask_of, encode
+from shared.events import Event, Recorded
+from shared.events.log import ConfigTaken, WriterStarted
+from tests.unit.quota_ledger.test_state import quota
+from tests.unit.scheduler.scheduling_world import World, node
+
+__all__ = ["Teams", "quota"]
+
+
+class Teams(World):
+    """Nodes with room for everything, and quotas that have none."""
+
+    def __init__(self, *quotas: Event, settings: LedgerSettings | None = None, cpu: str = "64", nodes: int = 2) -> None:
+        super().__init__()
+        self.settings = settings or LedgerSettings()
+        self.ledger = LedgerState()
+        self._said = 0
+        for number in range(nodes):
+            self.add_node(node(f"n{number}", cpu=cpu, memory="64Gi"))
+        for each in quotas:
+            self.observe(each)
+        self._book(WriterStarted(epoch=1, release="0"), ConfigTaken(source="", digest="", text=self.settings.text()))
+        self.read()
+
+    def read(self, upto: int | None = None) -> None:
+        """Both read everything, and the ledger books it."""
+        super().read(upto)
+        for context in ("cluster", "scheduling"):
+            for record in self.logs[context][self.ledger.positions.get(context, 0) :]:
+                self.ledger.apply(record)
+        for record in caught_up(self.ledger, self.settings, self.now_ns):
+            self._tell(record.event)
+
+    def round(self, batch: int = 256) -> list[Recorded]:
+        """One round as the service does it: decided, charged, room made, recorded."""
+        index = self.indexed()
+        drafts = decide(index, self.now_ns, batch)
+        if not drafts:
+            return []
+        runtime = SimpleNamespace(
+            state=self.view, now_ns=lambda: self.now_ns, bus=self, writer=SimpleNamespace(epoch=self.ledger.epoch + 1)
+        )
+        purse = Purse(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
+        seen = dict(self.view.positions)
+        said = self.say(asyncio.run(purse.charged(drafts, seen, QuotaPreemptor(index))))
+        self.read()
+        return said
+
+    async def ask(self, _: str, data: bytes, **__: Any) -> bytes:
+        """The bus: the ledger answers at once."""
+        drafts, [answer] = charge(self.ledger, [ask_of(data)], self.settings.admission())
+        self._book(*(draft.event for draft in drafts))
+        return encode(answer)
+
+    def used(self, name: str) -> int:
+        """Milli-cores."""
+        books = self.ledger.books
+        return books.trees[books.tree_of[name]].accounts[name].used.get("cpu", 0)
+
+    def _book(self, *events: Event) -> None:
+        for event in events:
+            record = self.append("quota", event, None)
+            self.ledger.apply(record)
+            self.view.apply(record)
+
+    def _tell(self, event: Event) -> None:
+        self.view.apply(self.append("quota", event, None))

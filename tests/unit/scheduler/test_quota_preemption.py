@@ -1,0 +1,246 @@
+"""Preemption inside a quota: a pod without room in its quota has less important pods of the same quota make it. Source: spec/quota.md 6.3."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.quota_ledger.preempt import Candidate as UpstreamCandidate
+from services.quota_ledger.preempt import reprieve
+from services.quota_ledger.settings import LedgerSettings
+from services.scheduler.plugins.default_preemption import Budget, Victim
+from services.scheduler.quotas.yielding import give_way, in_turn
+from services.scheduler.selectors import canonical
+from services.scheduler.why import explain
+from shared.events import Cause, Recorded
+from shared.events.cluster import EvictionRefused
+from shared.events.intents import EvictionAsked
+from shared.events.scheduling import PodNominated, PodUnschedulable, RoundDecided
+from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
+from shared.kube.pod import Pod
+from shared.kube.selectors import LabelSelector
+from tests.unit.scheduler.quota_teams import Teams, quota
+from tests.unit.scheduler.scheduling_world import placements, pod
+
+# the choice
+
+Pods = Sequence[tuple[int, int, int]]
+"""(priority, started, cpu) of each."""
+
+
+def turns(pods: Pods, budgets: Sequence[Budget] = (), stayed: Sequence[str] = ()) -> Any:
+    victims = [(Victim(f"v{n}", f"d/v{n}", {}, p, s), {"cpu": c}) for n, (p, s, c) in enumerate(pods)]
+    return in_turn(victims, budgets, stayed)
+
+
+def gone(pods: Pods, priority: int, cpu: int, **more: Any) -> list[str] | None:
+    chosen = give_way(turns(pods, **more), priority, {"cpu": cpu})
+    return None if chosen is None else sorted(each.victim.uid for each in chosen)
+
+
+def test_the_least_important_go_and_no_more_than_needed() -> None:
+    pods = [(0, 1, 4), (1, 1, 6), (5, 1, 8)]
+    assert gone(pods, 10, 3) == ["v0"]
+    assert gone(pods, 10, 9) == ["v0", "v1"]
+    assert gone(pods, 10, 5) == ["v1"], "the smaller one is given back: without it there is room as well"
+    assert gone(pods, 5, 12) is None, "equals do not give way, and the others are not enough: nobody goes"
+    assert gone(pods, 10, 0) == []
+
+
+def test_those_that_must_or_did_stay_go_last() -> None:
+    pods = [(0, 1, 4), (1, 1, 4)]
+    assert gone(pods, 10, 4, stayed=["v0"]) == ["v1"]
+    selector = canonical(LabelSelector(match_labels={"app": "x"}))
+    assert selector is not None
+    [first, second] = in_turn(
+        [(Victim("a", "d/a", {"app": "x"}, 0, 1), {"cpu": 4}), (Victim("b", "d/b", {}, 3, 1), {"cpu": 4})],
+        [Budget("d", selector, 0)],
+        (),
+    )
+    assert (first.victim.uid, second.victim.uid, second.stays) == ("b", "a", True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=12),
+    st.integers(1, 7),
+    st.integers(1, 12),
+)
+def test_on_one_node_it_is_upstreams_choice_where_that_makes_room_and_nobody_goes_where_it_does_not(
+    pods: Pods, priority: int, request: int
+) -> None:
+    used = {"cpu": sum(cpu for *_, cpu in pods)}
+    weaker = [
+        UpstreamCandidate(f"v{n}", {"cpu": cpu}, own, started * 100 + n, violates=False)
+        for n, (own, started, cpu) in enumerate(pods)
+        if own < priority
+    ]
+    theirs = reprieve(weaker, {"cpu": request}, used, used, lambda _: True)
+    mine = gone([(own, started * 100 + n, cpu) for n, (own, started, cpu) in enumerate(pods)], priority, request)
+    freed = sum(candidate.counted["cpu"] for candidate in weaker)
+    assert mine == (sorted(victim.pod for victim in theirs.victims) if freed >= request else None)
+
+
+# in rounds
+
+
+def of(team: str, name: str, cpu: str = "2", priority: int = 0, **more: Any) -> Pod:
+    labels = {QUOTA_NAME: team, **more.pop("labels", {})}
+    return pod(name, cpu=cpu, memory=None, priority=priority, labels=labels, **more)
+
+
+def add(world: Teams, *pods: Pod) -> None:
+    for each in pods:
+        world.add_pod(each)
+    world.read()
+
+
+def runs(world: Teams, *pods: Pod) -> None:
+    add(world, *(msgspec.structs.replace(p, status=msgspec.structs.replace(p.status, phase="Running")) for p in pods))
+
+
+def asked(records: Sequence[Recorded]) -> list[str]:
+    return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionAsked))
+
+
+def nominated(records: Sequence[Recorded]) -> list[PodNominated]:
+    return [record.event for record in records if isinstance(record.event, PodNominated)]
+
+
+def full(promised: str = "6") -> Teams:
+    """Team a runs three pods of 2 cores in a quota of 6; team b has room."""
+    world = Teams(quota("a", promised, "6"), quota("b", "4", "60"))
+    runs(world, of("a", "low", on="n0"), of("a", "mid", priority=5, on="n1"), of("a", "old", priority=5, on="n0"))
+    runs(world, of("b", "theirs", on="n0"))
+    assert world.used("a") == 6000
+    return world
+
+
+def test_a_pod_its_quota_refuses_has_a_lesser_one_of_it_go_and_comes_once_that_is_gone() -> None:
+    world = full()
+    add(world, of("a", "p", priority=100))
+    records = world.round()
+    assert placements(records) == {}
+    assert asked(records) == ["low"]
+    [said] = nominated(records)
+    assert (said.pod_uid, said.quota, said.victims, bool(said.node)) == ("p", "a", ("low",), True)
+    world.wait(20)
+    assert asked(world.rounds()) == [], "it waits for the one that was asked"
+    world.drop_pod("low")
+    world.read()
+    assert placements(world.rounds()) == {"p": said.node}
+    assert world.used("a") == 6000
+
+
+def test_the_room_that_was_made_is_kept_from_the_pod_that_left_it() -> None:
+    world = full()
+    add(world, of("a", "p", priority=100))
+    world.round()
+    world.drop_pod("low")
+    add(world, of("a", "low-again"), of("b", "other"))
+    records = world.round()
+    assert placements(records).keys() == {"other"}, "p is in its backoff; its room is not to be had"
+    [told] = [r.event for r in records if isinstance(r.event, PodUnschedulable)]
+    assert "the room in it is kept for d/p of priority 100" in told.message
+    world.wait(20)
+    assert placements(world.rounds()).keys() == {"p"}
+    assert world.used("a") == 6000
+    world.drop_pod("mid")
+    world.read()
+    world.wait(20)
+    assert placements(world.rounds()).keys() == {"low-again"}, "what comes free then is for whoever waits"
+
+
+def test_when_the_pod_for_whom_room_was_made_goes_the_others_may_have_it() -> None:
+    world = full()
+    add(world, of("a", "p", priority=100))
+    world.round()
+    world.drop_pod("low")
+    add(world, of("a", "low-again"))
+    world.round()
+    world.drop_pod("p")
+    world.read()
+    world.wait(20)
+    assert placements(world.rounds()).keys() == {"low-again"}
+
+
+@pytest.mark.parametrize(
+    ("world", "late"),
+    [
+        pytest.param(full(), of("a", "p", priority=0), id="equals do not give way"),
+        pytest.param(full(), of("a", "p", cpu="7", priority=100), id="all together are not enough"),
+        pytest.param(full("1"), of("a", "p", priority=100, labels={PREEMPTIBLE: "false"}), id="min is used up"),
+    ],
+)
+def test_nobody_goes_in_vain(world: Teams, late: Pod) -> None:
+    add(world, late)
+    assert asked(world.rounds()) == []
+
+
+def test_pods_that_must_not_be_preempted_stay_and_a_pod_may_be_told_never_to_preempt() -> None:
+    world = Teams(quota("a", "6", "6"))
+    runs(world, of("a", "kept", on="n0", labels={PREEMPTIBLE: "false"}), of("a", "x", on="n0"), of("a", "y", on="n1"))
+    polite = of("a", "polite", priority=100)
+    add(world, msgspec.structs.replace(polite, spec=msgspec.structs.replace(polite.spec, preemption_policy="Never")))
+    assert asked(world.rounds()) == []
+    add(world, of("a", "p", cpu="4", priority=50))
+    world.wait(20)
+    assert asked(world.rounds()) == ["x", "y"]
+
+
+def test_two_pods_of_a_round_rest_on_different_victims() -> None:
+    world = full()
+    add(world, of("a", "p", priority=100), of("a", "q", priority=50))
+    records = world.round()
+    assert {said.pod_uid: len(said.victims) for said in nominated(records)} == {"p": 1, "q": 1}
+    assert len(asked(records)) == 2
+
+
+def test_a_victim_that_stays_makes_another_one_go() -> None:
+    world = full()
+    add(world, of("a", "p", priority=100))
+    eviction = next(record for record in world.round() if isinstance(record.event, EvictionAsked))
+    world.observe(EvictionRefused(pod="d/low", pod_uid="low", reason="budget"), Cause("scheduling", eviction.seq))
+    world.read()
+    world.wait(20)
+    [other] = asked(world.rounds())
+    assert other in ("mid", "old")
+
+
+def test_a_pod_without_a_node_has_its_own_team_go_first_and_no_other_team_in_vain() -> None:
+    world = Teams(quota("a", "4", "4"), quota("b", "4", "60"), cpu="4", nodes=1)
+    runs(world, of("b", "theirs", on="n0"), of("a", "own", on="n0"))
+    add(world, of("a", "p", priority=100))
+    assert asked(world.rounds()) == ["own"]
+    short = Teams(quota("a", "2", "2"), quota("b", "4", "60"), cpu="4", nodes=2)
+    runs(short, of("b", "theirs", cpu="4", on="n0"), of("a", "own", on="n1", priority=100), of("b", "x", on="n1"))
+    add(short, of("a", "p", priority=100))
+    assert asked(short.rounds()) == [], "its quota has no room, so that others would go for nothing"
+
+
+def test_an_ancestor_that_is_short_counts_where_ancestors_are_compared() -> None:
+    org = quota("org", "4", "4", is_parent=True)
+    world = Teams(
+        org, quota("a", "2", "4", "org"), quota("b", "2", "4", "org"), settings=LedgerSettings(check_parents=True)
+    )
+    runs(world, of("a", "low", on="n0"), of("b", "other", on="n0"))
+    add(world, of("a", "p", priority=100))
+    assert asked(world.rounds()) == ["low"]
+
+
+def test_it_is_told_to_whom_it_serves_and_to_whom_it_costs() -> None:
+    world = full()
+    add(world, of("a", "p", priority=100))
+    [said] = nominated(world.round())
+    records = [record for log in world.logs.values() for record in log]
+    of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, RoundDecided)])
+    assert of_p.status == "nominated"
+    assert of_p.summary == (
+        f"round {said.round} asked pods of quota a to make room in it: d/low (priority 0); within every disruption budget; "
+        f"it is to go to {said.node}"
+    )
+    of_low = explain([r for r in records if r.context != "quota" and getattr(r.event, "pod_uid", "") == "low"])
+    assert of_low.steps[-1].text == "it is asked to go: preempted by d/p of priority 100 in quota a"
