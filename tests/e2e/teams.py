@@ -71,15 +71,19 @@ class Teams:
         return list((await self.call("GET", path))["items"])
 
     def tend(self) -> None:
-        """What controllers of a whole cluster do: pods of lost nodes go, and each quota has as many pods as are wanted."""
+        """What a whole cluster does: pods that a kubelet was to end and those of lost nodes go, and each quota has as many as are wanted.
+
+        The API server ends a pod without grace in two steps; when the caller is killed between them, the second is left to the kubelet.
+        """
         with self.cluster.api.session() as api:
             nodes = {body["metadata"]["name"] for body in api.call("GET", "/api/v1/nodes")["items"]}
             there: dict[str, list[Json]] = defaultdict(list)
             for body in api.call("GET", self.pods())["items"]:
-                if body["spec"].get("nodeName", "") in {"", *nodes}:
-                    there[(body["metadata"].get("labels") or {}).get(QUOTA_NAME, "")].append(body)
-                else:
+                at = body["spec"].get("nodeName", "")
+                if "deletionTimestamp" in body["metadata"] or (at and at not in nodes):
                     self._remove(api, body)
+                else:
+                    there[(body["metadata"].get("labels") or {}).get(QUOTA_NAME, "")].append(body)
             for name, milli in self.wants.items():
                 wanted = milli // self.pod_milli
                 waiting_last = sorted(there[name], key=lambda body: not body["spec"].get("nodeName"))
