@@ -17,8 +17,7 @@ from cli.bench.log import Servers, note
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.process import Process
 from cli.services import contexts
-from shared.bus import Bus
-from shared.bus.bus import NoAnswer
+from shared.bus import Bus, NoAnswer
 from shared.domain.quota_charge import SUBJECT, ChargeAnswer, ChargeAsk, answer_of, encode
 from shared.errors import KoordError
 from shared.events import Draft, Event

@@ -168,8 +168,8 @@ class _Replica:
                         waits = msgspec.json.decode(await answer.read(), type=Status).state == "waiting-for-lock"
                     if waits and await asyncio.to_thread(self._is_idle):
                         return
-                except aiohttp.ClientError:
-                    pass
+                except aiohttp.ClientConnectionError:
+                    pass  # it does not listen yet
                 await asyncio.sleep(0.05)
         raise ProgramFailed(f"scheduler {self.name} has ended; its log ends with:\n{self.process.tail()}")
 

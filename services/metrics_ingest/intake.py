@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from shared.agents import answer, subjects
 from shared.agents.answer import Answer
-from shared.bus.bus import Question
+from shared.bus import Question
 from shared.families import shard_of
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from services.quota_ledger.state import FOLDED
-from shared.bus.bus import Question
+from shared.bus import Question
 from shared.domain.quota_charge import BadAsk, ChargeAnswer, ChargeAsk, ask_of, encode
 from shared.kube.instants import SECOND
 from shared.service import Runtime

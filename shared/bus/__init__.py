@@ -1,5 +1,6 @@
 """The bus: one wrapper around NATS, the fast way to hear of what the log holds. Nothing rests on it."""
 
-from shared.bus.bus import Bus, NoAnswer, NotPermitted
+from shared.bus.bus import Bus
+from shared.bus.question import NoAnswer, NotPermitted, Question
 
-__all__ = ["Bus", "NoAnswer", "NotPermitted"]
+__all__ = ["Bus", "NoAnswer", "NotPermitted", "Question"]

@@ -15,8 +15,8 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from shared.bus.login import DENIED, INBOX, Login
-from shared.errors import KoordError
+from shared.bus.login import DENIED, Login
+from shared.bus.question import FAILURES, NoAnswer, NotPermitted, Question, to_inbox
 from shared.tasks import end
 
 log = logging.getLogger(__name__)
@@ -29,53 +29,9 @@ PUBLISH_WAITS_S = 0.5
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 * 1024 * 1024
 
-_FAILURES = (nats.errors.Error, OSError, TimeoutError)
-
 Heard = Callable[[bytes], None]
 Answer = Callable[[bytes], Awaitable[bytes]]
 AnswerOn = Callable[[str, bytes], Awaitable[bytes]]
-
-
-class NoAnswer(KoordError):
-    """Nobody answered a question within its deadline."""
-
-    def __init__(self, subject: str, deadline_s: float) -> None:
-        super().__init__(
-            f"no answer on {subject} within {deadline_s:g} s; see whether the service that answers it runs (koord up) "
-            "and whether NATS is reachable (KOORD_NATS)"
-        )
-
-
-class Question:
-    """A message whose sender waits for an answer."""
-
-    def __init__(self, message: Msg) -> None:
-        self._message = message
-
-    @property
-    def subject(self) -> str:
-        """What it was asked on."""
-        return self._message.subject
-
-    @property
-    def data(self) -> bytes:
-        """What was asked."""
-        return self._message.data
-
-    async def answer(self, data: bytes) -> None:
-        """Answer, unless the connection has gone: then the sender asks again."""
-        with contextlib.suppress(*_FAILURES):
-            await self._message.respond(data)
-
-
-class NotPermitted(KoordError):
-    """The login may not use a subject."""
-
-    def __init__(self, user: str, what: str) -> None:
-        super().__init__(
-            f"NATS does not let {user or 'a client without a login'} {what}; a login may use what its service's declaration says, "
-            "and `koord credentials check` says whether the server has the permissions of this release"
-        )
 
 
 class Bus:
@@ -146,7 +102,7 @@ class Bus:
     async def close(self) -> None:
         """Send what is pending, then end the connection."""
         if client := self._connection():
-            with contextlib.suppress(*_FAILURES):
+            with contextlib.suppress(*FAILURES):
                 await asyncio.wait_for(client.flush(), 1)
         await end(*filter(None, (self._keeper, *self._answering)))
 
@@ -163,7 +119,7 @@ class Bus:
             return False
         try:
             await client.publish(subject, data)
-        except _FAILURES:
+        except FAILURES:
             return False
         return True
 
@@ -188,10 +144,10 @@ class Bus:
         """Answer questions on a subject with wildcards; the answer is told which subject it was."""
 
         async def respond(message: Msg) -> None:
-            if not _to_inbox(message):
+            if not to_inbox(message):
                 return
             reply = await answer(message.subject, message.data)
-            with contextlib.suppress(*_FAILURES):
+            with contextlib.suppress(*FAILURES):
                 await message.respond(reply)
 
         async def on_message(message: Msg) -> None:
@@ -212,7 +168,7 @@ class Bus:
         """
 
         async def on_message(message: Msg) -> None:
-            if message.reply and _to_inbox(message):
+            if message.reply and to_inbox(message):
                 await attend(Question(message))
 
         async def subscribe(client: Client) -> None:
@@ -238,7 +194,7 @@ class Bus:
                     return await self._request(client, subject, data, left)
                 except nats.errors.NoRespondersError:
                     pass  # the service may be starting
-                except _FAILURES:
+                except FAILURES:
                     break
             await asyncio.sleep(min(0.05, left))
         raise NoAnswer(subject, deadline_s)
@@ -278,7 +234,7 @@ class Bus:
     async def _subscribe(self, subscribe: Callable[[Client], Awaitable[None]]) -> None:
         self._subscriptions.append(subscribe)
         if client := self._connection():
-            with contextlib.suppress(*_FAILURES):  # the next connection subscribes
+            with contextlib.suppress(*FAILURES):  # the next connection subscribes
                 await subscribe(client)
 
     async def _keep(self, first: asyncio.Event) -> None:
@@ -295,7 +251,7 @@ class Bus:
                 await self._echo(client, gone)
                 log.warning("bus lost its connection", extra={"url": self.login.server})
                 self.reconnects += 1
-            except _FAILURES as failed:
+            except FAILURES as failed:
                 error = self._failure if isinstance(failed, nats.errors.NoServersError) else failed
                 self._login_refused = "authorization" in str(error).lower()
                 if self._login_refused and not self.refused.startswith("the login"):
@@ -380,17 +336,6 @@ class Bus:
             asked.cancel()
 
 
-def _to_inbox(message: Msg) -> bool:
-    """Whether the answer goes to an inbox. It is sent with the rights of who answers, so no asker may choose another subject.
-
-    `_R_.` is the server's own: what it puts in an inbox's place when a question crosses accounts, and takes from no client.
-    """
-    if message.reply.startswith((f"{INBOX}.", "_R_.")):
-        return True
-    log.warning("a question wants its answer elsewhere", extra={"subject": message.subject, "reply": message.reply})
-    return False
-
-
 async def abandon(client: Client) -> None:
     """End a connection without waiting for a server that may take nothing more."""
     writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001  close() alone waits until all is sent
@@ -398,5 +343,5 @@ async def abandon(client: Client) -> None:
         writer.transport.abort()
     client._pending.clear()  # noqa: SLF001
     client._pending_data_size = 0  # noqa: SLF001
-    with contextlib.suppress(*_FAILURES):
+    with contextlib.suppress(*FAILURES):
         await client.close()

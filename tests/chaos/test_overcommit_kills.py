@@ -23,8 +23,7 @@ from cli.dev.cluster import Cluster
 from services.slo_controller.explain import explain
 from shared.agents import answer, subjects
 from shared.agents.report import encode
-from shared.bus import Bus
-from shared.bus.bus import NoAnswer
+from shared.bus import Bus, NoAnswer
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.log.verify import verify

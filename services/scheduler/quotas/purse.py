@@ -11,7 +11,7 @@ from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.verdict import Told, settled, to_charge
 from services.scheduler.state import ClusterView
 from shared import failpoints
-from shared.bus.bus import NoAnswer, NotPermitted
+from shared.bus import NoAnswer, NotPermitted
 from shared.domain.quota_charge import SUBJECT, BadAsk, ChargeAnswer, ChargeAsk, QuotaShort, answer_of, encode
 from shared.events import Draft
 from shared.events.scheduling import RoundDecided

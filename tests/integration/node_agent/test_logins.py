@@ -17,8 +17,7 @@ from shared.agents import slo, subjects
 from shared.agents.broker import Broker
 from shared.agents.slo import NodeSlo
 from shared.agents.subjects import DEED, REPORT, SLO
-from shared.bus import Bus
-from shared.bus.bus import NotPermitted
+from shared.bus import Bus, NotPermitted
 from shared.bus.streams import Streams
 from tests.integration.node_agent.test_carriers import NODE, STREAM, Ingest, Side, until
 

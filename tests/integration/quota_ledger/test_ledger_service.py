@@ -8,7 +8,7 @@ import pytest
 
 from cli.embedded import EmbeddedNats
 from services.quota_ledger.books import Books
-from shared.bus.bus import NoAnswer
+from shared.bus import NoAnswer
 from shared.events import Cause
 from shared.events.cluster import BindRejected
 from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
