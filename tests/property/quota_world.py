@@ -19,6 +19,7 @@ from services.quota_ledger.state import FOLDED, LedgerState
 from services.quota_ledger.verify import checked, holds
 from services.scheduler.config import config_of
 from services.scheduler.index import Index
+from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.verdict import Told, settled, to_charge
 from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
@@ -28,6 +29,7 @@ from shared.domain.quota_charge import ChargeAnswer, ChargeAsk, QuotaShort, answ
 from shared.events import Cause, Draft, Event, Recorded
 from shared.events.cluster import (
     BindRejected,
+    EvictionRefused,
     NodeDeleted,
     NodeObserved,
     ObjectDeleted,
@@ -35,9 +37,10 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
+from shared.events.intents import EvictionAsked
 from shared.events.log import ConfigTaken, WriterStarted
 from shared.events.quota import PodCharged
-from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.events.scheduling import PodNominated, PodPlaced, RoundDecided
 from shared.kube.elastic_quota import RESERVED
 from shared.kube.instants import SECOND
 from tests.unit.quota_ledger.test_state import pod, quota
@@ -55,6 +58,7 @@ class Waiting(NamedTuple):
     drafts: tuple[Draft, ...]
     seen: dict[str, int]
     ask: ChargeAsk
+    kept: dict[str, QuotaShort]
 
 
 class World:
@@ -72,7 +76,7 @@ class World:
         self.asked_for: set[tuple[int, str]] = set()  # (round, uid) of which the ledger was asked
         self.epoch = 0
         self.made = 0
-        self.charged = self.refused = self.late = self.unanswered = 0
+        self.charged = self.refused = self.late = self.unanswered = self.preempted = self.kept = 0
         self.bus: list[bytes] = []  # asks that may arrive, any number of times
         self.answers: list[ChargeAnswer] = []
         self.waiting: Waiting | None = None
@@ -215,22 +219,26 @@ class World:
         seen = dict(view.positions)
         drafts = decide(self.index, self.now_ns, self.chance.randrange(1, 9))
         groups = to_charge(drafts, self._must_ask)
+        kept = QuotaPreemptor(self.index).kept_from(groups)
+        self.kept += len(kept)
+        groups = tuple(group for group in groups if group[0] not in kept)
         if not groups:
-            self.tell_scheduler(*(draft.event for draft in drafts), seen=seen)
+            after = settled(drafts, kept, self._told, 0)
+            self.tell_scheduler(*(draft.event for draft in after), seen=seen)
             return
         if len(groups) > 1 and self.chance.random() < 0.3:
             groups = (groups[0] + groups[1], *groups[2:])  # a gang
         decided = drafts[0].event
         assert isinstance(decided, RoundDecided)
         ask = ChargeAsk(epoch=self.epoch, round=decided.round, seen=seen, groups=groups)
-        self.waiting = Waiting(drafts, seen, ask)
+        self.waiting = Waiting(drafts, seen, ask, kept)
         self.bus.append(encode(ask))
 
     def end_round(self) -> None:
         """Take the answer if it is there; else ask again, wait, or give up."""
         if self.waiting is None:
             return
-        drafts, seen, ask = self.waiting
+        drafts, seen, ask, kept = self.waiting
         mine = [one for one in self.answers if (one.epoch, one.round) == (ask.epoch, ask.round) and not one.late]
         chance = self.chance.random()
         refused: dict[str, QuotaShort | None]
@@ -244,7 +252,11 @@ class World:
             return
         self.waiting = None
         self.answers.clear()
-        events = [draft.event for draft in settled(drafts, refused, self._told, at)]
+        refused |= kept
+        after = settled(drafts, refused, self._told, at)
+        made = [draft.event for draft in QuotaPreemptor(self.index).made(drafts, after, refused)]
+        self._check_preempted(made)
+        events = [*(draft.event for draft in after), *made]
         self.asked_for |= {(ask.round, uid) for group in ask.groups for uid in group}
         self.tell_scheduler(*events, seen=seen)
 
@@ -260,7 +272,40 @@ class World:
         facts = self.view.pods.get(uid)
         return Told(facts.told, facts.attempts + 1) if facts else Told("", 1)
 
+    def _check_preempted(self, made: Sequence[Event]) -> None:
+        """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""
+        pods = self.view.quota.pods
+        for said in made:
+            if isinstance(said, PodNominated) and said.quota:
+                self.preempted += len(said.victims)
+                asking = self.view.pods[said.pod_uid].ask
+                assert asking is not None
+                for uid in said.victims:
+                    entry, ask = pods[uid], self.view.pods[uid].ask
+                    assert ask is not None
+                    assert (entry.quota, entry.preemptible, entry.charged) == (said.quota, True, True)
+                    assert ask.priority < asking.priority
+
     # -- the gateway and the cluster
+
+    def evict(self) -> None:
+        """A pod that was asked to go goes, or its budget lets it stay."""
+        open_ = [
+            record
+            for record in self.logs["scheduling"]
+            if isinstance(record.event, EvictionAsked) and record.seq not in self.answered
+        ]
+        if not open_:
+            return
+        record = self.chance.choice(open_)
+        self.answered.add(record.seq)
+        wish = record.event
+        assert isinstance(wish, EvictionAsked)
+        if self.chance.random() < 0.3:
+            refused = EvictionRefused(pod=wish.pod, pod_uid=wish.pod_uid, reason="budget")
+            self.say("cluster", refused, cause=Cause("scheduling", record.seq))
+        elif wish.pod_uid in self.pods:
+            self._lose(wish.pod_uid)
 
     def carry_out(self) -> None:
         """One placement without an outcome gets one."""
@@ -296,7 +341,7 @@ class World:
         """A pod of a team, or of none."""
         self.made += 1
         team = self.chance.choice((*TEAMS, *TEAMS, ""))
-        event = pod(f"p{self.made}", team, str(self.chance.randrange(1, 4)), priority=self.chance.randrange(2))
+        event = pod(f"p{self.made}", team, str(self.chance.randrange(1, 4)), priority=self.chance.randrange(4))
         spec = replace(event.object.spec, scheduler_name="koord-scheduler")
         event = replace(event, object=replace(event.object, spec=spec))
         self.pods[event.pod_uid] = event
@@ -305,10 +350,12 @@ class World:
     def delete(self) -> None:
         """A pod goes."""
         if self.pods:
-            uid = self.chance.choice(sorted(self.pods))
-            self.pods.pop(uid)
-            self.bound.pop(uid, None)
-            self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
+            self._lose(self.chance.choice(sorted(self.pods)))
+
+    def _lose(self, uid: str) -> None:
+        self.pods.pop(uid)
+        self.bound.pop(uid, None)
+        self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
 
     def bind_elsewhere(self) -> None:
         """Another scheduler takes a pod for which nobody has an intent."""
@@ -341,6 +388,7 @@ class World:
             (1, self.bind_elsewhere),
             (2, self.amend),
             (8, self.carry_out),
+            (6, self.evict),
             (10, self.begin_round),
             (16, self.end_round),
             (16, self.serve),
@@ -383,6 +431,7 @@ class World:
                     self.serve()
                     self.end_round()
                 self.carry_out()
+                self.evict()
                 self.check()
             for uid in sorted(self.pods):
                 self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))

@@ -26,11 +26,15 @@ def test_no_pod_is_placed_uncharged_or_charged_twice_and_all_is_given_back(seed:
 
 
 def test_the_histories_are_worth_something() -> None:
-    """They hold charges, refusals, late asks, and rounds that nobody answered."""
+    """They hold charges, refusals, late asks, rounds that nobody answered, preemption, and room that is kept."""
     seen: Counter[str] = Counter()
     for seed in range(12):
         world = World(seed)
         for _ in range(STEPS):
             world.step()
+        world.drain()
         seen.update(charged=world.charged, refused=world.refused, late=world.late, unanswered=world.unanswered)
+        seen.update(preempted=world.preempted, kept=world.kept)
+    rare = seen.pop("preempted"), seen.pop("kept")
     assert min(seen.values()) >= 5, seen
+    assert min(rare) >= 1, rare
