@@ -14,7 +14,7 @@ from services.quota_ledger.state import LedgerState
 from shared.admission.elastic_quota import check_namespaces
 from shared.admission.quota_topology import Topology, checked_place
 from shared.admission.refused import Refused
-from shared.domain.amounts import exceeding
+from shared.domain.amounts import Amounts, exceeding, sub
 from shared.events import Draft, Event, Recorded
 from shared.events.intents import EvictionAsked
 from shared.events.quota import (
@@ -229,19 +229,25 @@ def _overuse(state: LedgerState, settings: LedgerSettings, now_ns: int) -> Itera
 
 
 def _revoked(state: LedgerState, settings: LedgerSettings, now_ns: int, quota: str, clock: Over) -> Iterator[Event]:
+    """Pods that are leaving are not asked to go again, and where they are enough nobody goes in their place."""
     delay_ns = int(settings.revoke_after_s * 1e9)
     _, due = Overuse(clock.since_ns).observed(now_ns, over=True, delay_ns=delay_ns)
     if not due:
         return
     books = state.books
     account = books.trees[clock.tree].accounts[quota]
-    holders = []
+    holders: list[Holder] = []
+    used: Amounts = dict(account.used)
     for uid in books.pods_of.get(quota, ()):
         pod, seen = books.pods[uid], state.seen.get(uid)
-        if pod.charged and seen is not None:
+        if pod.charged and seen is not None and seen.leaving:
+            used = sub(used, pod.request)
+        elif pod.charged and seen is not None:
             started = seen.started_ns or now_ns
             holders.append(Holder(uid, pod.request, seen.priority, started, pod.preemptible))
-    pods = victims(account.used, account.runtime, holders)
+    if not exceeding(used, account.runtime):
+        return
+    pods = victims(used, account.runtime, holders)
     yield RevocationDecided(
         quota=quota, runtime=account.runtime, used=dict(account.used), pods=tuple(pods), at_ns=now_ns, tree=clock.tree
     )

@@ -16,6 +16,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
         label: the quota it names.
         request: everything it asks for; what a quota counts of it depends on the quota.
         started_ns: 0 while it has not.
+        leaving: it is being deleted.
     """
 
     pod: str
@@ -27,6 +28,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     started_ns: int = 0
     ended: bool = False
+    leaving: bool = False
 
 
 class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,4 +73,5 @@ def seen_of(pod: Pod) -> Seen:
         priority=pod.spec.priority or 0,
         started_ns=started,
         ended=pod.status.phase in ENDED,
+        leaving=pod.metadata.deletion_timestamp is not None,
     )

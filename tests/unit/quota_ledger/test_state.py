@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -185,6 +186,28 @@ def test_over_use_is_tolerated_for_a_while_and_then_the_least_important_pods_go(
     assert decided.pods == ("x",)
     assert isinstance(asked, EvictionAsked)
     assert asked.pod == "ns/x"
+
+
+def leaving(observed: PodObserved) -> PodObserved:
+    body = observed.object
+    going = msgspec.structs.replace(body.metadata, deletion_timestamp="2026-07-24T06:52:45Z")
+    return msgspec.structs.replace(observed, object=msgspec.structs.replace(body, metadata=going))
+
+
+def test_who_is_leaving_is_not_asked_to_go_again_and_nobody_goes_in_its_place() -> None:
+    logs = Logs(LedgerSettings(revoke=True, revoke_after_s=10))
+    logs.tell("cluster", node("n1", "10"), quota("a", "5", "10"), quota("b", "5", "10"), pod("w", "b", "5"))
+    x, y, z = (pod(name, "a", "2", at="n1", priority=number) for number, name in enumerate("xyz", 1))
+    v = pod("v", "a", "1", at="n1")
+    logs.tell("cluster", v, x, y, z)
+    logs.now_ns += 11 * SECOND
+    [decided, asked] = logs.tell("cluster", leaving(v))  # 7 of 5 are used, 1 of that is leaving
+    assert isinstance(decided, RevocationDecided)
+    assert isinstance(asked, EvictionAsked)
+    assert (decided.pods, asked.pod) == (("x",), "ns/x")
+    logs.now_ns += 11 * SECOND
+    assert logs.tell("cluster", leaving(x)) == []
+    assert logs.state.books.trees[""].accounts["a"].used == {"cpu": 7_000}
 
 
 def test_what_a_snapshot_restores_decides_the_same() -> None:
