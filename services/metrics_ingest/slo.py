@@ -36,9 +36,9 @@ class SloDesk:
         self._retained: dict[str, SloFacts] = {}
 
     async def run(self) -> None:
-        """Hand out until cancelled."""
+        """Hand out until the process is asked to stop, or until cancelled."""
         said = False
-        while True:
+        while not self._runtime.draining.is_set():  # from then on `changed` does not wait
             try:
                 await self._store()
                 await self._retain()

@@ -173,3 +173,11 @@ async def test_a_nodeslo_reaches_the_agents_stream_with_its_position_and_so_does
         assert first is not None
         assert last is not None
         assert last.position > first.position > (0, 0)
+
+
+async def test_a_process_that_is_asked_to_end_ends_in_order(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        await on.see(NodeObserved(node="n1", object=node("n1")))
+        await on.first("n1")
+        await on.supervisor.stop()
+        assert {unit.process.exit_code for unit in on.supervisor.units.values()} == {0}
