@@ -1,0 +1,225 @@
+"""The guides' configuration on a real API server, applied with kubectl: each field is seen where it acts."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.dev.api import ApiRefused
+from cli.dev.cluster import Cluster
+from shared.kube.instants import SECOND, instant_text
+from shared.kube.quantity import nanos
+from tests.cluster.fixtures import MakeNodes
+from tests.e2e.system import System, running
+from tests.e2e.test_overcommit_on_kube import CONFIG_MAPS, SLO
+
+EXAMPLE = Path(__file__).parents[2] / "k8s" / "examples" / "slo-controller-config.yaml"
+STATED: dict[str, dict[str, Any]] = {
+    key: json.loads(text) for key, text in yaml.safe_load(EXAMPLE.read_text())["data"].items()
+}
+PLAIN, ANOLIS = "plain", "anolis"
+GI = 1 << 30
+SECTIONS = {
+    "resource-threshold-config": "resourceUsedThresholdWithBE",
+    "resource-qos-config": "resourceQOSStrategy",
+    "cpu-burst-config": "cpuBurstStrategy",
+    "system-config": "systemStrategy",
+}
+CONTROLLER = {"slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "0.5"}}
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Guide:
+    """Two nodes of 32 cores and 64 GiB, one of them with the label that the guides select; what they sell is read from the API."""
+
+    def __init__(self, cluster: Cluster, system: System) -> None:
+        self.cluster = cluster
+        self.system = system
+
+    async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        return await asyncio.to_thread(self.cluster.api.call, method, path, body)
+
+    async def report(self, node: str, *, beside_pods: str = "2", prod: str = "0", age_s: int = 0) -> None:
+        """A NodeMetric's status, as koordlet would write it."""
+        status = {
+            "updateTime": instant_text((time.time_ns() // SECOND - age_s) * SECOND),
+            "nodeMetric": {
+                "nodeUsage": {"resources": {"cpu": beside_pods, "memory": "4Gi"}},
+                "systemUsage": {"resources": {"cpu": beside_pods, "memory": "4Gi"}},
+            },
+            "prodReclaimableMetric": {"resource": {"resources": {"cpu": prod, "memory": prod}}},
+        }
+        await self.call("PATCH", f"{SLO}/nodemetrics/{node}/status", {"status": status})
+
+    async def configure(self, **changes: Any) -> None:
+        """The example's `colocation-config` with other values."""
+        text = json.dumps(STATED["colocation-config"] | changes)
+        await self.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", {"data": {"colocation-config": text}})
+
+    async def sold(self, node: str, resource: str) -> int | None:
+        found = (await self.call("GET", f"/api/v1/nodes/{node}"))["status"]["allocatable"]
+        text = found.get(f"kubernetes.io/{resource}")
+        return None if text is None else nanos(text) // 10**9
+
+    async def sells(self, node: str, **amounts: int | None) -> None:
+        """Wait until the node sells exactly this; names as `batch_cpu`."""
+        wanted = {name.replace("_", "-"): amount for name, amount in amounts.items()}
+
+        async def found() -> dict[str, int | None]:
+            return {resource: await self.sold(node, resource) for resource in wanted}
+
+        await until(found, lambda sold: bool(sold == wanted))
+
+
+async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], within_s: float = 40) -> Any:
+    """What `ask` gives once it holds; the error says what it gave last."""
+    deadline = time.monotonic() + within_s
+    while not holds(found := await ask()):
+        assert time.monotonic() < deadline, f"still {found}"
+        await asyncio.sleep(0.2)
+    return found
+
+
+@pytest.fixture
+async def guide(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) -> AsyncIterator[Guide]:
+    amounts = {"cpu": "32", "memory": "64Gi"}
+    kube_nodes(PLAIN, capacity=amounts)
+    kube_nodes(ANOLIS, capacity=amounts, labels={"kubernetes.io/kernel": "anolis"})
+    api = kube_cluster.api
+    try:
+        async with running(kube_cluster, tmp_path, CONTROLLER, more=["slo-controller"]) as system:
+            for node in (PLAIN, ANOLIS):
+                metric = {
+                    "apiVersion": "slo.koordinator.sh/v1alpha1",
+                    "kind": "NodeMetric",
+                    "metadata": {"name": node},
+                }
+                api.call("POST", f"{SLO}/nodemetrics", metric)
+            yield Guide(kube_cluster, system)
+    finally:
+        gone = [f"{SLO}/{kind}/{node}" for kind in ("nodemetrics", "nodeslos") for node in (PLAIN, ANOLIS)]
+        for path in (f"{CONFIG_MAPS}/slo-controller-config", *gone):
+            with contextlib.suppress(ApiRefused):
+                api.call("DELETE", path)
+
+
+def stated_in(stated: Any, found: Any, path: str = "") -> list[str]:
+    """Paths of what is stated and not found so."""
+    if isinstance(stated, Mapping):
+        if not isinstance(found, Mapping):
+            return [path]
+        return [each for key in stated for each in stated_in(stated[key], found.get(key), f"{path}.{key}")]
+    if isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
+        return [
+            each for i, pair in enumerate(zip(stated, found, strict=True)) for each in stated_in(*pair, f"{path}[{i}]")
+        ]
+    return [] if stated == found else [f"{path} is {found!r}, not {stated!r}"]
+
+
+async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide: Guide) -> None:
+    """Each field of the four NodeSLO documents, of the host applications, and of how nodes report."""
+    await asyncio.to_thread(guide.cluster.apply, EXAMPLE)
+
+    async def slo(node: str) -> dict[str, Any]:
+        found = {item["metadata"]["name"]: item for item in (await guide.call("GET", f"{SLO}/nodeslos"))["items"]}
+        spec: dict[str, Any] = found.get(node, {}).get("spec", {})
+        return spec
+
+    strategy = STATED["resource-threshold-config"]["nodeStrategies"][0]
+    for node in (PLAIN, ANOLIS):
+        spec = await until(functools.partial(slo, node), lambda spec: "hostApplications" in spec)
+        for key, section in SECTIONS.items():
+            stated = dict(STATED[key]["clusterStrategy"])
+            if node == ANOLIS and key == "resource-threshold-config":
+                stated |= {name: strategy[name] for name in ("cpuSuppressThresholdPercent", "cpuSuppressPolicy")}
+            assert stated_in(stated, spec[section], section) == []
+        assert stated_in(STATED["host-application-config"]["applications"], spec["hostApplications"]) == []
+
+    async def policy() -> dict[str, Any]:
+        spec = (await guide.call("GET", f"{SLO}/nodemetrics/{PLAIN}")).get("spec", {})
+        found: dict[str, Any] = spec.get("metricCollectPolicy", {})
+        return found
+
+    assert await until(policy, bool) == {
+        "aggregateDurationSeconds": 300,
+        "reportIntervalSeconds": 60,
+        "nodeAggregatePolicy": {"durations": ["5m0s", "10m0s", "15m0s"]},
+        "nodeMemoryCollectPolicy": "usageWithoutPageCache",
+    }
+
+
+async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Guide, namespace: str) -> None:
+    """Each field of `colocation-config` that decides an amount, on the amounts in the node's status."""
+    api = guide.cluster.api
+    await guide.report(PLAIN)
+    await guide.report(ANOLIS, prod="11")
+    await asyncio.to_thread(guide.cluster.apply, EXAMPLE)
+    # cpuReclaimThresholdPercent 60, memoryReclaimThresholdPercent 65; 2 cores and 4 GiB are used beside pods.
+    memory = 64 * GI - int(64 * GI * 0.35) - 4 * GI
+    await guide.sells(PLAIN, batch_cpu=17_200, batch_memory=memory)
+    # midUnallocatedPercent 10 of what nobody asked for.
+    await guide.sells(PLAIN, mid_cpu=3_000, mid_memory=6 * GI)
+    # prodReclaimable comes on top, midCPUThresholdPercent 40 is the most.
+    await guide.report(PLAIN, prod="11")
+    await guide.sells(PLAIN, mid_cpu=12_800)
+    await guide.sells(ANOLIS, batch_cpu=17_200)
+    # resourceDiffThreshold: 9.9 % less is not written, 11 % is; the other node's strategy has 0.2.
+    for node in (PLAIN, ANOLIS):
+        await guide.report(node, beside_pods="3700m", prod="11")
+    await asyncio.sleep(2)
+    assert (await guide.sold(PLAIN, "batch-cpu"), await guide.sold(ANOLIS, "batch-cpu")) == (17_200, 17_200)
+    for node in (PLAIN, ANOLIS):
+        await guide.report(node, beside_pods="3900m", prod="11")
+    await guide.sells(PLAIN, batch_cpu=15_300)
+    assert await guide.sold(ANOLIS, "batch-cpu") == 17_200
+    # updateTimeThresholdSeconds: then any difference is written.
+    await guide.configure(updateTimeThresholdSeconds=1, nodeConfigs=[])
+    await guide.report(PLAIN, beside_pods="4")
+    await guide.sells(PLAIN, batch_cpu=15_200)
+    # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that asks for 4 cores and 8 GiB and is not measured yet.
+    asked = {"cpu": "4", "memory": "8Gi"}
+    container = {"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": asked, "limits": asked}}
+    pod = {"metadata": {"name": "prod"}, "spec": {"nodeName": PLAIN, "containers": [container]}}
+    await guide.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+    await asyncio.sleep(2)  # a pod counts from the report on that comes after it
+    await guide.report(PLAIN, beside_pods="4")
+    await guide.sells(PLAIN, batch_cpu=11_200, batch_memory=memory - 8 * GI)
+    await guide.configure(
+        cpuCalculatePolicy="maxUsageRequest", memoryCalculatePolicy="request", updateTimeThresholdSeconds=1
+    )
+    await guide.sells(PLAIN, batch_cpu=15_200, batch_memory=memory - 4 * GI)
+    await asyncio.to_thread(api.call, "DELETE", f"/api/v1/namespaces/{namespace}/pods/prod", {"gracePeriodSeconds": 0})
+    # batchCPUThresholdPercent, batchMemoryThresholdPercent; static mid resources.
+    await guide.configure(
+        batchCPUThresholdPercent=25, batchMemoryThresholdPercent=25, midReclaimMode="static", midStaticCPUReservedPercent=20,
+        midStaticMemoryReservedPercent=30, updateTimeThresholdSeconds=1,
+    )  # fmt: skip
+    await guide.sells(PLAIN, batch_cpu=8_000, batch_memory=16 * GI, mid_cpu=6_400, mid_memory=int(64 * GI * 0.3))
+    # The node's own water level: the annotation over the cluster's strategy, the label over the annotation.
+    await guide.configure(updateTimeThresholdSeconds=1)
+    await guide.report(ANOLIS)
+    path = f"/api/v1/nodes/{ANOLIS}"
+    level = {"node.koordinator.sh/colocation-strategy": '{"cpuReclaimThresholdPercent": 80}'}
+    await guide.call("PATCH", path, {"metadata": {"annotations": level}})
+    await guide.sells(ANOLIS, batch_cpu=23_600)
+    await guide.call("PATCH", path, {"metadata": {"labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.5"}}})
+    await guide.sells(ANOLIS, batch_cpu=14_000)
+    # degradeTimeMinutes 15: a report of 14 minutes ago counts, one of 16 does not, and the next brings it back.
+    await guide.report(PLAIN, beside_pods="6", age_s=14 * 60)
+    await guide.sells(PLAIN, batch_cpu=13_200)
+    await guide.report(PLAIN, beside_pods="6", age_s=16 * 60)
+    await guide.sells(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
+    assert await guide.sold(ANOLIS, "batch-cpu") == 14_000, "the other node reports"
+    await guide.report(PLAIN, beside_pods="6")
+    await guide.sells(PLAIN, batch_cpu=13_200)
+    # enable.
+    await guide.configure(enable=False)
+    await guide.sells(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
