@@ -1,6 +1,7 @@
 """Preemption inside a quota: a pod without room in its quota has less important pods of the same quota make it. Source: spec/quota.md 6.3."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionAsked
 from shared.events.scheduling import PodNominated, PodUnschedulable, RoundDecided
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
-from shared.kube.pod import Pod
+from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.selectors import LabelSelector
 from tests.unit.scheduler.quota_teams import Teams, quota
 from tests.unit.scheduler.scheduling_world import placements, pod
@@ -244,3 +245,32 @@ def test_it_is_told_to_whom_it_serves_and_to_whom_it_costs() -> None:
     )
     of_low = explain([r for r in records if r.context != "quota" and getattr(r.event, "pod_uid", "") == "low"])
     assert of_low.steps[-1].text == "it is asked to go: preempted by d/p of priority 100 in quota a"
+
+
+def test_the_example_of_the_document_is_what_happens() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "quota.md").read_text()
+    example = document.split("## Preemption inside a quota")[1].split("\n## ")[0]
+
+    def build(name: str, priority: int, on: str = "", start: str = "") -> Pod:
+        found = of("ci", name, on=on, priority=priority)
+        status = msgspec.structs.replace(found.status, start_time=start or None)
+        metadata = msgspec.structs.replace(found.metadata, namespace="ci")
+        return msgspec.structs.replace(found, metadata=metadata, status=status)
+
+    def world_with(cpu: str) -> tuple[Teams, list[Recorded]]:
+        world = Teams(quota("ci", "6", "6"), nodes=1)
+        runs(world, build("nightly", 0, "n0"), build("docs", 5, "n0", "2026-01-01T00:00:00Z"))
+        runs(world, build("release", 5, "n0", "2026-01-02T00:00:00Z"))
+        hotfix = build("hotfix", 100)
+        requests = ResourceRequirements(requests={"cpu": cpu})
+        containers = (msgspec.structs.replace(hotfix.spec.containers[0], resources=requests),)
+        add(world, msgspec.structs.replace(hotfix, spec=msgspec.structs.replace(hotfix.spec, containers=containers)))
+        return world, world.round()
+
+    world, _ = world_with("2")
+    records = [record for log in world.logs.values() for record in log]
+    for uid in ("hotfix", "nightly"):
+        own = [r for r in records if getattr(r.event, "pod_uid", "") == uid or isinstance(r.event, RoundDecided)]
+        story = explain([r for r in own if r.context != "quota"], uid)
+        assert (story.summary if uid == "hotfix" else story.steps[-1].text) in example, uid
+    assert asked(world_with("4")[1]) == ["nightly", "release"], "nightly and the later one of the other two"
