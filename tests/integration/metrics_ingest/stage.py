@@ -15,7 +15,7 @@ from cli.supervisor.servers import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
 from shared.agents import answer, subjects
 from shared.agents.answer import Answer
-from shared.agents.report import PodSum, Report, Series, encode
+from shared.agents.report import ApplicationSum, Forecast, PodSum, Report, Series, encode
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event
 from shared.events.metrics import NodeReported
@@ -121,6 +121,8 @@ def report(
     seconds: int = 60,
     boot: str = "b",
     pods: tuple[PodSum, ...] = (),
+    applications: tuple[ApplicationSum, ...] | None = None,
+    reclaimable: Forecast | None = None,
 ) -> Report:
     """A steady minute of a node: `cores` and 1 GiB, half of it outside of pods."""
     offsets = tuple(range(1_000, seconds * 1_000 + 1, 1_000))
@@ -134,4 +136,6 @@ def report(
         node_usage=Series(offsets, (cpu,) * seconds, (1 << 30,) * seconds),
         system_usage=Series(offsets, (cpu // 2,) * seconds, (1 << 29,) * seconds),
         pods=pods,
+        applications=applications,
+        reclaimable=reclaimable,
     )

@@ -9,7 +9,7 @@ from cli.embedded import EmbeddedNats
 from cli.services import contexts
 from cli.supervisor.supervisor import Spec
 from shared.agents import slo, subjects
-from shared.agents.report import PodSum, encode
+from shared.agents.report import ApplicationSum, Forecast, PodSum, encode
 from shared.bus.streams import StreamRefused, Streams
 from shared.events.cluster import (
     NodeDeleted,
@@ -38,7 +38,14 @@ async def test_a_report_is_in_the_log_when_it_is_answered_with_its_pods_and_what
             PodObserved(pod="d/p", pod_uid="u", object=pod("p", on="n1")), NodeObserved(node="n1", object=node("n1"))
         )
         known = PodSum("u", 60 * CORE // 4, 60, CORE // 4, 60 << 20, 60, 1 << 20)
-        found = await on.first("n1", cores=2, pods=(known, PodSum("stranger", CORE, 1, CORE)))
+        nginx = ApplicationSum("nginx", "koord-prod", "LS", 2 * CORE, 4, 4 << 30, 4)
+        found = await on.first(
+            "n1",
+            cores=2,
+            pods=(known, PodSum("stranger", CORE, 1, CORE)),
+            applications=(nginx,),
+            reclaimable=Forecast(250, 1 << 30),
+        )
         assert found.usage == Usage(2000, 1 << 30)
         assert found.system == Usage(1000, 1 << 29)
         assert found.pods == (ClassReported("koord-prod", "LS", (PodReported("d/p", 250, 1 << 20),)),)
@@ -47,7 +54,13 @@ async def test_a_report_is_in_the_log_when_it_is_answered_with_its_pods_and_what
         assert isinstance(created, ObjectDecided)
         assert isinstance(written, FieldsDecided)
         assert (created.name, written.name, written.subresource) == ("n1", "n1", "status")
-        assert written.patch["status"]["nodeMetric"]["nodeUsage"] == {"resources": {"cpu": "2", "memory": "1Gi"}}
+        status = written.patch["status"]
+        assert status["nodeMetric"]["nodeUsage"]["resources"] == {"cpu": "2", "memory": "1Gi"}
+        used = {"resources": {"cpu": "500m", "memory": "1Gi"}}
+        assert status["hostApplicationMetric"] == [
+            {"name": "nginx", "usage": used, "priority": "koord-prod", "qos": "LS"}
+        ]
+        assert status["prodReclaimableMetric"] == {"resource": {"resources": {"cpu": "250m", "memory": "1Gi"}}}
 
 
 async def test_a_bad_report_is_refused_with_a_reason_and_changes_nothing(
