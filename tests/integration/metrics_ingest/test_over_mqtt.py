@@ -1,10 +1,12 @@
 """Reports over MQTT, by NATS' own listener and by Mosquitto: what a broker has acknowledged is taken, whatever restarts."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Protocol
 
 import msgspec
@@ -20,6 +22,7 @@ from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.events.metrics import NodeReported
 from shared.events.nodes import BestEffortSuppressed
+from shared.kube.instants import SECOND
 from tests.integration.metrics_ingest.stage import Stage, report, stage, until
 from tests.mosquitto import Mosquitto
 from tests.unit.scheduler.scheduling_world import node
@@ -117,6 +120,42 @@ async def test_what_is_published_while_ingest_is_away_is_taken_when_it_is_back(
         on.supervisor.kill("metrics-ingest")
         await publish(broker, (report(name) for name in NODES))
         await until(lambda: recorded(on), lambda found: found == {"first", *NODES})
+
+
+async def test_the_backlog_of_an_agent_that_was_offline_is_taken_in_whatever_order_and_however_often_it_comes(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    name, half_minutes = NODES[0], 40
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        on.supervisor.kill("metrics-ingest")
+        end_ns = time.time_ns() - 90 * SECOND
+        backlog = [
+            report(name, number, at_ns=end_ns - (half_minutes - number) * 30 * SECOND, seconds=30, cores=number)
+            for number in range(1, half_minutes + 1)
+        ]
+        hours_ago = report(name, 7, at_ns=end_ns - 7_200 * SECOND, seconds=30, cores=90, boot="long ago")
+        ahead = report(name, 8, at_ns=end_ns + 600 * SECOND, seconds=30, cores=90, boot="clock")
+        disordered = [*backlog, *backlog[::4], hours_ago, ahead]
+        Random(3).shuffle(disordered)
+        await publish(broker, disordered)
+        last = report(name, half_minutes + 1, at_ns=end_ns + 60 * SECOND, seconds=30, cores=half_minutes + 1)
+
+        async def known() -> list[NodeReported]:
+            await publish(broker, [last])
+            return [each for each in await on.reports() if each.node == name]
+
+        found = await until(known, lambda found: found and found[-1].at_ns == last.at_ns)
+        times = [each.at_ns for each in found]
+        assert times == sorted(set(times)), "each is newer than the one before"
+        assert all(later - earlier >= 45 * SECOND for earlier, later in itertools.pairwise(times))
+        ten_minutes = next(window for window in found[-1].windows if window.duration_s == 600)
+        # A sample each second, the one ten minutes ago included, each of as many cores as its report has a number. Between the last two
+        # reports nothing was measured.
+        samples = [(each.at_ns - second * SECOND, each.seq) for each in (*backlog, last) for second in range(30)]
+        within = sorted(cores for at_ns, cores in samples if at_ns >= last.at_ns - 600 * SECOND)
+        assert ten_minutes.node[0].cpu_milli == sum(within) * 1000 // len(within)
+        assert ten_minutes.node[4].cpu_milli == within[int(len(within) * 0.99) - 1] * 1000
 
 
 async def test_nothing_that_the_broker_has_acknowledged_is_lost_when_it_restarts(
