@@ -56,19 +56,25 @@ The pods of a deleted quota count in the default group: what they use is no long
 
 
 class Row(NamedTuple):
-    """A step, and what each leaf may use after it, in milli-cores; a quota that is not there has no number."""
+    """A step, and what each leaf may use after it, in milli-cores; a quota that is not there has no number.
+
+    Attributes:
+        shared: what there is for all.
+    """
 
     step: str
     runtimes: dict[str, int]
+    shared: int
 
 
 def table() -> list[Row]:
     head, *lines = (line.split("|") for line in RUNTIMES.strip().splitlines())
     leaves = " ".join(head[1:-1]).split()
     rows = []
-    for step, *cells, _ in lines:
+    for step, *cells, shared in lines:
         numbers = zip(leaves, " ".join(cells).split(), strict=True)
-        rows.append(Row(step.strip(), {leaf: int(number) for leaf, number in numbers if number != "-"}))
+        known = {leaf: int(number) for leaf, number in numbers if number != "-"}
+        rows.append(Row(step.strip(), known, int(shared)))
     return rows
 
 
@@ -223,6 +229,7 @@ async def test_five_teams_share_forty_quotas_whatever_is_killed(
                 await STEPS[row.step](teams)
                 due = wanted(row, teams)
                 assert await teams.settled(due) == due, row.step
+                assert sum(row.runtimes.values()) == min(row.shared, sum(teams.wants.values()))  # nothing lies idle
                 print(f"round {rounds + 1}, {row.step}: after {kills.done} kills", flush=True)
             rounds += 1
     runs = sum(due[name].used for name in ASKING) // pod_milli
