@@ -58,6 +58,7 @@ SKELETON = {
     "shared/events/base.py": "",
     "shared/health.py": "",
     "shared/log/writer.py": "import asyncpg, sqlalchemy",
+    "shared/running.py": "",
     "shared/service.py": "",
 }
 
