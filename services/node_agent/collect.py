@@ -11,6 +11,7 @@ from pathlib import Path
 from services.node_agent import cgroups, counters, host_apps
 from services.node_agent.cgroups import Hierarchy, KubePods
 from services.node_agent.counters import BadFile, Held
+from services.node_agent.gpus import Gpus
 from services.node_agent.samples import SECOND_NS, Counted, Meter, Reading, Round, Usage
 from services.node_agent.zones import Zones
 from shared.kube.slo_config import HostApplication
@@ -33,6 +34,7 @@ class Collector:
         folders: uid -> folder of each of them, relative to a controller's.
         hierarchy: the cgroup file systems.
         kube: how pods are laid out; None while there are none.
+        gpus: None where GPUs are not measured.
         cold: whether pages are known to be cold, by what the kernel scans (kidled).
     """
 
@@ -50,6 +52,7 @@ class Collector:
         self.pods = 0
         self.folders: dict[str, str] = {}
         self.cold = False
+        self.gpus: Gpus | None = None
         self._clock_ns = clock_ns
         self._lasts_ns = int(LASTS * every_s * SECOND_NS)
         self._said: set[str] = set()
@@ -80,13 +83,16 @@ class Collector:
         hosts = self._sample_applications(applications) if applications or self._applications else {}
         system = None if pods is None else self._rest(node, pods, hosts)
         zones = {} if self._zones is None else self._zones.sample(at_ns, system, self.folders)
-        return Round(at_ns, node, system, best_effort, pods or {}, hosts, zones)
+        gpus = {} if self.gpus is None else self.gpus.sample(self.folders)
+        return Round(at_ns, node, system, best_effort, pods or {}, hosts, zones, gpus)
 
     def close(self) -> None:
         """Let go of all files."""
         self._close_meters()
         if self._zones is not None:
             self._zones.close()
+        if self.gpus is not None:
+            self.gpus.close()
 
     def _close_meters(self) -> None:
         for meter in (self._node, self._best_effort, *self._meters.values(), *self._applications.values()):

@@ -28,6 +28,7 @@ DEFAULTS: Mapping[str, bool] = {
     "CPICollector": False,
     "ColdPageCollector": False,
     "ResctrlCollector": False,
+    "Accelerators": False,
     "TerwayQoS": False,
     "TCNetworkQoS": False,
     "Resctrl": False,

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from services.node_agent.gpus import GpuUsage
 from services.node_agent.samples import Round, Usage
-from shared.agents.report import ApplicationSum, Forecast, PodSum, Report, Series, ZoneSum
+from shared.agents.report import ApplicationSum, Forecast, GpuSum, PodSum, Report, Series, ZoneSum
 from shared.kube.slo_config import HostApplication
 
 MILLI_NS = 1_000_000
@@ -78,6 +79,7 @@ class Interval:
         """Uid -> the fields of PodSum behind `uid`."""
         self._applications: dict[str, _Sums] = {}
         self._zones: dict[int, tuple[_Sums, _Sums]] = {}
+        self._gpus: dict[tuple[str, int], tuple[GpuUsage, list[int]]] = {}
 
     def add(self, found: Round) -> None:
         """Take a round's samples."""
@@ -105,6 +107,10 @@ class Interval:
             sums_of_zone = self._zones.setdefault(zone, (_Sums(), _Sums()))
             sums_of_zone[0].add(whole)
             sums_of_zone[1].add(system)
+        for key, gpu in found.gpus.items():
+            of_gpu = self._gpus.setdefault(key, (gpu, [0, 0, 0]))[1]
+            for place, size in enumerate((gpu.core, gpu.memory, 1)):
+                of_gpu[place] += size
 
     @property
     def empty(self) -> bool:
@@ -146,5 +152,9 @@ class Interval:
             peak=forecasts.peak,
             zones=tuple(
                 ZoneSum(zone, *whole.fields, *system.fields) for zone, (whole, system) in sorted(self._zones.items())
+            ),
+            gpus=tuple(
+                GpuSum(uid, minor, gpu.uuid, sums[0], sums[1], sums[2], gpu.memory_total)
+                for (uid, minor), (gpu, sums) in sorted(self._gpus.items())
             ),
         )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from services.node_agent.counters import Held
+from services.node_agent.gpus import GpuUses
 
 SECOND_NS = 1_000_000_000
 MICRO = 1_000_000
@@ -42,6 +43,7 @@ class Round(NamedTuple):
         pods: uid -> sample.
         applications: name of a host application -> sample.
         zones: number of a NUMA zone -> sample, in rounds that look at zones.
+        gpus: of the node and of pods.
     """
 
     at_ns: int
@@ -51,6 +53,7 @@ class Round(NamedTuple):
     pods: dict[str, Usage]
     applications: Mapping[str, Usage] = {}
     zones: Mapping[int, ZoneUsage] = {}
+    gpus: GpuUses = {}  # noqa: RUF012  never changed
 
 
 class Reading(NamedTuple):

@@ -16,7 +16,9 @@ from services.node_agent.carrier import Carrier
 from services.node_agent.cold_pages import ColdPages
 from services.node_agent.collect import Collector
 from services.node_agent.governor import Governor, Places
+from services.node_agent.gpus import Gpus
 from services.node_agent.known import PodsKeeper
+from services.node_agent.nvml import NoGpus, Nvml
 from services.node_agent.outbox import Outbox
 from services.node_agent.predictor import Predictor
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
@@ -67,6 +69,8 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     if gates["ColdPageCollector"]:
         cold.start()
         collector.cold = cold.started
+    if gates["Accelerators"]:
+        collector.gpus = _gpus(settings)
     agent = Agent(settings, collector, outbox, keeper)
     pods = None
     if settings.acts:
@@ -118,6 +122,15 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         cold.stop()
         if pages is not None:
             await pages.cleanup()
+
+
+def _gpus(settings: AgentSettings) -> Gpus | None:
+    """What asks for GPUs; None on a node without."""
+    try:
+        return Gpus(Nvml(settings.nvml), Path(settings.proc_root))
+    except NoGpus as error:
+        log.warning("GPUs are not measured", extra={"why": str(error)})
+        return None
 
 
 def _carrier(

@@ -58,6 +58,9 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
         "/var/lib/kubelet"
     )
     terway_root: Annotated[str, Meta(description="where Terway reads shares of the network")] = "/var/lib/terway/qos"
+    nvml: Annotated[str, Meta(description="NVIDIA's management library, for the gate Accelerators")] = (
+        "libnvidia-ml.so.1"
+    )
     acts: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
         str, Meta(description="which strategies run, besides the defaults: CPUEvict=true,CPUBurst=false")
