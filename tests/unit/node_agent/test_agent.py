@@ -9,6 +9,8 @@ import pytest
 
 from services.node_agent.agent import Agent
 from services.node_agent.collect import Collector
+from services.node_agent.details import Gauge
+from services.node_agent.exposition import AgentMetrics
 from services.node_agent.outbox import Outbox
 from services.node_agent.samples import SECOND_NS
 from services.node_agent.settings import AgentSettings
@@ -80,3 +82,20 @@ async def test_deeds_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
 def test_what_it_shows_of_itself_begins_empty(made: Made) -> None:
     figures = made.agent.figures()
     assert (figures.node, figures.usage, figures.slo, figures.rounds) == ("worker-1", None, None, 0)
+
+
+def test_its_page_shows_what_was_measured_besides_usage_with_its_labels(made: Made) -> None:
+    labels = {"pod_uid": "x", "pod_namespace": "d", "pod_name": "p"}
+    gauges = (
+        Gauge("koord_node_agent_pod_throttled", labels, 0.25),
+        Gauge("koord_node_agent_pod_throttled", {**labels, "pod_uid": "y"}, 0.5),
+        Gauge(
+            "koordlet_host_application_resource_usage",
+            {"application_name": "nginx", "resource": "cpu", "unit": "core"},
+            1,
+        ),
+    )
+    page = AgentMetrics(lambda: made.agent.figures()._replace(gauges=gauges), lambda: True).text().decode()
+    assert 'koord_node_agent_pod_throttled{node="worker-1",pod_name="p",pod_namespace="d",pod_uid="y"} 0.5' in page
+    assert 'koordlet_host_application_resource_usage{application_name="nginx",node="worker-1"' in page
+    assert page.count("# TYPE koord_node_agent_pod_throttled") == 1
