@@ -38,7 +38,7 @@ def annotations(body: dict[str, Any]) -> dict[str, Any]:
     return {key.removeprefix(PREFIX): json.loads(text) for key, text in found.items() if key.startswith(PREFIX)}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = await asyncio.to_thread(own_cluster, crds=True)
     for folder in ("base", "webhooks"):
