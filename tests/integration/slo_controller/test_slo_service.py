@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import aiohttp
 import pytest
 
 from cli.embedded import EmbeddedNats
@@ -54,6 +55,12 @@ class Stage(NamedTuple):
         """What the API says the first node has to give of a resource."""
         found = (await self.api.get(NODE_0))["status"]["allocatable"].get(resource)
         return None if found is None else nanos(found) // 10**9
+
+    async def metrics(self) -> str:
+        """What the controller tells Prometheus."""
+        url = f"http://{self.supervisor.units['slo-controller'].http}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return await answer.text()
 
     async def until(
         self, ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 40
@@ -111,6 +118,8 @@ async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: Em
         sold = await on.until(lambda: on.allocatable("kubernetes.io/batch-cpu"), lambda size: size is not None)
         assert 10_000 < sold < 32_000 * 65 // 100
         assert await on.allocatable("kubernetes.io/batch-memory")
+        written = 'slo_controller_node_resource_reconcile_count{reason="updateNodeStatus",status="succeeded"}'
+        await on.until(on.metrics, lambda text: written in text)
         place = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "early", "namespace": "default"}}
 
         async def node_of_pod() -> str:
