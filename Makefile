@@ -15,14 +15,19 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 VECTORS ?= $(or $(KOORD_VECTORS),../shared/vectors)
 
+# Compiles the scheduler's passes where that has not been done yet: some 20 s, once.
+COMPILE = @$(BIN)/python -c "import services.scheduler.engine"
+
 .PHONY: demo test lint parity soak generate clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
+	$(COMPILE)
 	@$(BIN)/koord demo
 
 test: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
+	$(COMPILE)
 	$(BIN)/pytest -n $(WORKERS) $(TESTS)
 
 lint: $(VENV)/installed
@@ -38,6 +43,7 @@ parity: $(VENV)/installed
 
 soak: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
+	$(COMPILE)
 	$(BIN)/pytest -m soak --timeout=3600 -o faulthandler_timeout=7200 $(TESTS)
 
 generate: $(VENV)/installed

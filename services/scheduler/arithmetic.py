@@ -1,7 +1,7 @@
 """One compiled pass over nodes for all that several plugins say of a class of pods by arithmetic alone."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,36 @@ _NOT_LEFT = Left(_NO_ARRAYS, _NO_ARRAYS, _NO_NUMBERS, _NO_NUMBERS, 0, 1, _NO_NUM
 _NOT_SHORT = (-1, _NO_NUMBERS, _NO_NUMBERS, 0)
 
 
+class Layout(NamedTuple):
+    """Parts as the compiled passes take them.
+
+    Attributes:
+        full, terms: of the Fullness among them; even, left: of the Evenness and the Left.
+    """
+
+    full: Int64
+    terms: Int64
+    even: tuple[int, int, Int64, Int64]
+    left: tuple[int, int, Int64, Int64, Int64, Int64, int, int, Int64, int]
+
+
+def lay_out(parts: Sequence[tuple[int, Part]]) -> Layout:
+    """(weight, what is scored) of each part; at most one Evenness and one Left."""
+    full: list[tuple[int, int, int, int, bool]] = []
+    terms: tuple[tuple[int, ...], ...] = ((), (), (), ())
+    even, left = (0, 0, *_NOT_EVEN[:]), (0, 0, *_NOT_LEFT[:])
+    for place, (weight, part) in enumerate(parts):
+        if isinstance(part, Fullness):
+            first = len(terms[0])
+            terms = tuple(before + more for before, more in zip(terms, part[:4], strict=True))
+            full.append((place, weight, first, len(terms[0]), part.most))
+        elif isinstance(part, Evenness):
+            even = (place, weight, *part[:])
+        else:
+            left = (place, weight, *part[:])
+    return Layout(np.array(full, np.int64).reshape(len(full), 5), np.array(terms, np.int64), even, left)
+
+
 class Pass:
     """One class's pass: it reads the room as it is whenever it is run."""
 
@@ -28,21 +58,10 @@ class Pass:
 
         Args:
             shortage: the filter's number among the profile's, and what it asks.
-            parts: (weight, what is scored); at most one Evenness and one Left.
+            parts: as `lay_out` takes them.
             base: what every node scores besides.
         """
-        full: list[tuple[int, int, int, int, bool]] = []
-        terms: tuple[tuple[int, ...], ...] = ((), (), (), ())
-        even, left = (0, 0, *_NOT_EVEN), (0, 0, *_NOT_LEFT)
-        for place, (weight, part) in enumerate(parts):
-            if isinstance(part, Fullness):
-                first = len(terms[0])
-                terms = tuple(before + more for before, more in zip(terms, part[:4], strict=True))
-                full.append((place, weight, first, len(terms[0]), part.most))
-            elif isinstance(part, Evenness):
-                even = (place, weight, *part)
-            else:
-                left = (place, weight, *part)
+        layout = lay_out(parts)
         self._parts = len(parts)
         self._room = room
         self._base = base
@@ -53,10 +72,10 @@ class Pass:
             room.requested.T,
             room.scored.T,
             *((shortage[0], *shortage[1]) if shortage else _NOT_SHORT),
-            np.array(full, np.int64).reshape(len(full), 5),
-            np.array(terms, np.int64),
-            *even,
-            *left,
+            layout.full,
+            layout.terms,
+            *layout.even,
+            *layout.left,
         )
 
     def judge(self, rows: Rows, by: Int64, verdict: Int64, total: Int64) -> None:

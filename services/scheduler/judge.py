@@ -5,7 +5,6 @@ the one that judging everything for every pod would have: filters and scores of 
 worked out again when it changes: the highest raw score, by which some plugins normalise, and all that wide plugins say.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ from services.scheduler.kernels.best import (
     AS_IT_IS,
     DOWN,
     FEASIBLE,
-    NO_NODE,
     UP,
     add,
     close,
@@ -28,17 +26,12 @@ from services.scheduler.kernels.best import (
     note_refusals,
     occurrences,
     overlay,
-    tally,
 )
-from services.scheduler.kernels.rows import Rows
 from services.scheduler.nodes import NodeTable
-from services.scheduler.panel import Filtering, Panel, Scoring
+from services.scheduler.panel import Filtering, Panel, Scoring, refuse_by
 from services.scheduler.parts import Part
+from services.scheduler.record import BEST, rejections
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
-
-BEST = 3
-"""How many of the best nodes a round records per class."""
-
 
 _HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}
 
@@ -106,7 +99,7 @@ class Judge:
         self._own_verdict = np.zeros(self._size, np.int64)
         self._summed = np.empty(self._size, np.int64)
         self._pass.judge(rows, self._own_by, self._own_verdict, self._summed)
-        _refuse(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
+        refuse_by(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
         self._judge_wide()
         self._raw = [trial.score(self.ask, rows) for _, _, trial in self._scorers]
         self._total_all()
@@ -136,7 +129,9 @@ class Judge:
             if scores is not None:
                 part = self._wide_parts[plugin.name] = scores * weight
                 self._wide_total = part if self._wide_total is None else self._wide_total + part
-        self._is_sum = self._wide_by is None and self._wide_total is None and not any(raw is not None for raw in self._raw)
+        self._is_sum = (
+            self._wide_by is None and self._wide_total is None and not any(raw is not None for raw in self._raw)
+        )
         self._highest = [0] * len(self._scorers)
         total = self._summed
         if not self._is_sum:
@@ -237,7 +232,7 @@ class Judge:
         ask, count = self.ask, len(rows)
         by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
         self._pass.judge(rows, by, verdict, total)
-        _refuse(ask, by, verdict, filters, rows)
+        refuse_by(ask, by, verdict, filters, rows)
         self._own_by[rows], self._own_verdict[rows], self._summed[rows] = by, verdict, total
         renormalise = self._wide_total is not None and bool((by != FEASIBLE).any())
         if self._wide_by is not None:
@@ -301,18 +296,12 @@ class Judge:
 
     def judged(self, pod_hash: np.uint64) -> ClassJudged:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
-        filters, nodes, feasible = self.profile.filters, self._panel.alive, occurrences(self.by, FEASIBLE)
-        rejected: tuple[Rejections, ...] = ()
-        if feasible < nodes:
-            counts: list[int] = tally(self.by, NO_NODE, len(filters) - NO_NODE).tolist()
-            rejected = tuple(
-                rejection
-                for index, found in enumerate(counts[-NO_NODE:])
-                if found
-                for rejection in self._rejections(index, filters[index])
-            )
+        nodes, feasible = self._panel.alive, occurrences(self.by, FEASIBLE)
         return ClassJudged(
-            nodes=nodes, feasible=feasible, rejected=rejected, best=self.candidates(self._best(pod_hash))
+            nodes=nodes,
+            feasible=feasible,
+            rejected=rejections(self.profile, self.ask, self.by, self.verdict) if feasible < nodes else (),
+            best=self.candidates(self._best(pod_hash)),
         )
 
     def refusals(self, row: int) -> tuple[Rejections, ...]:
@@ -325,17 +314,6 @@ class Judge:
             Rejections(plugin=plugin.name, code=reason.code, nodes=1, detail=reason.detail)
             for reason in plugin.reasons(self.ask, int(self.verdict[row]))
         )
-
-    def _rejections(self, index: int, plugin: Plugin) -> list[Rejections]:
-        counts: Counter[tuple[str, str]] = Counter()
-        refused = self.verdict[self.by == index]
-        for verdict, nodes in zip(*np.unique(refused, return_counts=True), strict=True):
-            for reason in plugin.reasons(self.ask, int(verdict)):
-                counts[reason.code, reason.detail] += int(nodes)
-        return [
-            Rejections(plugin=plugin.name, code=code, nodes=nodes, detail=detail)
-            for (code, detail), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        ]
 
     def candidates(self, rows: list[int]) -> tuple[Candidate, ...]:
         """Feasible nodes, each with its total and each plugin's part of it."""
@@ -357,11 +335,3 @@ class Judge:
             Candidate(node=names[row], score=score, parts=dict(zip(order, part, strict=True)))
             for row, score, part in zip(rows, totals, parts, strict=True)
         )
-
-
-def _refuse(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
-    """Ask filters; the first of the profile that refuses a node is noted for it. by, verdict: [rows]."""
-    for index, _, trial in filters:
-        verdicts = trial.filter(ask, rows)
-        if verdicts is not None:
-            note_refusals(by, verdict, verdicts, index)

@@ -3,7 +3,7 @@
 Once a round for all classes; and once for classes that differ in amounts alone: of most of these, most plugins have nothing to say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -24,7 +24,7 @@ from services.scheduler.framework import (
     WideTrial,
     is_kind,
 )
-from services.scheduler.kernels.best import FEASIBLE, NO_NODE
+from services.scheduler.kernels.best import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.kernels.rows import Rows
 from services.scheduler.parts import Shortage
 
@@ -121,3 +121,11 @@ def _concerns(ask: PodAsk, trial: Trial) -> bool:
 
 def _filters(ask: PodAsk, plugin: Plugin, trial: Trial, every: Rows) -> bool:
     return trial.filter(ask, every) is not None if plugin.static else _concerns(ask, trial)
+
+
+def refuse_by(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
+    """Ask filters; the first of the profile that refuses a node is noted for it. by, verdict: [rows]."""
+    for index, _, trial in filters:
+        verdicts = trial.filter(ask, rows)
+        if verdicts is not None:
+            note_refusals(by, verdict, verdicts, index)

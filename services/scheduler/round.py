@@ -9,11 +9,13 @@ Source: architecture.md, "What a scheduling round records"; spec/scheduler-core.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.ahead import Ahead
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
 from services.scheduler.copies import WorkingCopies
@@ -67,7 +69,7 @@ def _in_turn(chosen: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) 
     """(pod, due) in the order in which rounds of one pod would take them: of equal priority, those for whom room was made come first,
     and those of a class that has been refused meanwhile come behind the classes that have not been.
     """
-    turns = [((each.order[0], not each.pod.nominated, *each.order[1:]), number) for number, each in enumerate(chosen)]
+    turns = [(_turn(each), number) for number, each in enumerate(chosen)]
     heapify(turns)
     while turns:
         (priority, later, kind, since, uid), number = heappop(turns)
@@ -76,6 +78,12 @@ def _in_turn(chosen: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) 
             heappush(turns, ((priority, later, REFUSED_BEFORE, since, uid), number))
         else:
             yield pod, due
+
+
+def _turn(chosen: Chosen) -> tuple[int, bool, int, int, str]:
+    """By what pods stand in line."""
+    priority, kind, since, uid = chosen.order
+    return priority, not chosen.pod.nominated, kind, since, uid
 
 
 class _Class:
@@ -102,6 +110,9 @@ class _Round:
         self._placements: list[Placement] = []
         self._coming: Counter[PodAsk | None] = Counter()
         self._judges_made = 0
+        self._line: list[PodFacts] = []  # who comes in which order, if none is refused
+        self._places: dict[str, int] = {}  # uid -> place in the line
+        self._ahead = Ahead(lambda ask: self._panel(self._profile(ask)).of(ask))
         self._judged: list[ClassJudged] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
@@ -175,6 +186,8 @@ class _Round:
         """Take note of the pods that are to come."""
         self._coming.update(pod.ask for pod, *_ in chosen)
         coming = {pod.uid for pod, *_ in chosen}
+        self._line = [each.pod for each in sorted(chosen, key=_turn)]
+        self._places = {pod.uid: place for place, pod in enumerate(self._line)}
         waiting = [pod for uid, pod in self._index.nominated.items() if uid not in coming]
         self._nominated = sorted(waiting, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
 
@@ -198,6 +211,11 @@ class _Round:
             self._refuse(pod, self._record(ClassJudged(nodes=int(self._index.table.alive.sum()), feasible=0)))
             return
         self._keep_room_from(ask)
+        foreseen = self._ahead.goes(pod, self._placements, self._next_alone)
+        if foreseen is not None:
+            self._judges_made += 1
+            self._place(pod, ask, foreseen.row, foreseen.score, self._record(foreseen.judged), {})
+            return
         class_ = self._class(ask)
         if class_.refused_at >= 0:
             class_.judge.catch_up()
@@ -220,6 +238,22 @@ class _Round:
             class_.judged_at = self._record(class_.judge.judged(pod_hash))
         if not self._prepare(pod, ask, row, class_.judge):
             self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
+
+    def _next_alone(self, pod: PodFacts) -> Iterator[PodFacts]:
+        """The pod and those that come behind it, for as long as each is the only one of its class, and nothing is special about it."""
+        left = MOST_JUDGED // (self._room.size + ALSO_A_CLASS) - self._judges_made
+        for other in islice(self._line, place := self._places[pod.uid], place + max(left, 0)):
+            ask = other.ask
+            if (
+                ask is None
+                or ask.fault
+                or other.nominated
+                or self._coming[ask] != 1
+                or ask in self._classes
+                or ask.pod.spec.volumes
+            ):
+                return
+            yield other
 
     def forget_if_last(self, pod: PodFacts) -> None:
         """Let go of what is known of the pod's class once none of it is to come: a judge holds ten numbers a node."""

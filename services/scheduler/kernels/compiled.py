@@ -1,6 +1,8 @@
 """How a function over arrays becomes machine code: numba, once per machine; the result is kept in a cache folder."""
 
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -10,6 +12,20 @@ Number = Any
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _forget_stale(folder: Path) -> None:
+    """Drop machine code that was kept before a source of this folder changed: numba looks at the file of a function alone, not at those whose
+    functions it calls.
+    """
+    changed = max(source.stat().st_mtime for source in folder.glob("*.py"))
+    for index in (folder / "__pycache__").glob("*.nbi"):
+        with contextlib.suppress(OSError):  # another process did so, or it is not ours to do
+            if index.stat().st_mtime < changed:
+                index.unlink()
+
+
+_forget_stale(Path(__file__).parent)
 
 
 def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

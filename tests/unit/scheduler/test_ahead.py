@@ -1,0 +1,85 @@
+"""Pods that all differ are placed, and recorded, as pods one by one would be, whatever comes between them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.ahead import MOST, WORTH_IT
+from services.scheduler.ask import PodAsk
+from services.scheduler.kin import Foreseen, Kin
+from shared.events import Recorded
+from shared.events.scheduling import ClassJudged, RoundDecided
+from shared.kube.node import Taint
+from shared.kube.pod import Toleration
+from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, thresholds, use
+
+Records = dict[str, ClassJudged]
+
+
+def played(seed: int, batch: int, *, limits: bool) -> tuple[dict[str, str], Records]:
+    """Few nodes, some of them refused to most pods, and pods of two kins; some are equal, some fit nowhere."""
+    random, world = Random(seed), World()
+    if limits:
+        use(world, thresholds(random.choice((45, 65)), 95))
+    for number in range(random.randrange(3, 30)):
+        name = f"n{number:02}"
+        effect = random.choice(("NoSchedule", "PreferNoSchedule", "", "", "", ""))
+        taints = (Taint(key="team", value="a", effect=effect),) if effect else ()
+        pods = str(random.choice((2, 5, 110)))
+        world.add_node(node(name, cpu=str(random.choice((2, 4, 16))), memory="16Gi", pods=pods, taints=taints))
+        if random.random() < 0.8:
+            world.report(metric(name, cpu=f"{random.randrange(100, 2000)}m"))
+    for number in range(2 * MOST if seed % 5 == 0 else random.randrange(2 * WORTH_IT, MOST)):
+        cpu = random.choice((number, 7 * number, 100, 20_000 if random.random() < 0.2 else 50 + number))
+        tolerations = (Toleration(key="team", operator="Exists"),) if random.random() < 0.1 else ()
+        ports = (80,) if random.random() < 0.03 else ()
+        priority = 9500 if random.random() < 0.02 else None
+        world.add_pod(pod(f"p{number:03}", cpu=f"{cpu}m", priority=priority, tolerations=tolerations, ports=ports))
+    world.read()
+    events = world.rounds(batch=batch, most=3 * MOST)
+    return placements(events), records(events)
+
+
+def records(events: Sequence[Recorded]) -> Records:
+    """Pod's uid -> how its class was judged, of pods that were placed and share that with no other."""
+    found: Records = {}
+    for recorded in events:
+        if isinstance(event := recorded.event, RoundDecided):
+            uses = Counter(each.judged for each in event.pods)
+            found |= {
+                each.pod_uid: event.classes[each.judged] for each in event.pods if each.node and uses[each.judged] == 1
+            }
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.booleans())
+def test_looking_ahead_changes_no_placement_and_no_record(seed: int, limits: bool) -> None:
+    (placed, said), (placed_alone, said_alone) = played(seed, 256, limits=limits), played(seed, 1, limits=limits)
+    assert placed == placed_alone
+    assert said == {uid: said_alone[uid] for uid in said}
+
+
+def test_pods_that_differ_in_amounts_are_placed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def spy(kin: Kin, asks: Sequence[PodAsk], hashes: Sequence[np.uint64]) -> list[Foreseen]:
+        found = place(kin, asks, hashes)
+        seen.append(len(found))
+        return found
+
+    place = Kin.place
+    monkeypatch.setattr(Kin, "place", spy)
+    world = World()
+    for number in range(5):
+        world.add_node(node(f"n{number}", cpu="16", memory="64Gi"))
+    for number in range(MOST + 10):
+        world.add_pod(pod(f"p{number:02}", cpu=f"{100 + number}m"))
+    world.read()
+    assert len(placements(world.rounds(batch=256))) == MOST + 10
+    assert seen == [MOST, 10]
