@@ -59,12 +59,12 @@ def require_node(pytest_config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="module")
-def real_node(pytestconfig: pytest.Config) -> Iterator[RealNode]:
+def real_node(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
     require_programs(pytestconfig)
     require_node(pytestconfig)
     with Cluster() as cluster:
         cluster.apply_crds()
         for part in ("base", "webhooks"):
             cluster.apply(K8S / part)
-        with RealNode(cluster, NODE) as node:
+        with RealNode(cluster, NODE, tmp_path_factory.mktemp("node")) as node:
             yield node

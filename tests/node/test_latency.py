@@ -1,7 +1,7 @@
 """A service that answers requests does not notice batch pods beside it, as long as best effort is held to what is left."""
 
 import asyncio
-import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ from tests.node.system import Site, site, until
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 SPACE = "beside"
 COLOCATED = {"koordinator.sh/enable-colocation": "true"}
+WEIGHT = 8 * 1024
+"""Shares of the node's cgroup against 1024 of each process beside it."""
 HELD = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65}
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -111,7 +113,7 @@ async def _measured(service: Service, pace: Pace) -> dict[str, dict[str, int]]:
     await asyncio.sleep(2)
     found["free"] = await service.latency(pace)
     await service.burn(0)
-    print(json.dumps(found))
+    print({name: (each["p50_us"], each["p99_us"], each["max_us"]) for name, each in found.items()}, os.getloadavg())
     return found
 
 
@@ -123,8 +125,10 @@ async def test_best_effort_is_held_while_a_service_answers_and_let_go_again(serv
 
 @pytest.mark.soak
 async def test_a_service_next_to_batch_pods_that_are_held_answers_as_if_it_were_alone(service: Service) -> None:
-    for _ in range(3):
-        found = await _measured(service, Pace(30))
+    """Three runs; what else this machine does counts little, so that what is measured is what pods do to each other."""
+    (service.there.node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))
+    runs = [await _measured(service, Pace(20)) for _ in range(3)]
+    for found in runs:
         quiet, held, free = (found[name]["p99_us"] for name in ("quiet", "held", "free"))
-        assert held <= 1.2 * quiet, found
-        assert free >= 1.5 * quiet, found
+        assert held <= 1.2 * quiet, runs
+        assert free >= 1.5 * quiet, runs

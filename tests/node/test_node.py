@@ -3,14 +3,16 @@
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from cli.dev.node.node import RealNode
+from cli.dev.node.node import RealNode, check_machine
 from cli.dev.node.space import Space
-from cli.dev.node.tree import PREFIX, ROOT, Tree
+from cli.dev.node.tree import PREFIX, ROOT, NoTree, Tree
 from cli.ports import free_port
-from tests.node.fixtures import require_node
+from tests.node.fixtures import UNAVAILABLE, require_node
 from tests.node.pods import ask, pod, wait_until_it_listens
 
 
@@ -74,6 +76,23 @@ def test_what_a_killed_test_left_is_removed_by_the_next(pytestconfig: pytest.Con
         assert tree.folder("cpu").is_dir()
         assert not any(folder.exists() for folder in left)
     assert not list(ROOT.glob(f"*/{tree.name}"))
+
+
+def test_without_root_one_line_says_what_is_missing_and_a_required_node_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NoTree, match=r"^a real node needs root: .*") as missing:
+        check_machine()
+    unavailable = SimpleNamespace(stash=pytest.Stash())
+    unavailable.stash[UNAVAILABLE] = str(missing.value)
+    config = cast("pytest.Config", unavailable)
+    monkeypatch.delenv("KOORD_REQUIRE_NODE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="needs root"):
+        require_node(config)
+    monkeypatch.setenv("KOORD_REQUIRE_NODE", "1")
+    with pytest.raises(pytest.fail.Exception, match="needs root"):
+        require_node(config)
 
 
 def _running(marker: str) -> list[str]:

@@ -74,13 +74,20 @@ class RealNode:
     Attributes:
         name: of its Node.
         cluster: that it belongs to.
-        folder: sockets, logs (`kubelet.log`, `containerd.log`), container logs.
+        folder: sockets, the state of its programs, logs of containers; gone at the end.
+        logs: `kubelet.log`, `containerd.log`.
         tree: its cgroups.
     """
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, logs: Path | None = None) -> None:
+        """Prepare one.
+
+        Args:
+            logs: where logs of programs go; below `folder` otherwise.
+        """
         self.name = name
         self.cluster = cluster
+        self.logs = logs
         self.tree = Tree()
 
     def __enter__(self) -> Self:
@@ -107,7 +114,7 @@ class RealNode:
         check_machine()
         have = programs()
         self.folder = Path(tempfile.mkdtemp(prefix="koord-node-"))
-        self._space = Space(self.folder, self._mounts())
+        self._space = Space(self.logs or self.folder, self._mounts())
         atexit.register(self.stop)
         try:
             self.container_logs.mkdir()
