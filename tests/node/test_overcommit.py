@@ -22,7 +22,7 @@ COLOCATED = {"koordinator.sh/enable-colocation": "true"}
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 MIB = 2**20
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
