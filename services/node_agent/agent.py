@@ -162,7 +162,7 @@ class Agent:
         found = self._collector.collect(self.keeper.applications, "" if slo is None else slo.memory_policy)
         self._applications = found.applications
         if self.predictor is not None:
-            self.predictor.round(found)
+            self._predict(self.predictor, found)
         if self.governor is not None:
             self._govern(self.governor, found)
         self._cycle_ns += time.monotonic_ns() - found.at_ns
@@ -183,9 +183,20 @@ class Agent:
         try:
             governor.round(found, collector.hierarchy, collector.kube, collector.folders)
         except KoordError as error:
-            if str(error) not in self._failed:
-                self._failed.add(str(error))
-                log.error("the strategies stop for this round", extra={"why": str(error)})  # noqa: TRY400  the text says what is wrong
+            self._say("the strategies stop for this round", error)
+
+    def _predict(self, predictor: Predictor, found: Round) -> None:
+        """Learn from a round; where an object is not what it should be, the next minute is tried again."""
+        try:
+            predictor.round(found)
+        except KoordError as error:
+            self._say("nothing is predicted for this minute", error)
+
+    def _say(self, text: str, error: KoordError) -> None:
+        """An error, once."""
+        if str(error) not in self._failed:
+            self._failed.add(str(error))
+            log.error(text, extra={"why": str(error)})
 
     def _report(self, interval: Interval, end_ns: int) -> Interval:
         """Put the interval's report into the outbox; the interval that follows it."""

@@ -66,7 +66,11 @@ class Predictor:
         self._minutes: dict[str, _Minute] = {}
 
     def round(self, found: Round) -> None:
-        """Take a round's samples; train when a minute has passed."""
+        """Take a round's samples; train when a minute has passed.
+
+        Raises:
+            KoordError: a pod or the node states an amount that is none; the next minute begins anew.
+        """
         if found.node is not None:
             self._node.add(found.node)
         minutes = self._minutes
@@ -83,10 +87,12 @@ class Predictor:
         if found.at_ns - self._trained_ns < TRAIN_EVERY_NS:
             return
         self._trained_ns = found.at_ns
-        if (known := self._pods.in_force) is not None:
-            self._train(known, self._wall_ns())
-        self._node = _Minute()
-        minutes.clear()
+        try:
+            if (known := self._pods.in_force) is not None:
+                self._train(known, self._wall_ns())
+        finally:
+            self._node = _Minute()
+            minutes.clear()
 
     def _train(self, known: NodePods, now_ns: int) -> None:
         if not self._restored:

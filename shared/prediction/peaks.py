@@ -13,6 +13,7 @@ from shared.domain.priority import Priority, priority
 from shared.domain.requests import pod_requests
 from shared.errors import KoordError
 from shared.kube.instants import BadTime, instant_ns
+from shared.kube.json_text import read_json
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, nanos
@@ -160,7 +161,7 @@ def _raw(text: str | None) -> Mapping[str, Any] | None:
     if not text:
         return None
     try:
-        found = msgspec.json.decode(text, type=dict[str, str | int | float] | None)
+        found: Mapping[str, Any] | None = read_json(text, dict[str, str | int | float] | None)
         for size in (found or {}).values():
             nanos(str(size))
     except (msgspec.DecodeError, BadQuantity):

@@ -8,6 +8,7 @@ import msgspec
 from services.node_agent.cgroup import convert
 from services.node_agent.hooks.cpu_normalization import scaled
 from shared.domain.qos import QoS, raw_qos
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.quantity import BadQuantity, nanos, value
 from shared.kube.slo_config import ResourceThreshold
@@ -65,7 +66,7 @@ def _annotated(pod: Pod) -> Mapping[str, Batch] | None:
     if not text:
         return None
     try:
-        containers = msgspec.json.decode(text, type=_Spec).containers
+        containers = read_json(text, _Spec).containers
     except msgspec.MsgspecError:
         return None
     if containers is None:

@@ -8,6 +8,7 @@ import msgspec
 from services.node_agent.qos.stated import CPU_MANAGER, SYSTEM_QOS, ResourceStatus, cpus, mapping, resource_status
 from shared.domain.cpu_set import cpu_list
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 
 LS_POOLS = "node.koordinator.sh/cpu-shared-pools"
@@ -90,7 +91,7 @@ def _numa_nodes(status: ResourceStatus) -> list[int]:
 def _pools(annotations: Mapping[str, str] | None, name: str) -> dict[int, str]:
     text = (annotations or {}).get(name)
     try:
-        pools = msgspec.json.decode(text, type=list[_Pool]) if text else []
+        pools = read_json(text, list[_Pool]) if text else []
     except msgspec.MsgspecError:
         return {}
     return {pool.node: pool.cpuset for pool in sorted(pools, key=lambda pool: (pool.socket, pool.node))}

@@ -7,6 +7,7 @@ import msgspec
 
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.errors import KoordError
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.slo_config import CpuQos, QosClass, ResourceQos
 
@@ -92,6 +93,7 @@ def _annotated(pod: Pod) -> CpuQos | None:
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=CpuQos)
+        found: CpuQos = read_json(text, CpuQos)
     except msgspec.MsgspecError as error:
         raise BadCpuQos(pod.metadata.key, str(error)) from error
+    return found

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from shared.kube.json_text import read_json
+
 ANNOTATION = "koordinator.sh/oom-score-adj"
 SPEC = "koordinator.sh/oom-score-adj-spec"
 LEAST, MOST = -1000, 1000
@@ -16,7 +18,7 @@ def score(annotations: Mapping[str, str] | None, container: str) -> int | None:
     found: int | None = None
     if spec := stated.get(SPEC):
         try:
-            found = msgspec.json.decode(spec, type=dict[str, int]).get(container)
+            found = read_json(spec, dict[str, int]).get(container)
         except msgspec.MsgspecError:
             return None
     if found is None:

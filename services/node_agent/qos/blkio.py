@@ -8,6 +8,7 @@ import msgspec
 from shared.agents.pods import BLOCK_IO, claims_of
 from shared.domain.qos import QoS, raw_qos
 from shared.errors import KoordError
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass
 
@@ -121,7 +122,7 @@ def of_pod(pod: Pod, storage: Storage, volumes: Volumes, held: Held) -> Writes:
     if text is None or pod.status.phase != "Running" or raw_qos(pod) is QoS.NONE:
         return {}
     try:
-        config = msgspec.json.decode(text, type=BlkioQos) if text else BlkioQos()
+        config = read_json(text, BlkioQos) if text else BlkioQos()
     except msgspec.MsgspecError:
         return {}
     return wanted(config.blocks, storage, volumes, held, root=False)

@@ -11,6 +11,7 @@ from services.node_agent.qos.pods import NodePod, is_active
 from shared.domain.qos import QoS, raw_qos
 from shared.domain.requests import pod_requests
 from shared.kube.instants import SECOND
+from shared.kube.json_text import read_json
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import milli, nanos
 from shared.kube.slo_config import CpuBurst
@@ -113,7 +114,7 @@ def config_of(strategy: CpuBurst, pod: Pod) -> CpuBurst:
     if not text:
         return strategy
     try:
-        own = msgspec.json.decode(text, type=Stated)
+        own: Stated = read_json(text, Stated)
     except msgspec.MsgspecError:
         return strategy
     fields = {name: got for name in Stated.__struct_fields__ if (got := getattr(own, name)) not in {None, ""}}

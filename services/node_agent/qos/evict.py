@@ -10,6 +10,7 @@ import msgspec
 from services.node_agent.qos.pods import is_active
 from shared.domain.priority import Priority, priority, priority_value, resource_of
 from shared.domain.qos import QoS, raw_qos
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, nanos
 
@@ -78,7 +79,7 @@ def allows(pod: Pod, feature: str) -> bool:
     if text is None:
         return True
     try:
-        return feature in msgspec.json.decode(text, type=list[str])
+        return feature in read_json(text, list[str])
     except msgspec.MsgspecError:
         return False
 

@@ -10,6 +10,7 @@ from services.node_agent.qos.pods import NodePod, is_active
 from shared.domain.qos import QoS, kubernetes_qos, qos
 from shared.domain.requests import pod_limits, pod_requests
 from shared.domain.slo_defaults import DEFAULT_QOS, OFF_MEMORY
+from shared.kube.json_text import read_json
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import nanos, value
 from shared.kube.slo_config import MemoryQos, QosClass, ResourceQos
@@ -116,9 +117,10 @@ def _annotated(pod: Pod) -> _Own | None:
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=_Own)
+        found: _Own = read_json(text, _Own)
     except msgspec.MsgspecError:
         return None
+    return found
 
 
 def _protected(config: MemoryQos, request: int) -> Values:

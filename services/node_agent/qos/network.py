@@ -9,6 +9,7 @@ import msgspec
 
 from shared.domain.qos import QoS, raw_qos
 from shared.domain.slo_defaults import NodeSloSpec
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, nanos, value
 from shared.kube.slo_config import NetworkQos, QosClass
@@ -82,7 +83,7 @@ def limits_of(pod: Pod) -> PodLimits | None:
     if not text:
         return PodLimits()
     try:
-        stated = msgspec.json.decode(text, type=_Stated)
+        stated: _Stated = read_json(text, _Stated)
         return PodLimits(value(nanos(stated.ingress_limit)), value(nanos(stated.egress_limit)))
     except (msgspec.MsgspecError, BadQuantity):
         return None

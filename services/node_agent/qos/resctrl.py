@@ -10,6 +10,7 @@ import msgspec
 
 from shared.domain.qos import QoS, qos
 from shared.errors import KoordError
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 
 ANNOTATION = "node.koordinator.sh/resctrl"
@@ -120,7 +121,7 @@ def of_pod(text: str, root: str, caches: Iterable[int], vendor: str) -> Shares:
         BadShare: it cannot be read, or names a cache that is not there.
     """
     try:
-        stated = msgspec.json.decode(text, type=_Own)
+        stated: _Own = read_json(text, _Own)
     except msgspec.MsgspecError as error:
         raise BadShare(str(error)) from error
     there = frozenset(caches)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shared.domain.cpu_set import BadCpuList, parse_cpus
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, nanos
 
@@ -24,9 +25,10 @@ def mapping(annotations: Mapping[str, str] | None, name: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        found: dict[str, Any] = read_json(text, dict[str, Any])
     except msgspec.MsgspecError:
         return {}
+    return found
 
 
 def cpus(text: object) -> frozenset[int]:
@@ -73,9 +75,10 @@ def resource_status(pod: Pod) -> ResourceStatus:
     if not text:
         return _NOTHING
     try:
-        return msgspec.json.decode(text, type=ResourceStatus)
+        found: ResourceStatus = read_json(text, ResourceStatus)
     except msgspec.MsgspecError:
         return _NOTHING
+    return found
 
 
 class HeldCpus(NamedTuple):

@@ -13,7 +13,8 @@ from tests.unit.node_agent.test_governor import BATCH, BE, CID, WEB, Machine
 NAMES = (
     "scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuQOS", "koordinator.sh/memoryQOS", "koordinator.sh/cpuBurst",
     "koordinator.sh/blkioQOS", "koordinator.sh/eviction-policy", "koordinator.sh/eviction-priority", "koordinator.sh/oom-score-adj",
-    "koordinator.sh/oom-score-adj-spec", "node.koordinator.sh/extended-resource-spec",
+    "koordinator.sh/oom-score-adj-spec", "node.koordinator.sh/extended-resource-spec", "koordinator.sh/networkQOS",
+    "node.koordinator.sh/resctrl", "koordinator.sh/core-sched-policy",
 )  # fmt: skip
 TOPOLOGY = (
     "node.koordinator.sh/reservation", "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/cpu-shared-pools",
@@ -27,12 +28,19 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(FIELDS, inner, max_size=3),
     max_leaves=6,
 )
-TEXTS = VALUES.map(lambda value: msgspec.json.encode(value).decode()) | st.text(max_size=6)
+DEEP = ["[" * 20_000, '{"x":' + "[" * 20_000 + "]" * 20_000 + "}"]
+TEXTS = VALUES.map(lambda value: msgspec.json.encode(value).decode()) | st.text(max_size=6) | st.sampled_from(DEEP)
 GATES = "CgroupReconcile=true,BlkIOReconcile=true,OOMScoreAdj=true,CPUNormalization=true,BECPUEvict=true,CPUEvict=true,BEMemoryEvict=true"
+GATES += ",TerwayQoS=true,Resctrl=true,CoreSched=true"
+POLICIES = {"netQOSPolicy": "terway-qos"}
 SPEC = {
     "resourceUsedThresholdWithBE": {"enable": True},
     "cpuBurstStrategy": {"policy": "auto"},
-    "resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True}, "memoryQOS": {"enable": True}}},
+    "resourceQOSStrategy": {
+        "lsClass": {"cpuQOS": {"enable": True}, "memoryQOS": {"enable": True}},
+        "policies": POLICIES,
+    },
+    "systemStrategy": {"totalNetworkBandwidth": "10G"},
 }
 
 
@@ -48,6 +56,10 @@ def stating(pod: Pod, annotations: dict[str, str]) -> Pod:
 def test_a_round_goes_on(annotations: dict[str, str], topology: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder), 1, GATES)
+        groups = Path(folder) / "sys/fs/resctrl"
+        (groups / "info/L3").mkdir(parents=True)
+        (groups / "info/L3/cbm_mask").write_text("7ff\n")
+        (groups / "schemata").write_text("L3:0=7ff\n")
         machine.slo(**SPEC)
         machine.pods(BATCH, stating(WEB, annotations), topology=topology)
         machine.round(node=3.0, ls=1.0, be=1.0)

@@ -83,7 +83,14 @@ class Machine:
     def new_governor(self) -> Governor:
         folder = self._folder
         return Governor(
-            Places(folder / "cgroup", "", folder / "sys", folder / "logs"),
+            Places(
+                folder / "cgroup",
+                "",
+                folder / "sys",
+                folder / "logs",
+                kubelet=folder / "kubelet",
+                terway=folder / "terway",
+            ),
             self._slo,
             self._pods,
             features.parse(self._gates),

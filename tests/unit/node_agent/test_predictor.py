@@ -12,6 +12,7 @@ from services.node_agent.samples import MICRO, SECOND_NS, Round, Usage
 from shared.agents import pods
 from shared.agents.pods import NodePods, seen_pod
 from shared.agents.report import Forecast
+from shared.errors import KoordError
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -101,3 +102,12 @@ def test_p90_is_upstreams(count: int, place: int, tmp_path: Path) -> None:
     from services.node_agent.predictor import _p90
 
     assert _p90(array("q", range(count))) == place
+
+
+def test_an_amount_that_is_none_costs_a_minute_and_not_the_agent(tmp_path: Path) -> None:
+    known = keeper(tmp_path, pod("web", "8", "much"))
+    predictor = Predictor(known, SETTINGS, None, lambda: NOW_NS)
+    with pytest.raises(KoordError):
+        play(predictor, {"web": (2.0, GIB)}, 61)
+    known.heard(pods.encode(NodePods("n", 1, 2, NODE, None, (pod("web", "8", "16Gi"),))))
+    assert play(predictor, {"web": (2.0, GIB)}, 61, begin=61).reclaimable is not None
