@@ -101,35 +101,32 @@ def place(
     by, verdict, total = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     terms = full_terms.copy()
     for pod in range(len(pod_hashes)):
-        by[:] = before
         terms[2] = full_asked[pod]
-        judge(
-            everything, size, by, verdict, total, none, base, pods, allowed_pods, allocatable, requested, scored,
-            index, short_resources, short_sizes[pod], too_small, full, terms,
-            even_place, even_weight, even_resources, even_asked[pod],
-            left_place, left_weight, left_allocatable, left_load, left_incoming[pod], left_weights, left_dominant,
-            left_total_weight, left_until_ns, left_now_ns,
-        )  # fmt: skip
-        best = leading(total, hashes, pod_hashes[pod], most)
-        found = len(best)
-        if not found or not _told_apart(by, verdict, index, kinds[pod], counts[pod]):
-            return pod
-        if found > 1 and total[best[0]] == total[best[1]] and hashes[best[0]] == hashes[best[1]]:
-            return pod  # two names with one hash: the names decide
-        few_by, few_verdict, few_total = np.full(found, FEASIBLE), np.empty(found, np.int64), np.empty(found, np.int64)
-        parts = np.empty((each.shape[1], found), np.int64)
-        judge(
-            best, found, few_by, few_verdict, few_total, parts, base, pods, allowed_pods, allocatable, requested, scored,
-            index, short_resources, short_sizes[pod], too_small, full, terms,
-            even_place, even_weight, even_resources, even_asked[pod],
-            left_place, left_weight, left_allocatable, left_load, left_incoming[pod], left_weights, left_dominant,
-            left_total_weight, left_until_ns, left_now_ns,
-        )  # fmt: skip
+        by[:] = before
+        which, found, here, sums, parts = everything, size, by, total, none
+        for closer in range(2):  # all nodes; then the best again, for what their totals are the sums of
+            judge(
+                which, found, here, verdict, sums, parts, base, pods, allowed_pods, allocatable, requested, scored,
+                index, short_resources, short_sizes[pod], too_small, full, terms,
+                even_place, even_weight, even_resources, even_asked[pod],
+                left_place, left_weight, left_allocatable, left_load, left_incoming[pod], left_weights, left_dominant,
+                left_total_weight, left_until_ns, left_now_ns,
+            )  # fmt: skip
+            if closer:
+                break
+            which = leading(total, hashes, pod_hashes[pod], most)
+            found = len(which)
+            if not found or not _told_apart(by, verdict, index, kinds[pod], counts[pod]):
+                return pod
+            if found > 1 and total[which[0]] == total[which[1]] and hashes[which[0]] == hashes[which[1]]:
+                return pod  # two names with one hash: the names decide
+            here, sums = np.full(found, FEASIBLE), np.empty(found, np.int64)
+            parts = np.empty((each.shape[1], found), np.int64)
         for rank in range(found):
-            rows[pod, rank], totals[pod, rank] = best[rank], few_total[rank]
+            rows[pod, rank], totals[pod, rank] = which[rank], sums[rank]
             for number in range(len(parts)):
                 each[pod, number, rank] = parts[number, rank]
-        row = best[0]
+        row = which[0]
         for number in range(len(taken_resources)):
             requested[taken_resources[number], row] += taken_sizes[pod, number]
         scored[0, row] += held[pod, 0]
