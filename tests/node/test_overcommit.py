@@ -13,12 +13,12 @@ from cli.dev.node.node import RealNode
 from cli.ports import free_port
 from shared.kube.quantity import nanos, value
 from tests.e2e.test_published_yaml import koord
+from tests.node.latency import COLOCATED, Pace, measured, service_in
 from tests.node.pods import ask, pod
 from tests.node.system import Site, site, until
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 SPACE = "batch"
-COLOCATED = {"koordinator.sh/enable-colocation": "true"}
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 MIB = 2**20
 
@@ -162,6 +162,12 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
     )
     for name in ("latency", "small"):
         assert (await there.call("GET", f"{path}/{name}"))["status"]["phase"] == "Running"
+
+
+async def test_best_effort_is_held_by_quota_beside_a_service_that_answers_and_let_go_again(there: Site) -> None:
+    """The short form of test_latency.py: what acts. How much it helps shows on a machine that does nothing else."""
+    found = await measured(await service_in(there, SPACE), Pace(2))
+    assert all(each["count"] == 200 for each in found.values())
 
 
 async def test_an_agent_that_ends_leaves_cgroups_as_the_kubelet_made_them(there: Site) -> None:
