@@ -34,8 +34,8 @@ from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
 from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
 
-MOST_JUDGED = 1_000_000
-"""How many nodes a round judges at most, over all its classes, so that it never holds the service for long: some 50 ns each."""
+MOST_JUDGED = 2_000_000
+"""How many nodes a round judges at most, over all its classes, so that it never holds the service for long: some 25 ns each."""
 
 ALSO_A_CLASS = 1000
 """A class costs as much as so many nodes, besides the nodes themselves."""
