@@ -100,13 +100,16 @@ class Judge:
         self._summed = np.empty(self._size, np.int64)
         self._pass.judge(rows, self._own_by, self._own_verdict, self._summed)
         refuse_by(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
+        self._revisions = self._revised()
         self._judge_wide()
         self._raw = [trial.score(self.ask, rows) for _, _, trial in self._scorers]
         self._total_all()
 
+    def _revised(self) -> list[int]:
+        return [trial.revision(self.ask) for trial in self._panel.wide]
+
     def _judge_wide(self) -> None:
         """Ask the wide filters of all nodes, and bring both kinds together: the first that refuses a node is its reason."""
-        self._revisions = [trial.revision(self.ask) for trial in self._panel.wide]
         self._wide_by: Int64 | None = None
         self.by, self.verdict = self._own_by, self._own_verdict
         said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._panel.wide_filters]
@@ -166,16 +169,10 @@ class Judge:
                 others[row] = None
             self._settled.add(row)
         self._upto = len(placements)
-        refused_by = {row: self._own_by.item(row) for row in others}
-        again = [row for row, by in refused_by.items() if by in self._panel.fickle]
-        if again:
-            self._judge_rows(np.array(again), self._panel.filters)
-            renormalise = True
-        # A placement frees nothing on its node, so what is refused there stays refused.
-        moved = [row for row, by in refused_by.items() if by == FEASIBLE]
-        if moved:
-            renormalise |= self._judge_rows(np.array(moved), self._panel.moving)
-        if self._panel.wide and self._revisions != [trial.revision(self.ask) for trial in self._panel.wide]:
+        if others:
+            renormalise |= self._judge_moved(np.array(list(others)))
+        if self._panel.wide and self._revisions != (revisions := self._revised()):
+            self._revisions = revisions
             self._judge_wide()
             if self._wide_by is not None or self._panel.wide_scorers:
                 renormalise = True
@@ -183,6 +180,18 @@ class Judge:
             self._total_all()
         if self._wide_by is not None or self._wide_total is not None:
             self._foresight = None  # others than the pods of this class decide now
+
+    def _judge_moved(self, rows: NDArray[np.intp]) -> bool:
+        """Judge rows that took pods. A placement frees nothing on its node, so who is refused there stays refused, but by the fickle."""
+        by = self._own_by[rows]
+        refused = by >= 0
+        again = [
+            row for row, index in zip(rows[refused], by[refused].tolist(), strict=True) if index in self._panel.fickle
+        ]
+        if again:
+            self._judge_rows(np.array(again), self._panel.filters)
+        moved = rows[by == FEASIBLE]
+        return bool(again) | (bool(len(moved)) and self._judge_rows(moved, self._panel.moving))
 
     def _move_on(self, foresight: Foresight, row: int) -> bool:
         """A feasible row took a pod of the class; whether the scores of all others have to be normalised anew."""

@@ -44,9 +44,9 @@ def leaves(
             score[place] += share[place] * weight
             least[place] = min(least[place], share[place])
     until = at(until_ns, rows, count, start)
-    by_least, whole = np.float64(dominant), np.float64(total_weight)
+    by_least, inverse = np.float64(dominant), 1.0 / np.float64(total_weight)
     for place in range(len(score)):
-        mean = np.trunc((score[place] + least[place] * by_least) / whole)
+        mean = np.trunc((score[place] + least[place] * by_least + 0.5) * inverse)  # as in `room.fullness`
         score[place] = mean if until[place] > now_ns else 0.0
 
 

@@ -137,23 +137,38 @@ def fullness(
 ) -> None:
     """`filled` of a tile.
 
-    Weighted sums stay below 2^26, where the quotient of two of them is never rounded up to a whole number that it lies below.
+    Weighted sums stay below 2^26, where half a unit above the sum keeps a quotient away from whole numbers by more than rounding moves it:
+    so nodes that have all of the resources need no division.
 
     Args:
         score: [tile], written to: whole numbers; share, weight: [tile], to work with.
     """
     for place in range(len(score)):
-        score[place] = weight[place] = 0.0
+        score[place] = 0.0
+    whole, lacking = 0.0, np.int64(0)
     for number in range(len(resources)):
         resource, source, each = resources[number], sources[number], np.float64(weights[number])
         if resource < 0:
             continue
+        whole += each
         capacity = at(allocatable[resource], rows, count, start)
         used = at(requested[resource] if source < 0 else scored[source], rows, count, start)
         percents(share, capacity, used, asked[number], most)
         for place in range(len(score)):
             score[place] += share[place] * each
-            weight[place] += each if capacity[place] > 0 else 0.0
+            lacking |= capacity[place] <= 0
+    if not lacking:
+        inverse = 1.0 / max(whole, 1.0)
+        for place in range(len(score)):
+            score[place] = np.trunc((score[place] + 0.5) * inverse)
+        return
+    for place in range(len(score)):
+        weight[place] = 0.0
+    for number in range(len(resources)):
+        if resources[number] >= 0:
+            capacity, each = at(allocatable[resources[number]], rows, count, start), np.float64(weights[number])
+            for place in range(len(score)):
+                weight[place] += each if capacity[place] > 0 else 0.0
     for place in range(len(score)):
         score[place] = np.trunc(score[place] / max(weight[place], 1.0))
 
@@ -283,6 +298,21 @@ def balance(
     Args:
         score: [tile], written to: whole numbers; total, number: [tile], fractions, there: [resources, tile or more], to work with.
     """
+    if len(resources) == 2:
+        first, second = (
+            at(allocatable[resources[0]], rows, count, start),
+            at(allocatable[resources[1]], rows, count, start),
+        )
+        of_first, of_second = (
+            at(requested[resources[0]], rows, count, start),
+            at(requested[resources[1]], rows, count, start),
+        )
+        for place in range(len(score)):
+            one = min((of_first[place] + asked[0]) / max(first[place], 1), 1.0)
+            other = min((of_second[place] + asked[1]) / max(second[place], 1), 1.0)
+            has_both = (first[place] > 0) & (second[place] > 0)
+            score[place] = np.trunc((1.0 - (abs((one - other) / 2) if has_both else 0.0)) * 100)
+        return
     for place in range(len(score)):
         number[place] = total[place] = 0.0
     for index in range(len(resources)):
@@ -295,11 +325,6 @@ def balance(
             fraction[place] = part if has[place] else 0.0
             total[place] += fraction[place]
             number[place] += 1.0 if has[place] else 0.0
-    if len(resources) == 2:
-        for place in range(len(score)):
-            deviation = abs((fractions[0, place] - fractions[1, place]) / 2)
-            score[place] = np.trunc((1.0 - (deviation if number[place] == 2 else 0.0)) * 100)
-        return
     for place in range(len(score)):
         deviation = 0.0
         if number[place] >= 2:
