@@ -19,6 +19,7 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, OWN, LedgerState
 from services.quota_ledger.status import statuses
 from shared import failpoints
+from shared.collecting import uncollected
 from shared.domain.quota_charge import SUBJECT
 from shared.events import Draft
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
@@ -83,7 +84,9 @@ class Ledger:
         while True:
             is_all = len(state.due) <= MOST_PODS
             worked = await self._append(postings(state)) or worked
-            worked = await self._append(runtimes(state)) or worked
+            with uncollected():
+                moved = runtimes(state)
+            worked = await self._append(moved) or worked
             if is_all:
                 return worked
 

@@ -4,7 +4,6 @@ Source: architecture.md, "The core of a service". What is decided is in `round.p
 """
 
 import asyncio
-import gc
 import logging
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
+from shared.collecting import uncollected
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
@@ -66,12 +66,9 @@ async def stand_by(runtime: Runtime) -> None:
 async def _settle(index: Index) -> None:
     """Bring an index up to date, a step at a time."""
     while True:
-        gc.disable()  # what a step makes is kept: collections in the middle of it would only look at it again
-        try:
+        with uncollected():
             if index.settle(SETTLED_AT_ONCE):
                 return
-        finally:
-            gc.enable()
         await asyncio.sleep(0)
 
 
