@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.ports import FIRST, LAST, RANGE
+
 pytest_plugins = ("tests.servers", "tests.cluster.fixtures", "tests.node.fixtures")
 
 _TEMP_ROOT = pytest.StashKey[Path]()
@@ -22,6 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's job ignores Ctrl-C, and the commands under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if worker:  # ports of their own: what one has chosen and does not listen on yet, another must not choose
+        size = (LAST - FIRST) // workers
+        first = FIRST + int(worker.removeprefix("gw")) * size
+        os.environ[RANGE] = f"{first}-{first + size}"
     if os.geteuid() == 0 and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
         config.stash[_TEMP_ROOT] = root = Path(tempfile.mkdtemp(prefix="koord-tests-"))
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(root)
