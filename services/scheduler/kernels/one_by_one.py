@@ -39,6 +39,29 @@ def _told_apart(by: Int64, verdict: Int64, index: Number, kinds: Int64, counts: 
     return True
 
 
+@part
+def _count(
+    row: Number,
+    sign: Number,
+    pods: Int64,
+    requested: Int64,
+    scored: Int64,
+    load: Int64,
+    taken_resources: Int64,
+    taken_sizes: Int64,
+    held: Int64,
+    incoming: Int64,
+) -> None:
+    """One pod more on the row, or one less."""
+    for number in range(len(taken_resources)):
+        requested[taken_resources[number], row] += sign * taken_sizes[number]
+    scored[0, row] += sign * held[0]
+    scored[1, row] += sign * held[1]
+    pods[row] += sign
+    for resource in range(len(load)):
+        load[resource, row] += sign * incoming[resource]
+
+
 @compiled(f"int64({_NODES}, {_ROOM}, {_SHORT}, {_FULL}, {_EVEN}, {_LEFT}, {_TAKES}, {_SAID})")
 def place(
     before: Int64,
@@ -84,7 +107,7 @@ def place(
 
     Args:
         before: [nodes]: who refuses all of them whatever they ask for, FEASIBLE where nobody does, NO_NODE where the row is free.
-        pods, requested, scored, left_load: what is taken, as in `whole.judge`: counted on, so give copies.
+        pods, requested, scored, left_load: what is taken, as in `whole.judge`: counted on, and put back at the end.
         short_sizes, full_asked, even_asked, left_incoming: [pods, ...] each: what differs between the classes, else as in `whole.judge`.
         pod_hashes: [pods], of their uids.
         taken_resources: rows of `requested` in which a pod counts; taken_sizes: [pods, of these], with how much of each.
@@ -100,6 +123,7 @@ def place(
     everything, none = np.empty(0, np.int64), np.empty((0, 0), np.int64)
     by, verdict, total = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     terms = full_terms.copy()
+    done = len(pod_hashes)
     for pod in range(len(pod_hashes)):
         terms[2] = full_asked[pod]
         by[:] = before
@@ -117,22 +141,25 @@ def place(
             which = leading(total, hashes, pod_hashes[pod], most)
             found = len(which)
             if not found or not _told_apart(by, verdict, index, kinds[pod], counts[pod]):
-                return pod
+                done = pod
+                break
             if found > 1 and total[which[0]] == total[which[1]] and hashes[which[0]] == hashes[which[1]]:
-                return pod  # two names with one hash: the names decide
+                done = pod  # two names with one hash: the names decide
+                break
             here, sums = np.full(found, FEASIBLE), np.empty(found, np.int64)
             parts = np.empty((each.shape[1], found), np.int64)
+        if done <= pod:
+            break
         for rank in range(found):
             rows[pod, rank], totals[pod, rank] = which[rank], sums[rank]
             for number in range(len(parts)):
                 each[pod, number, rank] = parts[number, rank]
-        row = which[0]
-        for number in range(len(taken_resources)):
-            requested[taken_resources[number], row] += taken_sizes[pod, number]
-        scored[0, row] += held[pod, 0]
-        scored[1, row] += held[pod, 1]
-        pods[row] += 1
-        if left_weight:
-            for resource in range(len(left_load)):
-                left_load[resource, row] += left_incoming[pod, resource]
-    return len(pod_hashes)
+        _count(
+            which[0], 1, pods, requested, scored, left_load, taken_resources, taken_sizes[pod], held[pod], left_incoming[pod]
+        )  # fmt: skip
+    for pod in range(done):  # the round counts them as it takes them
+        _count(
+            rows[pod, 0], -1, pods, requested, scored, left_load, taken_resources, taken_sizes[pod], held[pod],
+            left_incoming[pod],
+        )  # fmt: skip
+    return done
