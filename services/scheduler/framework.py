@@ -198,6 +198,10 @@ class Foreseeing(Trial, Protocol):
     A trial that is none, and has no opinion on a class, has none after any number of its pods.
     """
 
+    def foresees(self, ask: PodAsk) -> bool:
+        """Whether `after` can say, for the class and for those that differ from it in amounts alone."""
+        ...
+
     def after(self, ask: PodAsk, room: Room) -> Trial | None:
         """The trial as if each node had taken one more pod of the class; `room` is `Room.after`. None: it cannot say."""
         ...

@@ -66,12 +66,11 @@ class Kin:
         # Who refuses a node before room is asked for refuses it for good; of one behind, its reason may be another.
         if any(index > panel.fitting[0] or not plugin.static for index, plugin, _ in panel.filters):
             return False
-        fuller = panel.room.after(ask)
         return all(
             is_kind(trial, Summed)
             and trial.part(ask) is not None
             and is_kind(trial, Foreseeing)
-            and trial.after(ask, fuller) is not None
+            and trial.foresees(ask)
             for _, _, trial in panel.scorers
         )
 

@@ -127,6 +127,10 @@ class _RoundTrial:
         unseen = template.unseen
         self._as_foreseen = unseen is not None and (block is unseen[0] or block is unseen[1])
 
+    def foresees(self, ask: PodAsk) -> bool:
+        """Whether the class's estimate is all that counts for its pods."""
+        return self._trial.foresees(ask.pod)
+
     def after(self, ask: PodAsk, room: Room) -> Trial | None:  # noqa: ARG002
         """With the class's estimate on every node; what prod pods use is not foreseen."""
         fuller = self._trial.after(ask.pod)

@@ -192,10 +192,14 @@ class _NumaTrial:
         demand = asked.demand
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, demand.requests)
 
-    def after(self, ask: PodAsk, room: Room) -> Trial | None:
-        """The same in a fuller room, where no node has to be looked at closely."""
+    def foresees(self, ask: PodAsk) -> bool:
+        """Whether no node has to be looked at closely."""
         asked = self._plugin.asked(ask)
-        if asked is not None and (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None):
+        return asked is None or not (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None)
+
+    def after(self, ask: PodAsk, room: Room) -> Trial | None:
+        """The same in a fuller room."""
+        if not self.foresees(ask):
             return None
         fuller = copy(self)
         fuller.room = room

@@ -64,9 +64,13 @@ class _PortsTrial:
     def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
         return 0
 
+    def foresees(self, ask: PodAsk) -> bool:
+        """Whether it has no ports."""
+        return not ask.ports
+
     def after(self, ask: PodAsk, room: Room) -> Trial | None:  # noqa: ARG002
         """Nothing changes for a class without ports."""
-        return None if ask.ports else self
+        return self if self.foresees(ask) else None
 
 
 def collides(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:

@@ -132,6 +132,10 @@ class _BalanceTrial:
             deviation = sqrt(squares / len(fractions))
         return int((1 - deviation) * MAX_SCORE)
 
+    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
     def after(self, ask: PodAsk, room: Room) -> "_BalanceTrial":  # noqa: ARG002
         """The same in a fuller room."""
         return _BalanceTrial(self._resources, room)

@@ -189,6 +189,10 @@ class FitTrial:
             weights += weight
         return total // weights if weights else 0
 
+    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
     def after(self, ask: PodAsk, room: Room) -> "FitTrial":  # noqa: ARG002
         """The same in a fuller room."""
         return FitTrial(self._plugin, room)

@@ -143,6 +143,10 @@ class _FitPlusTrial:
         """The score of one node."""
         return int(self.score(ask, np.array([row]))[0])
 
+    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
     def after(self, ask: PodAsk, room: Room) -> "_FitPlusTrial":  # noqa: ARG002
         """The same in a fuller room."""
         return _FitPlusTrial(self._plugin, room)

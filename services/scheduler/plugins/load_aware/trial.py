@@ -210,10 +210,14 @@ class LoadAwareTrial:
         self._loads[:, :, row] += block
         return block
 
+    def foresees(self, pod: Pod) -> bool:
+        """Whether such a pod counts with its estimate alone."""
+        return not (self._ledger.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod))
+
     def after(self, pod: Pod) -> "LoadAwareTrial | None":
         """The loads as if every node counted one more such pod, by its estimate. None: more than that counts for the pod."""
         template = self._ledger.templates.of(pod)
-        if template.is_prod and (self._any_prod_mode or self._scores_prod):
+        if not self.foresees(pod):
             return None
         fuller = copy(self)
         fuller._loads = self._loads.copy()  # noqa: SLF001
