@@ -169,7 +169,10 @@ class Selective(Trial, Protocol):
     """The trial of a plugin that has nothing to say of most classes, whatever happens in the round."""
 
     def concerns(self, ask: PodAsk) -> bool:
-        """Whether it may say anything of the class, or of one that differs from it in amounts alone, at any time of the round."""
+        """Whether it may say anything of the class, or give its pods anything, at any time of the round.
+
+        Classes that differ in amounts alone are answered alike.
+        """
         ...
 
 

@@ -20,7 +20,7 @@ class Givers:
         The judge then knows, and passes the node over.
         """
         annotations: dict[str, str] = {}
-        for plugin, trial in self._givers.items():
+        for plugin, trial in self._givers.items() if judge.gives else ():
             if plugin not in judge.profile.filters:
                 continue
             given = trial.give(judge.ask, row)

@@ -54,6 +54,7 @@ class Judge:
     Attributes:
         by: int64[rows]: index of the filter that refuses the node, FEASIBLE, or NO_NODE where the row is free.
         verdict: int64[rows]: that filter's verdict.
+        gives: whether a plugin may have more to give to pods of the class than room.
         total: int64[rows]: sum of weighted scores of feasible nodes, -1 elsewhere.
     """
 
@@ -67,6 +68,7 @@ class Judge:
         self.ask = ask
         self.profile = panel.profile
         self._panel = panel = panel.of(ask)
+        self.gives = panel.gives
         self._table = table
         self._size = table.size
         self._hashes = table.hashes[: table.size]

@@ -43,6 +43,7 @@ class Panel:
         fitting: the filter that is arithmetic alone, with its place.
         filters: the others that judge a node by itself, in order; moving: those of them whose verdict a placement may change.
         fickle: places of those that may think better of a node after a placement.
+        gives: whether one of them may give pods something.
         wide_filters, wide_scorers: those that look beyond the node; wide: the working copies of both.
         scorers: the others, with weights.
         flat: of those, the ones that say the same of every node: what that adds to a total, by name; base: their sum.
@@ -67,6 +68,7 @@ class Panel:
         self.wide_filters: list[Filtering] = [entry for entry in filters if entry[1].wide]
         self.moving: list[Filtering] = [entry for entry in self.filters if not entry[1].static]
         self.fickle = frozenset(index for index, _, trial in self.filters if is_kind(trial, Giver))
+        self.gives = bool(self.fickle)
         self.guides = [plugin for plugin in profile.plugins if is_kind(plugin, Guide)]
         scorers = [(scorer.plugin, scorer.weight, trials[scorer.plugin]) for scorer in profile.scorers]
         self.scorers: list[Scoring] = [entry for entry in scorers if not entry[0].wide]
@@ -96,6 +98,7 @@ class Panel:
         panel = copy(self)
         panel.filters = [entry for entry in self.filters if _filters(ask, entry[1], entry[2], every)]
         panel.moving = [entry for entry in panel.filters if not entry[1].static]
+        panel.gives = any(is_kind(trial, Giver) for _, _, trial in panel.filters)
         panel.wide_filters = [entry for entry in self.wide_filters if _concerns(ask, entry[2])]
         panel.wide_scorers = [entry for entry in self.wide_scorers if _concerns(ask, entry[2])]
         panel.wide = [trial for trial in self.wide if _concerns(ask, trial)]

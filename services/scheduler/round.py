@@ -211,7 +211,7 @@ class _Round:
             self._refuse(pod, self._record(ClassJudged(nodes=int(self._index.table.alive.sum()), feasible=0)))
             return
         self._keep_room_from(ask)
-        foreseen = self._ahead.goes(pod, self._placements, self._next_alone)
+        foreseen = self._ahead.goes(pod, self._placements, self._next_alone) if self._coming[ask] == 1 else None
         if foreseen is not None:
             self._judges_made += 1
             self._place(pod, ask, foreseen.row, foreseen.score, self._record(foreseen.judged), {})
