@@ -37,6 +37,7 @@ def foresee(
     ask: PodAsk,
     room: Room,
     by: Int64,
+    summing: Sequence[Scoring],
     scorers: Sequence[Scoring],
     raw: Sequence[Int64 | None],
     highest: Sequence[int],
@@ -47,14 +48,13 @@ def foresee(
         panel: of the class.
         room: the round's.
         by: who refuses which node now, FEASIBLE where none does.
-        scorers: those of the panel that are asked each for itself; raw, highest: what they say now.
+        summing: those of the panel whose scores one pass sums up.
+        scorers: those that are asked each for itself; raw, highest: what they say now.
     """
     fuller, rows = room.after(ask), slice(0, len(by))
     later_by, verdict, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
     parts: list[tuple[int, Part]] = []
-    for plugin, weight, trial in panel.scorers:
-        if any(plugin is other for other, _, _ in scorers):
-            continue
+    for _, weight, trial in summing:
         later = _after(trial, ask, fuller)
         part = later.part(ask) if is_kind(later, Summed) else None
         if part is None:

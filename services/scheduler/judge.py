@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from services.scheduler.arithmetic import Pass
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
-from services.scheduler.framework import Int64, Normalize, Plugin, Room, Summed, is_kind, normalized
+from services.scheduler.framework import Int64, Normalize, Plugin, Room, normalized
 from services.scheduler.kernels.best import (
     AS_IT_IS,
     DOWN,
@@ -28,8 +28,7 @@ from services.scheduler.kernels.best import (
     overlay,
 )
 from services.scheduler.nodes import NodeTable
-from services.scheduler.panel import Filtering, Panel, Scoring, refuse_by
-from services.scheduler.parts import Part
+from services.scheduler.panel import Filtering, Panel, refuse_by
 from services.scheduler.record import BEST, rejections
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
@@ -75,17 +74,8 @@ class Judge:
         self._first = [
             table.rows[name] for guide in panel.guides for name in guide.first_nodes(ask) if name in table.rows
         ]
-        self._scorers: list[Scoring] = []  # who is asked for itself
-        self._summing: list[str] = []  # whose scores one pass sums up
-        parts: list[tuple[int, Part]] = []
-        for scoring in panel.scorers:
-            plugin, weight, trial = scoring
-            part = trial.part(ask) if is_kind(trial, Summed) else None
-            if part is None:
-                self._scorers.append(scoring)
-            else:
-                self._summing.append(plugin.name)
-                parts.append((weight, part))
+        # Whose scores one pass sums up, and who is asked for itself.
+        self._summing, parts, self._scorers = panel.parts(ask)
         self._pass = Pass(panel.room, panel.shortage(ask), parts, panel.base)
         self._placements = placements
         self._upto = len(placements)  # how many of them are worked in
@@ -134,9 +124,7 @@ class Judge:
             if scores is not None:
                 part = self._wide_parts[plugin.name] = scores * weight
                 self._wide_total = part if self._wide_total is None else self._wide_total + part
-        self._is_sum = (
-            self._wide_by is None and self._wide_total is None and not any(raw is not None for raw in self._raw)
-        )
+        self._is_sum = self._wide_by is None and self._wide_total is None and all(raw is None for raw in self._raw)
         self._highest = [0] * len(self._scorers)
         total = self._summed
         if not self._is_sum:
@@ -153,8 +141,8 @@ class Judge:
     def look_ahead(self, room: Room) -> None:
         """Work out what one more pod of the class makes of each node, for the many that come."""
         if self._wide_by is None and self._wide_total is None and not self._first:
-            said = self._scorers, self._raw, self._highest
-            self._foresight = foresee(self._panel, self.ask, room, self.by, *said)
+            asked = self._scorers, self._raw, self._highest
+            self._foresight = foresee(self._panel, self.ask, room, self.by, self._summing, *asked)
 
     def catch_up(self) -> None:
         """Work in the round's placements since the last call."""
@@ -333,7 +321,8 @@ class Judge:
         self._score_behind()
         which = np.array(rows)
         said: dict[str, list[int]] = {name: [score] * len(rows) for name, score in self._panel.flat.items()}
-        said |= zip(self._summing, self._pass.scores(which).tolist(), strict=True)
+        summing = (plugin.name for plugin, _, _ in self._summing)
+        said |= zip(summing, self._pass.scores(which).tolist(), strict=True)
         for (plugin, weight, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
             if raw is not None:
                 said[plugin.name] = (normalized(raw[which], highest, plugin.normalize) * weight).tolist()

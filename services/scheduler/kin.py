@@ -8,11 +8,11 @@ import numpy as np
 
 from services.scheduler.arithmetic import lay_out
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Foreseeing, Int64, Summed, is_kind
+from services.scheduler.framework import Foreseeing, Int64, is_kind
 from services.scheduler.kernels.best import FEASIBLE
 from services.scheduler.kernels.one_by_one import place
 from services.scheduler.panel import Panel, refuse_by
-from services.scheduler.parts import Evenness, Fullness, Left, Part
+from services.scheduler.parts import Evenness, Fullness, Left
 from services.scheduler.record import BEST, listed, rejections
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
@@ -66,13 +66,8 @@ class Kin:
         # Who refuses a node before room is asked for refuses it for good; of one behind, its reason may be another.
         if any(index > panel.fitting[0] or not plugin.static for index, plugin, _ in panel.filters):
             return False
-        return all(
-            is_kind(trial, Summed)
-            and trial.part(ask) is not None
-            and is_kind(trial, Foreseeing)
-            and trial.foresees(ask)
-            for _, _, trial in panel.scorers
-        )
+        summing, _, others = panel.parts(ask)
+        return not others and all(is_kind(trial, Foreseeing) and trial.foresees(ask) for _, _, trial in summing)
 
     def is_arithmetic(self) -> bool:
         """Whether all that is said of the classes now, and all that their pods change, is arithmetic or the same for all of them."""
@@ -93,7 +88,7 @@ class Kin:
             The first of them: as many as a node will take, and are not special in some way.
         """
         panel, room, table = self._panel, self._panel.room, self._panel.room.table
-        said = [_parts(panel, ask) for ask in asks]
+        said = [panel.parts(ask)[1] for ask in asks]
         layout = lay_out(said[0])
         fits = [fit for ask in asks if (fit := panel.shortage(ask)) is not None]
         index, shortage = fits[0]
@@ -181,11 +176,6 @@ class Kin:
                 if row >= 0
             ),
         )
-
-
-def _parts(panel: Panel, ask: PodAsk) -> list[tuple[int, Part]]:
-    parts = [(weight, trial.part(ask)) for _, weight, trial in panel.scorers if is_kind(trial, Summed)]
-    return [(weight, part) for weight, part in parts if part is not None]
 
 
 def _table(rows: Sequence[Sequence[int] | Int64]) -> Int64:

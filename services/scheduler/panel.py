@@ -20,13 +20,14 @@ from services.scheduler.framework import (
     Profile,
     Room,
     Selective,
+    Summed,
     Trial,
     WideTrial,
     is_kind,
 )
 from services.scheduler.kernels.best import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.kernels.rows import Rows
-from services.scheduler.parts import Shortage
+from services.scheduler.parts import Part, Shortage
 
 Filtering = tuple[int, Plugin, Trial]
 """(place among the profile's filters, plugin, working copy)."""
@@ -84,6 +85,21 @@ class Panel:
     def shortage(self, ask: PodAsk) -> tuple[int, Shortage] | None:
         """What `fitting` asks for the class, with its place."""
         return None if self.fitting is None else (self.fitting[0], self.fitting[1].shortage(ask))
+
+    def parts(self, ask: PodAsk) -> tuple[list[Scoring], list[tuple[int, Part]], list[Scoring]]:
+        """Who scores the class by arithmetic alone, (weight, what that is worked out from) of each of these, and who has to be asked."""
+        summing: list[Scoring] = []
+        parts: list[tuple[int, Part]] = []
+        others: list[Scoring] = []
+        for scoring in self.scorers:
+            _, weight, trial = scoring
+            part = trial.part(ask) if is_kind(trial, Summed) else None
+            if part is None:
+                others.append(scoring)
+            else:
+                summing.append(scoring)
+                parts.append((weight, part))
+        return summing, parts, others
 
     def of(self, ask: PodAsk) -> "Panel":
         """Those of them that may have something to say of the class, or of one that differs from it in amounts alone."""
