@@ -131,7 +131,7 @@ def _found(base: Path) -> tuple[dict[int, frozenset[int]], dict[int, Held]]:
                 else:
                     file.close()
     except (*_GONE, BadCpuList):
-        pass
+        pass  # a kernel without zones, or one that names them otherwise
     else:
         if sorted(files) == list(range(len(files))):
             return cpus, files

@@ -411,14 +411,6 @@ class Profile:
         return frozenset((Change.NODE_ADDED,)).union(*(self._cures.get(reason, every) for reason in reasons))
 
 
-def normalized_at(raw: int, highest: int, how: Normalize) -> int:
-    """`normalized` of one score."""
-    if how is Normalize.NONE:
-        return raw
-    scaled = raw * MAX_SCORE // highest if highest else 0
-    return MAX_SCORE - scaled if how is Normalize.DOWN else scaled
-
-
 def normalized(raw: Int64, highest: int, how: Normalize) -> Int64:
     """Raw scores as 0..100, given the highest among the feasible nodes. Source: spec/scheduler-core.md 2."""
     if how is Normalize.NONE:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.config import config_of, read_config
-from services.scheduler.framework import MAX_SCORE, Normalize, Room, normalized_at
+from services.scheduler.framework import MAX_SCORE, Normalize, Room
 from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
@@ -422,3 +422,11 @@ def test_a_decision_does_not_depend_on_when_it_is_asked_twice(batch: int) -> Non
 
 def encode(drafts: Sequence[object]) -> bytes:
     return msgspec.json.encode(drafts)
+
+
+def normalized_at(raw: int, highest: int, how: Normalize) -> int:
+    """A raw score as 0..100, given the highest among the feasible nodes. Source: spec/scheduler-core.md 2."""
+    if how is Normalize.NONE:
+        return raw
+    scaled = raw * MAX_SCORE // highest if highest else 0
+    return MAX_SCORE - scaled if how is Normalize.DOWN else scaled
