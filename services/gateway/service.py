@@ -25,6 +25,7 @@ from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMis
 from shared.events.log import WriterStarted
 from shared.kube.permissions import SUBJECT
 from shared.service import Runtime, Service
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +90,7 @@ class Gateway:
                 eyes.append(group.create_task(judge.run(self._runtime.now_ns), name="judge"))
             starting = group.create_task(self._start(), name="start")
             await self._runtime.draining.wait()
-            for eye in eyes:
-                eye.cancel()
+            await end(*eyes)
             # What uses the writer's connection is never cancelled: it ends by itself.
             if self._listed.is_set():
                 self._to_start.set()

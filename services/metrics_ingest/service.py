@@ -28,6 +28,7 @@ from shared.events.metrics import NodeForgotten, NodeReported
 from shared.kube.instants import SECOND
 from shared.retain import Retention
 from shared.service import Runtime, Service
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +78,7 @@ class Ingest:
             beside = [group.create_task(part) for part in parts]
             group.create_task(self._watch())  # ends by itself: what uses the writer's connection is never cancelled
             await serve(self._runtime, self._intake, self._take, self._refusals.taken)
-            for task in beside:
-                task.cancel()
+            await end(*beside)
 
     def _take(self, message: Incoming, batch: Batch) -> None:
         """Decide on one report."""

@@ -9,6 +9,7 @@ from shared.errors import KoordError
 from shared.log.codec import Unreadable
 from shared.log.database import FAILURES
 from shared.log.registry import Registry
+from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +52,7 @@ class Ending:
     async def stop(self) -> None:
         """End all tasks but one that records an event for whoever looks."""
         self.started = False
-        for task in self._tasks:
-            if task.get_name() != _PARKING:
-                task.cancel()
+        await end(*(task for task in self._tasks if task.get_name() != _PARKING))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stop_at(self, error: Unreadable) -> None:

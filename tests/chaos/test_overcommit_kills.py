@@ -27,6 +27,7 @@ from shared.bus import Bus, NoAnswer
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.log.verify import verify
+from shared.tasks import end
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
 from tests.e2e.test_overcommit_on_kube import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
@@ -105,9 +106,7 @@ async def beside(*parts: Any) -> AsyncIterator[None]:
             if task.done():
                 task.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
 
 
 async def decisions(system: System) -> list[NodeOvercommitted]:
@@ -115,7 +114,7 @@ async def decisions(system: System) -> list[NodeOvercommitted]:
     return [msgspec.json.decode(row.data, type=NodeOvercommitted) for row in rows]
 
 
-async def end(system: System, victim: str) -> None:
+async def struck(system: System, victim: str) -> None:
     """With -9; the supervisor starts a service again, and `koord up` a server, as here."""
     if victim != "nats":
         system.supervisor.kill(victim)
@@ -160,7 +159,7 @@ async def test_whoever_is_killed_amounts_follow_the_load_and_pods_are_bound(
                 async with beside(watch.run()):
                     for number, victim in enumerate(victims):
                         killed_ns = time.time_ns()
-                        await end(system, victim)
+                        await struck(system, victim)
                         await asyncio.to_thread(api.call, "POST", pods, batch_pod(f"work-{number}"))
                         await until(lambda name=f"work-{number}": bound(kube_cluster, f"{pods}/{name}"))
                         await until(lambda since=killed_ns: follows(system, watch, since))

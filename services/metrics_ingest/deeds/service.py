@@ -22,6 +22,7 @@ from shared.events.log import WriterStarted
 from shared.events.nodes import DEEDS
 from shared.service import Runtime, Service
 from shared.settings import Settings
+from shared.tasks import end
 
 
 class DeedsSettings(Settings, frozen=True, kw_only=True):
@@ -56,8 +57,7 @@ class Deeds:
             if self._mqtt is not None:
                 beside.append(group.create_task(self._mqtt.run()))
             await serve(self._runtime, self._intake, self._take, self._refusals.taken)
-            for task in beside:
-                task.cancel()
+            await end(*beside)
 
     def _take(self, message: Incoming, batch: Batch) -> None:
         """Decide on one deed."""

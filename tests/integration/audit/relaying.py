@@ -14,6 +14,7 @@ from shared.events import Draft
 from shared.events.cluster import PodBound
 from shared.log.database import Database
 from shared.log.reader import LogReader
+from shared.tasks import end
 from tests.integration.log.system import Writer, until
 
 STREAM = stream_of("cluster")
@@ -55,8 +56,7 @@ class Relaying:
     async def stop(self) -> None:
         """End the relay in the middle of what it does."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end(self._task)
             self._task = None
 
     async def stands_at(self, seq: int) -> None:

@@ -11,6 +11,7 @@ from cli.embedded import EmbeddedNats
 from cli.ports import free_port
 from shared.bus import Bus, NoAnswer
 from shared.bus.bus import PUBLISH_WAITS_S, UNSENT_BYTES
+from shared.tasks import end
 from tests.integration.bus.waiting import DEADLINE_S, until
 
 
@@ -47,8 +48,7 @@ class Stream:
             await asyncio.sleep(0.001)
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
 
 
 async def test_what_is_published_is_heard_in_order(bus: Bus, other: Bus) -> None:

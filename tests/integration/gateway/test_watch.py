@@ -19,6 +19,7 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.trim import Seen
 from services.gateway.watch import Watcher
 from services.gateway.wire import Decoder
+from shared.tasks import end
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.faults import FaultProxy
@@ -69,8 +70,7 @@ async def watching(api: KubeApi, resource: Resource, settings: GatewaySettings =
     try:
         yield eyes
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
+from shared.tasks import end
 from tests.integration.log.copier import SERVICE, CopyState, Seen
 
 ROOT = Path(__file__).parents[3]
@@ -153,8 +154,7 @@ class Load:
         """The seqs of all that was appended."""
         if self._task.done():
             await self._task
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
         return self.seqs
 
 
@@ -193,9 +193,7 @@ class Copiers:
 
     async def close(self) -> None:
         """Kill all of them."""
-        for task in self._supervisors.values():
-            task.cancel()
-        await asyncio.gather(*self._supervisors.values(), return_exceptions=True)
+        await end(*self._supervisors.values())
         for process in self.processes.values():
             process.resume()
             process.kill()

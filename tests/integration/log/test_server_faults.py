@@ -12,6 +12,7 @@ from cli.services import contexts
 from shared.bus import Bus
 from shared.log.database import Database, migrate
 from shared.log.writer import LostHead
+from shared.tasks import end
 from tests.integration.log.system import (
     Copiers,
     Following,
@@ -124,8 +125,7 @@ class Source:
                 await writer.close()
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
 
 
 async def source_seqs(url: str) -> list[int]:

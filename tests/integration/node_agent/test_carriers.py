@@ -20,6 +20,7 @@ from shared.agents.slo import NodeSlo
 from shared.agents.subjects import DEED, REFUSED, REPORT, SLO
 from shared.bus import Bus
 from shared.bus.streams import StreamConfig, Streams
+from shared.tasks import end
 
 NODE = "ip-10-0-0-1.internal"
 DEADLINE_S = 60.0
@@ -56,8 +57,7 @@ class Side:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end(task)
             await self.carrier.close()
 
 

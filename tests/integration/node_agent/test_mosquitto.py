@@ -15,6 +15,7 @@ from shared.agents.answer import Answer
 from shared.agents.broker import Broker
 from shared.agents.slo import NodeSlo
 from shared.agents.subjects import REFUSED, REPORT, SLO
+from shared.tasks import end
 from tests.integration.node_agent.test_carriers import NODE, until
 from tests.mosquitto import Mosquitto
 
@@ -41,8 +42,7 @@ class Agent:
 
     async def stop(self) -> None:
         assert self._task is not None
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
 
 
 def ingest(broker: Mosquitto) -> Client:

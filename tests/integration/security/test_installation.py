@@ -31,6 +31,7 @@ from shared.bus.login import BadLogin
 from shared.log.database import FAILURES, Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
+from shared.tasks import end
 from tests.integration.security.conftest import members
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -94,9 +95,7 @@ async def encrypted(tls: Path, port: int, behind: int, address: str = "127.0.0.1
         yield
     finally:
         server.close()
-        for task in pumping:
-            task.cancel()
-        await asyncio.gather(*pumping, return_exceptions=True)
+        await end(*pumping)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
