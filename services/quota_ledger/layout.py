@@ -41,9 +41,11 @@ class Layout:
         for number, levels in fresh.items():
             self.pools[number].take(levels, shared[number])
             _fill(self.pools[number], levels)
-        for levels in fresh.values():
-            for level in levels:
-                level.link()
+        made = [level for levels in fresh.values() for level in levels]
+        for level in made:
+            level.link()
+        if len(made) < len(self.levels):  # some below are older than their parent's
+            for level in made:
                 for account in level.accounts:
                     if account.children and (own := self.levels.get(account.name)) is not None:
                         own.link()

@@ -32,6 +32,7 @@ class Levels:
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
         self.accounts: dict[str, Account] = {ROOT: Account(root, lends=False)}
+        self._orphans: dict[str, dict[str, None]] = {}  # a parent that is not there -> those that name it
         self._dimensions: dict[str, int] = {}
         self.levels: set[str] = set()
         self._is_exact = switches == EXACT and not guarantees

@@ -24,9 +24,7 @@ class Tree(Sums, Shares):
         account = Account(quota, lends=self._lends(quota))
         self.accounts[quota.name] = account
         self._count_dimensions(quota, +1)
-        account.children = dict.fromkeys(
-            other.name for other in self.accounts.values() if other.declared.parent == quota.name
-        )
+        account.children = self._orphans.pop(quota.name, {})
         self._attach(account)
         if account.children and not self._switches.frozen_min_ask:
             self.rebuild()
@@ -63,6 +61,8 @@ class Tree(Sums, Shares):
         """A quota is gone; what was counted for it leaves its parent with it."""
         account = self.accounts.pop(name)
         self._detach(account)
+        if account.children:
+            self._orphans[name] = account.children
         self._count_dimensions(account.declared, -1)
         self.levels.discard(name)
 
@@ -102,6 +102,8 @@ class Tree(Sums, Shares):
         if (parent := self.accounts.get(account.declared.parent)) is not None:
             parent.children[account.name] = None
             self._mark(parent.name, account.name, parent.declared.parent)
+        else:
+            self._orphans.setdefault(account.declared.parent, {})[account.name] = None
         self._set_depth(account, parent.depth + 1 if parent else 1)
 
     def _set_depth(self, account: Account, depth: int) -> None:
@@ -115,6 +117,10 @@ class Tree(Sums, Shares):
         if above:
             above[0].children.pop(account.name, None)
             self._mark(above[0].name, above[0].declared.parent)
+        elif orphans := self._orphans.get(account.declared.parent):
+            orphans.pop(account.name, None)
+            if not orphans:
+                del self._orphans[account.declared.parent]
         whole = self._switches.unlimited_delete_delta
         self._raise_request(
             above, negated(account.request if whole else account.limited()), negated(account.np_request)
