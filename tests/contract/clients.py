@@ -3,7 +3,7 @@
 import asyncio
 
 from cli.dev.api import Api, ApiRefused
-from cli.dev.nodes import create_nodes, node_object
+from cli.dev.nodes import create_nodes, delete_nodes, node_object
 from cli.simulated import SimulatedApi, SimulatorRefused
 from tests.contract.driver import ClientRefused, Object
 
@@ -56,6 +56,7 @@ class KubeClient:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self._nodes: list[str] = []
 
     async def create(self, body: Object) -> Object:
         return await self._call("POST", _path(body, collection=True), body)
@@ -73,8 +74,13 @@ class KubeClient:
         return await self._call("GET", _path(place))
 
     async def create_node(self, name: str) -> Object:
-        await asyncio.to_thread(create_nodes, self._api, [node_object(name)])
+        self._nodes += await asyncio.to_thread(create_nodes, self._api, [node_object(name)])
         return await self.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+    async def remove_nodes(self) -> None:
+        """Those that it has created: other tests of the cluster count nodes."""
+        await asyncio.to_thread(delete_nodes, self._api, self._nodes)
+        self._nodes.clear()
 
     async def _call(self, method: str, path: str, body: Object | None = None) -> Object:
         try:

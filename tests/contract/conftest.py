@@ -73,6 +73,8 @@ async def world(system: System) -> AsyncIterator[World]:
     yield World(system.client, system.log, name)
     if system.cluster:
         system.cluster.delete_namespace(name)
+    if isinstance(system.client, KubeClient):
+        await system.client.remove_nodes()
 
 
 def _spec(cluster: Cluster | None) -> Spec:

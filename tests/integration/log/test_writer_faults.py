@@ -171,6 +171,7 @@ async def test_a_writer_refuses_to_start_while_a_follower_cannot_read_what_it_em
     await wait_for_leader(url, "a")
 
 
+@pytest.mark.timeout(600)
 async def test_rebuilds_run_beside_the_service_and_report_what_was_spoilt(
     url: str, writer: Writer, copiers: Copiers
 ) -> None:
@@ -194,7 +195,7 @@ async def wait_for_rebuild(port: int, begins: str) -> str:
             return str(json.load(answer)["rebuilt"])
         return ""
 
-    async with asyncio.timeout(150):  # the child gives way to everything else on the machine
+    async with asyncio.timeout(280):  # the child gives way to everything else on the machine
         while not (found := await asyncio.to_thread(rebuilt)).startswith(begins):
             await asyncio.sleep(0.25)
     return found
