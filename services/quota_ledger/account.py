@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from services.quota_ledger.sheet import ASKS, MINIMA, WEIGHTS, Sheet
 from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
 
@@ -23,20 +24,24 @@ class Account:
         allocated, guaranteed: with guaranteed usage, what is used below and what it is floored to; empty without.
         asked: what the sharing at its parent's level counts as its request; None while upstream's does not know it.
         children: names of the quotas under it.
+        line: of the tree's sheet, where what it declares and asks for stands again.
         laid_out, row: where its shares lie together with its siblings'.
+        is_new: it never had a runtime, and its scaled min is what it declares.
         version: of those shares, up to which `kept_runtime` and `kept_floor` are its runtime and its scaled min.
     """
 
     __slots__ = (
-        "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "kept_floor", "kept_runtime", "laid_out",
-        "lends", "name", "np_request", "np_used", "request", "row", "self_np_request", "self_np_used", "self_request", "self_used", "used",
-        "version",
+        "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "is_new", "kept_floor", "kept_runtime",
+        "laid_out", "lends", "line", "name", "np_request", "np_used", "request", "row", "self_np_request", "self_np_used", "self_request", "self_used", "sheet",
+        "used", "version",
     )  # fmt: skip
 
-    def __init__(self, declared: DeclaredQuota, *, lends: bool) -> None:
-        self.declared = declared
+    def __init__(self, declared: DeclaredQuota, sheet: Sheet, *, lends: bool) -> None:
+        self.sheet = sheet
+        self.line = sheet.take()
+        self.declare(declared, lends=lends)
+        self.is_new = True
         self.name = declared.name
-        self.lends = lends
         self.children: dict[str, None] = {}
         self.depth = 0
         self.asked: Amounts | None = {}
@@ -50,6 +55,17 @@ class Account:
         self.self_np_request: Amounts = {}
         self.self_np_used: Amounts = {}
         self.clear_sums()
+
+    def declare(self, declared: DeclaredQuota, *, lends: bool) -> None:
+        """It declares this from now on."""
+        self.declared, self.lends, self.is_new = declared, lends, False
+        self.sheet.put(MINIMA, self.line, declared.min)
+        self.sheet.put(WEIGHTS, self.line, declared.weight)
+
+    def ask(self, amounts: Amounts | None) -> None:
+        """The sharing at its parent's level counts this as its request from now on."""
+        self.asked = amounts
+        self.sheet.put(ASKS, self.line, amounts or {})
 
     def clear_sums(self) -> None:
         """Forget what is summed over the subtree."""
@@ -70,7 +86,7 @@ class Account:
 
     @runtime.setter
     def runtime(self, runtime: Amounts) -> None:
-        self.kept_runtime = runtime
+        self.kept_runtime, self.is_new = runtime, False
 
     @property
     def scaled_min(self) -> Mapping[str, int]:
@@ -81,14 +97,14 @@ class Account:
 
     @scaled_min.setter
     def scaled_min(self, floor: Mapping[str, int]) -> None:
-        self.kept_floor = floor
+        self.kept_floor, self.is_new = floor, False
 
     def catch_up(self) -> None:
         """Take over the shares that lie with its siblings', if they are newer."""
         shares = self.laid_out
         if shares is None or self.version == shares.version:
             return
-        self.version = shares.version
+        self.version, self.is_new = shares.version, False
         self.kept_runtime, self.kept_floor = shares.shares(self)
 
     def limited(self) -> Amounts:

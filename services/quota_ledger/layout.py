@@ -1,19 +1,18 @@
 """Where the levels of one tree lie, and how the accounts' numbers come there: many levels at once, each account looked at few times."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from operator import attrgetter, itemgetter
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.quota_ledger.account import Account
-from services.quota_ledger.siblings import LARGEST, NEVER, Pool, Siblings
+from services.quota_ledger.sheet import ASKS, LARGEST, MINIMA, WEIGHTS, Sheet
+from services.quota_ledger.siblings import NEVER, Pool, Siblings
 
 Int64 = NDArray[np.int64]
 NARROWEST = 4
 WIDE = 32
-_NOTHING: Mapping[str, int] = {}
 
 
 class Layout:
@@ -24,7 +23,8 @@ class Layout:
         pools: by number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheet = sheet
         self.levels: dict[str, Siblings] = {}
         self.pools: list[Pool] = []
         self._of_width: dict[int, Pool] = {}
@@ -40,7 +40,7 @@ class Layout:
             shared.setdefault(pool.number, []).append(resources)
         for number, levels in fresh.items():
             self.pools[number].take(levels, shared[number])
-            _fill(self.pools[number], levels)
+            _fill(self.pools[number], levels, self._sheet)
         made = [level for levels in fresh.values() for level in levels]
         for level in made:
             level.link()
@@ -69,18 +69,18 @@ def width_for(children: int) -> int:
     return 1 << (children - 1).bit_length()
 
 
-def _fill(pool: Pool, levels: Sequence[Siblings]) -> None:
+def _fill(pool: Pool, levels: Sequence[Siblings], sheet: Sheet) -> None:
     """What the accounts of new levels ask for, have and are, in their cells."""
     alike: dict[tuple[str, ...], list[Siblings]] = {}
     for level in levels:
         alike.setdefault(tuple(level.columns), []).append(level)
     for resources, some in alike.items():
         if resources:
-            _fill_alike(pool, some, resources)
+            _fill_alike(pool, some, resources, sheet)
 
 
-def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ...]) -> None:
-    """The same for levels that share the same resources. Every account is looked at few times: they do not fit a cache."""
+def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ...], sheet: Sheet) -> None:
+    """The same for levels that share the same resources. Accounts are looked at as little as can be: they do not fit a cache."""
     columns = np.array([list(level.columns.values()) for level in levels])
     for each in (pool.asks, pool.minima, pool.weights, pool.floors, pool.runtimes):
         each[:, columns] = 0
@@ -89,32 +89,22 @@ def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ..
     counts = np.array([len(level.accounts) for level in levels])
     rows = np.arange(len(accounts)) - np.repeat(np.cumsum(counts) - counts, counts)
     cells = rows[:, None], np.repeat(columns, counts, axis=0)
-    minima = _sizes(accounts, "declared.min", resources)
-    is_new = not any(account.kept_runtime for account in accounts)
-    pool.asks[cells] = _sizes(accounts, "asked", resources)
-    pool.weights[cells] = _sizes(accounts, "declared.weight", resources)
+    lines = np.fromiter((account.line for account in accounts), np.intp, len(accounts))
+    minima = sheet.read(MINIMA, lines, resources)
+    is_new = all(account.is_new for account in accounts)
+    pool.asks[cells] = sheet.read(ASKS, lines, resources)
+    pool.weights[cells] = sheet.read(WEIGHTS, lines, resources)
     pool.minima[cells] = minima
-    pool.floors[cells] = minima if is_new and _keep_minima(accounts) else _sizes(accounts, "kept_floor", resources)
-    pool.runtimes[cells] = NEVER if is_new else _sizes(accounts, "kept_runtime", resources, NEVER)
+    pool.floors[cells] = minima if is_new else _kept(accounts, "kept_floor", resources, 0)
+    pool.runtimes[cells] = NEVER if is_new else _kept(accounts, "kept_runtime", resources, NEVER)
     pool.lends[cells] = np.array([account.lends for account in accounts])[:, None]
     names = np.empty(len(accounts), np.object_)
     names[:] = [account.name for account in accounts]
     pool.names[cells] = names[:, None]
 
 
-def _keep_minima(accounts: Sequence[Account]) -> bool:
-    return all(account.kept_floor is account.declared.min for account in accounts)
-
-
-def _sizes(accounts: Sequence[Account], of: str, resources: tuple[str, ...], absent: int = 0) -> Int64:
-    """[accounts, resources] of one of their resource lists; what is too large for the matrices as the largest that they hold."""
-    lists = map(attrgetter(of), accounts)
-    sizes = map(itemgetter(*resources), lists)
-    try:
-        flat = sizes if len(resources) == 1 else chain.from_iterable(sizes)
-        found = np.fromiter(flat, np.int64, len(accounts) * len(resources))
-    except (KeyError, OverflowError, TypeError):  # some are absent, or too large, or there is no list
-        read = attrgetter(of)
-        known = ((read(account) or _NOTHING) for account in accounts)
-        found = np.array([min(each.get(name, absent), LARGEST) for each in known for name in resources], np.int64)
-    return found.reshape(len(accounts), len(resources))
+def _kept(accounts: Sequence[Account], of: str, resources: tuple[str, ...], absent: int) -> Int64:
+    """[accounts, resources] of their shares as they were last read; what is too large for the matrices as the largest that they hold."""
+    read = attrgetter(of)
+    sizes = [min(read(account).get(name, absent), LARGEST) for account in accounts for name in resources]
+    return np.array(sizes, np.int64).reshape(len(accounts), len(resources))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from services.quota_ledger.account import Account
 from services.quota_ledger.layout import Layout
 from services.quota_ledger.moved import Moved
+from services.quota_ledger.sheet import Sheet
 from services.quota_ledger.switches import EXACT, Switches
 from services.quota_ledger.turn import Turn
 from shared.domain.amounts import Amounts, sub
@@ -31,12 +32,13 @@ class Levels:
         self.total: Amounts = {}
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
-        self.accounts: dict[str, Account] = {ROOT: Account(root, lends=False)}
+        self._sheet = Sheet()
+        self.accounts: dict[str, Account] = {ROOT: Account(root, self._sheet, lends=False)}
         self._orphans: dict[str, dict[str, None]] = {}  # a parent that is not there -> those that name it
         self._dimensions: dict[str, int] = {}
         self.levels: set[str] = set()
         self._is_exact = switches == EXACT and not guarantees
-        self._layout = Layout()
+        self._layout = Layout(self._sheet)
         self._bare: dict[str, None] = {}  # parents whose children are to be laid out
         self._proposal: tuple[Moved, list[Turn]] | None = None
         self._paths: dict[str, tuple[Account, ...]] = {}

@@ -13,7 +13,8 @@ from services.quota_ledger.account import Account
 from services.quota_ledger.levels import Levels
 from services.quota_ledger.moved import Moved
 from services.quota_ledger.sharing import Child, scaled_minima, share
-from services.quota_ledger.siblings import LARGEST, Pool
+from services.quota_ledger.sheet import LARGEST
+from services.quota_ledger.siblings import Pool
 from services.quota_ledger.switches import EXACT
 from services.quota_ledger.turn import Turn
 from shared.domain.amounts import Amounts
@@ -225,7 +226,7 @@ def _known_to_upstream(
     of_known: list[Mapping[str, int]] = []
     for account, floor in zip(accounts, floors, strict=True):
         if account.asked is None and floor != account.scaled_min:
-            account.asked = account.limited()
+            account.ask(account.limited())
         if account.asked is not None:
             known.append(account)
             of_known.append(floor)

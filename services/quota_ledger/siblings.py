@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from services.quota_ledger import batch
 from services.quota_ledger.account import Account
 from services.quota_ledger.sharing import Child, scaled_min, share
+from services.quota_ledger.sheet import LARGEST
 
 Int64 = NDArray[np.int64]
-LARGEST = 2**63 - 1
 NEVER = -1
 """Runtime of a child that has none yet; column of the children of one that has none."""
 

@@ -44,7 +44,7 @@ class Sums(Levels):
             account.floor_request()
             after = account.limited()
             if account.asked != after:
-                account.asked = after
+                account.ask(after)
                 self._asked(account)
             delta = sub(after, before)
 

@@ -21,7 +21,7 @@ class Tree(Sums, Shares):
 
     def declare(self, quota: DeclaredQuota) -> None:
         """A quota is new. Its children may be there already."""
-        account = Account(quota, lends=self._lends(quota))
+        account = Account(quota, self._sheet, lends=self._lends(quota))
         self.accounts[quota.name] = account
         self._count_dimensions(quota, +1)
         account.children = self._orphans.pop(quota.name, {})
@@ -44,11 +44,11 @@ class Tree(Sums, Shares):
         self._count_dimensions(quota, +1)
         self._mark(before.parent, quota.parent, quota.name)
         if (account.lends, before.is_parent) != (lends, quota.is_parent) and before.parent == quota.parent:
-            account.declared, account.lends = quota, lends
+            account.declare(quota, lends=lends)
             self.rebuild()
         elif before.parent != quota.parent:
             self._detach(account)
-            account.declared, account.lends = quota, lends
+            account.declare(quota, lends=lends)
             if self._guarantees and self._switches.unlimited_delete_delta:
                 account.allocated = dict(account.used)
                 account.guaranteed = largest(account.allocated, quota.min)
@@ -64,6 +64,7 @@ class Tree(Sums, Shares):
         if account.children:
             self._orphans[name] = account.children
         self._count_dimensions(account.declared, -1)
+        self._sheet.release(account.line)
         self.levels.discard(name)
 
     def rebuild(self) -> None:
@@ -74,7 +75,8 @@ class Tree(Sums, Shares):
             account.clear_sums()
             account.catch_up()
             if self._switches.frozen_min_ask:
-                account.asked, account.runtime, account.scaled_min = {}, {}, account.declared.min
+                account.ask({})
+                account.runtime, account.scaled_min = {}, account.declared.min
         if self._switches.unlimited_delete_delta:
             self.accounts[ROOT].allocated = allocated  # upstream's goes on from what it was
         for account in self.accounts.values():
@@ -87,13 +89,14 @@ class Tree(Sums, Shares):
                 self._leave_out(account)
 
     def _amend_amounts(self, account: Account, quota: DeclaredQuota) -> None:
-        before, account.declared = account.declared, quota
+        before = account.declared
+        account.declare(quota, lends=account.lends)
         lim, asked = capped(account.request, before.max), account.asked
         if before.max != quota.max:
             asked = account.limited()
         account.floor_request()
         after = account.limited()
-        account.asked = asked if self._switches.frozen_min_ask else after
+        account.ask(asked if self._switches.frozen_min_ask else after)
         self._raise_guaranteed([account, *self.path(quota.parent)], {})
         self._raise_request(self.path(quota.parent), sub(after, lim), {})
 
@@ -135,9 +138,9 @@ class Tree(Sums, Shares):
         before = account.limited()
         account.floor_request()
         after = account.limited()
-        account.asked = after
+        account.ask(after)
         if self._switches.frozen_min_ask:
-            account.asked = {} if account.declared.parent in self.accounts else None
+            account.ask({} if account.declared.parent in self.accounts else None)
         self._mark(account.declared.parent)
         above = self.path(account.declared.parent)
         self._raise_guaranteed([account, *above], {})
@@ -148,12 +151,12 @@ class Tree(Sums, Shares):
         root = self.accounts[ROOT]
         root.request = add_clamped(root.request, sub(account.request, account.limited()))
         root.allocated = add_clamped(root.allocated, negated(account.guaranteed))
-        account.asked = {}
+        account.ask({})
 
     def _reenter(self, account: Account) -> None:
         above = self.path(account.declared.parent)
         account.floor_request()
-        account.asked = account.limited()
+        account.ask(account.limited())
         self._raise_request(above, account.limited(), account.np_request)
         self._raise_sums(above, account.used, account.np_used)
         self._raise_guaranteed(above, account.guaranteed)
