@@ -280,7 +280,8 @@ class _Cluster:
                         raise ProgramFailed(f"scheduler {replica.name} has ended:\n{replica.process.tail()}")
                     self._changed.clear()
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), 1)
+                        async with asyncio.timeout(1):
+                            await self._changed.wait()
         except TimeoutError as error:
             raise KoordError(f"{name} is not placed after {WITHIN_S:g} s: {replica.process.tail()}") from error
         leading = self._heard.get(WriterStarted.type_name(), began)

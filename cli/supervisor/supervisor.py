@@ -141,7 +141,8 @@ class Supervisor:
         for process in running:
             process.ask_to_end()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(process.ended() for process in running)), DRAIN_S)
+            async with asyncio.timeout(DRAIN_S):
+                await asyncio.gather(*(process.ended() for process in running))
         for process in running:
             process.kill()
         await end(*self._pollers)
@@ -162,7 +163,8 @@ class Supervisor:
     async def changed(self, timeout_s: float) -> None:
         """Wait until a service ended, started or said something new of itself, for `timeout_s` at most."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
         self._changed.clear()
 
     def describe(self) -> str:

@@ -132,7 +132,8 @@ class Ingest:
             self._nodes_silent.set(len(self._silent))
             self._runtime.counts.update(nodes=len(self._windows), silent_nodes=len(self._silent))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._runtime.draining.wait(), LOOK_EVERY_S)
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._runtime.draining.wait()
 
     def _say_silent(self, quiet: list[str], now_ns: int) -> None:
         silent = {name: None for name in quiet if name in self._state.nodes}

@@ -114,7 +114,8 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         if agent.governor is not None:
             agent.governor.release()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(_taken(outbox, carrier), DRAIN_S)
+            async with asyncio.timeout(DRAIN_S):
+                await _taken(outbox, carrier)
     finally:
         await end(measuring, carrying, drained)
         await carrier.close()

@@ -97,13 +97,15 @@ class Bus:
         first = asyncio.Event()
         self._keeper = asyncio.create_task(self._keep(first), name="bus")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(first.wait(), 2)
+            async with asyncio.timeout(2):
+                await first.wait()
 
     async def close(self) -> None:
         """Send what is pending, then end the connection."""
         if client := self._connection():
             with contextlib.suppress(*FAILURES):
-                await asyncio.wait_for(client.flush(), 1)
+                async with asyncio.timeout(1):
+                    await client.flush()
         await end(*filter(None, (self._keeper, *self._answering)))
 
     async def publish(self, subject: str, data: bytes) -> bool:

@@ -146,7 +146,8 @@ class Webhooks:
                 )
             pause_s = self._settings.webhook_look_s if self._server.listening else 0.2
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(runtime.draining.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await runtime.draining.wait()
 
 
 @asynccontextmanager
