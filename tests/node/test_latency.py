@@ -1,6 +1,7 @@
 """A service that answers requests does not notice batch pods beside it, as long as best effort is held to what is left."""
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -19,14 +20,18 @@ WEIGHT = 8 * 1024
 async def test_a_service_next_to_batch_pods_that_are_held_answers_as_if_it_were_alone(
     real_node: RealNode, tmp_path: Path
 ) -> None:
-    """Three runs. What else this machine does counts little, but it must leave cpu idle: else nothing is quiet."""
+    """Three runs of three turns each, of which the median counts: a virtual cpu that wakes from idleness may be late by itself.
+
+    What else this machine does counts little, but it must leave cpu idle: else nothing is quiet.
+    """
     real_node.cluster.create_namespace(SPACE, COLOCATED)
     real_node.cluster.apply(EXAMPLES / "colocation-profile.yaml")
     async with site(real_node, tmp_path) as there:
         service = await service_in(there, SPACE)
         (real_node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))
-        runs = [await measured(service, Pace(20)) for _ in range(3)]
-    for found in runs:
-        quiet, held, free = (found[name]["p99_us"] for name in ("quiet", "held", "free"))
-        assert held <= 1.2 * quiet, runs
-        assert free >= 1.5 * quiet, runs
+        runs = [[await measured(service, Pace(10)) for _ in range(3)] for _ in range(3)]
+    of_runs = [[median(turn[name]["p99_us"] for turn in turns) for name in ("quiet", "held", "free")] for turns in runs]
+    print(of_runs)
+    for quiet, held, free in of_runs:
+        assert held <= 1.2 * quiet, of_runs
+        assert free >= 1.5 * quiet, of_runs
