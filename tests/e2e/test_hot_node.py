@@ -22,7 +22,7 @@ from shared.kube.instants import SECOND
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
 
-HERE = "this-node"
+HERE, ELSEWHERE = "this-node", "another-node"
 INTERVAL_S = 30
 """Between two reports; the least that agents keep to. Their means are over the last minute."""
 
@@ -132,7 +132,7 @@ async def placed(cluster: Cluster, namespace: str, name: str) -> str:
 async def test_a_hot_process_on_this_machine_makes_the_scheduler_avoid_this_node_within_two_report_intervals(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:
-    kube_nodes(HERE, "another-node", capacity={"cpu": str(os.cpu_count() or 1)})
+    kube_nodes(HERE, ELSEWHERE, capacity={"cpu": str(os.cpu_count() or 1)})
     path = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
     kube_cluster.api.call("POST", path, metric())
     config = tmp_path / "scheduler.yaml"
@@ -149,7 +149,7 @@ async def test_a_hot_process_on_this_machine_makes_the_scheduler_avoid_this_node
             with burning() as since_ns:
                 hot = await report_after(on, since_ns, HOT_PERCENT)
                 assert hot.at_ns - since_ns <= (2 * INTERVAL_S + 5) * SECOND
-                assert await placed(kube_cluster, namespace, "after") != HERE
+                assert await placed(kube_cluster, namespace, "after") == ELSEWHERE
                 written = await asyncio.to_thread(kube_cluster.api.call, "GET", f"{path}/{HERE}")
         assert written["spec"] == metric()["spec"], "the spec is the administrator's"
         assert written["status"]["nodeMetric"]["nodeUsage"]["resources"].keys() == {"cpu", "memory"}
