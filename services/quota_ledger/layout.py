@@ -1,7 +1,6 @@
 """Where the levels of one tree lie, and how the accounts' numbers come there: many levels at once, each account looked at few times."""
 
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,16 +94,15 @@ def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ..
     pool.asks[cells] = sheet.read(ASKS, lines, resources)
     pool.weights[cells] = sheet.read(WEIGHTS, lines, resources)
     pool.minima[cells] = minima
-    pool.floors[cells] = minima if is_new else _kept(accounts, "kept_floor", resources, 0)
-    pool.runtimes[cells] = NEVER if is_new else _kept(accounts, "kept_runtime", resources, NEVER)
+    pool.floors[cells] = minima if is_new else _kept([account.kept_floor for account in accounts], resources, 0)
+    pool.runtimes[cells] = NEVER if is_new else _kept([account.kept_runtime for account in accounts], resources, NEVER)
     pool.lends[cells] = np.array([account.lends for account in accounts])[:, None]
     names = np.empty(len(accounts), np.object_)
     names[:] = [account.name for account in accounts]
     pool.names[cells] = names[:, None]
 
 
-def _kept(accounts: Sequence[Account], of: str, resources: tuple[str, ...], absent: int) -> Int64:
-    """[accounts, resources] of their shares as they were last read; what is too large for the matrices as the largest that they hold."""
-    read = attrgetter(of)
-    sizes = [min(read(account).get(name, absent), LARGEST) for account in accounts for name in resources]
-    return np.array(sizes, np.int64).reshape(len(accounts), len(resources))
+def _kept(shares: Sequence[Mapping[str, int]], resources: tuple[str, ...], absent: int) -> Int64:
+    """[accounts, resources] of shares as they were last read; what is too large for the matrices as the largest that they hold."""
+    sizes = [min(each.get(name, absent), LARGEST) for each in shares for name in resources]
+    return np.array(sizes, np.int64).reshape(len(shares), len(resources))
