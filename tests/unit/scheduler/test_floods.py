@@ -1,13 +1,14 @@
 """Pods that fit nowhere, in their thousands, delay nobody else: neither the rounds' length nor their order."""
 
-import time
-
 import pytest
 
 from services.scheduler.round import ALSO_A_CLASS, MOST_JUDGED
+from tests.steps import steps_of
 from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, rounds_of, told
 
 FLOOD = 50_000
+LINES = 6_000
+"""Of Python, that a round with one new pod runs: far fewer than a flood has pods."""
 
 
 def world_of(nodes: int) -> World:
@@ -79,19 +80,16 @@ def test_a_standing_flood_costs_a_round_next_to_nothing_whatever_happens_around_
     world.rounds(batch=4096)
     world.wait(20)
     assert world.round(batch=4096) == [], "the backoffs are over, and nothing has changed"
-    waited: list[float] = []
-    for number in range(9):
+    for number in range(3):
         world.report(metric(f"n{number}", cpu="1", at_ns=world.now_ns))
         world.add_node(node("n0", cpu="32", memory="64Gi", labels={"step": str(number)}))
         world.add_pod(pod(f"small{number}"))
         world.read()
-        started = time.process_time()
-        records = world.round()
-        waited.append(time.process_time() - started)
+        records, steps = steps_of(world.round)
+        assert steps < LINES
         assert placements(records).keys() == {f"small{number}"}
         assert len(rounds_of(records)[0].pods) == 1
         world.wait(1)
-    assert sorted(waited)[4] < 0.25, waited
 
 
 def test_what_might_cure_every_class_of_a_flood_is_looked_into_in_rounds_of_bounded_size_behind_new_pods() -> None:

@@ -1,9 +1,9 @@
 """What must hold of load-awareness in every cluster: arrays equal scalars, and order does not matter."""
 
-import time
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +15,7 @@ from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.node import Node, NodeMetric, ResourceMap
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
+from tests.steps import steps_of
 from tests.unit.scheduler.load_aware_objects import GIB, NOW, assign, expecting, ledger, metric, node, reported, usage
 from tests.unit.scheduler.load_aware_worlds import ROWS, World, pods, worlds
 
@@ -164,19 +165,20 @@ def test_a_slice_of_rows_is_judged_as_an_array_and_changes_nothing(world: World,
     assert judged(account, incoming) == expected
 
 
-def test_a_pod_is_judged_on_5000_nodes_within_a_millisecond_or_so() -> None:
-    """Budget: 1 ms for filter and score, so that load-awareness never dominates a round; doubled for a busy machine."""
+@pytest.mark.parametrize("nodes", [50, 5000])
+def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None:
     account = ledger(usageThresholds={"cpu": 65, "memory": 95})
-    for row in range(5000):
+    for row in range(nodes):
         account.set_node(row, node())
         account.set_metric(row, metric(usage(row * 3, row * 1000), reported(f"p{row}", 100, GIB)))
         assign(account, expecting(500, GIB, f"p{row}"), NOW, row)
-    trial, rows, incoming = account.trial(), np.arange(5000), expecting(500, GIB, "incoming")
-    taken = []
-    for _ in range(40):
-        start = time.perf_counter()
-        codes, scores = trial.filter(incoming, rows, NOW), trial.score(incoming, rows, NOW)
-        taken.append(time.perf_counter() - start)
-    assert (codes != 0).any()
-    assert scores.max() > 0  # a fleet on which nothing fits would measure nothing
-    assert min(taken) < 0.002
+    trial, rows, incoming = account.trial(), np.arange(nodes), expecting(500, GIB, "incoming")
+
+    def judge() -> None:
+        trial.filter(incoming, rows, NOW)
+        trial.score(incoming, rows, NOW)
+
+    judge()  # what is worked out once is
+    assert trial.score(incoming, rows, NOW).max() > 0  # a fleet on which nothing fits would show nothing
+    _, steps = steps_of(judge)
+    assert steps < 100
