@@ -29,7 +29,7 @@ async def test_a_service_next_to_batch_pods_that_are_held_answers_as_if_it_were_
     async with site(real_node, tmp_path) as there:
         service = await service_in(there, SPACE)
         (real_node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))
-        runs = [[await measured(service, Pace(10)) for _ in range(3)] for _ in range(3)]
+        runs = [[await measured(service, Pace(20)) for _ in range(3)] for _ in range(3)]
     of_runs = [[median(turn[name]["p99_us"] for turn in turns) for name in ("quiet", "held", "free")] for turns in runs]
     print(of_runs)
     for quiet, held, free in of_runs:
