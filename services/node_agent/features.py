@@ -15,6 +15,8 @@ DEFAULTS: Mapping[str, bool] = {
     "MemoryAllocatableEvict": False,
     "CPUBurst": True,
     "RdtResctrl": True,
+    "NodeTopologyReport": True,
+    "HugePageReport": False,
     "SystemConfig": False,
     "CgroupReconcile": False,
     "BlkIOReconcile": False,

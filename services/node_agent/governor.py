@@ -15,6 +15,7 @@ from services.node_agent.burster import Burster
 from services.node_agent.cgroup.executor import Executor, Tree, Wanted
 from services.node_agent.cgroup.found import Found
 from services.node_agent.cgroups import Hierarchy, KubePods
+from services.node_agent.describer import Describer
 from services.node_agent.details import Details, Gauge
 from services.node_agent.evictor import Evictor, Load
 from services.node_agent.history import Series
@@ -57,6 +58,7 @@ class Places(NamedTuple):
         logs: the kubelet's links to the logs of containers.
         kubelet: its folder, below which it mounts volumes.
         terway: where Terway reads shares of the network.
+        kubelet_config: the file of its configuration.
     """
 
     root: Path
@@ -66,6 +68,7 @@ class Places(NamedTuple):
     proc: Path = Path("/proc")
     kubelet: Path = Path("/var/lib/kubelet")
     terway: Path = Path("/var/lib/terway/qos")
+    kubelet_config: Path = Path("/var/lib/kubelet/config.yaml")
 
 
 class Acted(NamedTuple):
@@ -126,6 +129,7 @@ class Governor:
         self._kube: KubeFolders | None = None
         self._files = NodeFiles(places.proc, places.sys, places.root, state_dir, gates, clock_ns, places.terway)
         self._evictor = Evictor(gates, tell, clock_ns(), self._every_s)
+        self._describer = Describer(places.proc, places.sys, places.kubelet, places.kubelet_config, gates, tell)
 
     def round(self, found: Round, hierarchy: Hierarchy, kube: KubePods | None, folders: Mapping[str, str]) -> None:
         """After a round of measuring.
@@ -135,6 +139,8 @@ class Governor:
             folders: uid -> folder of each pod, below `hierarchy`'s.
         """
         self._remember(found)
+        if self._pods.in_force is not None:
+            self._describer.round(self._pods.in_force, self._clock_ns())
         if kube is None or hierarchy.listed is None:
             return
         self._begin(hierarchy, kube)

@@ -86,6 +86,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
                 Path(settings.proc_root),
                 Path(settings.kubelet_root),
                 Path(settings.terway_root),
+                Path(settings.kubelet_config),
             ),
             keeper,
             pods,

@@ -54,9 +54,12 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     container_logs: Annotated[
         str, Meta(description="the kubelet's links to the logs of containers, which name them")
     ] = "/var/log/containers"
-    kubelet_root: Annotated[str, Meta(description="the kubelet's folder, below which volumes are mounted")] = (
+    kubelet_root: Annotated[str, Meta(description="the kubelet's folder: mounted volumes, CPUs that it gave out")] = (
         "/var/lib/kubelet"
     )
+    kubelet_config: Annotated[
+        str, Meta(description="the kubelet's configuration file; how it gives out CPUs is not told where there is none")
+    ] = "/var/lib/kubelet/config.yaml"
     terway_root: Annotated[str, Meta(description="where Terway reads shares of the network")] = "/var/lib/terway/qos"
     nvml: Annotated[str, Meta(description="NVIDIA's management library, for the gate Accelerators")] = (
         "libnvidia-ml.so.1"

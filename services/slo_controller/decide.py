@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from services.slo_controller.calculate import OFF, SELLING, Pass, calculate
 from services.slo_controller.collect_policy import node_metric_spec
 from services.slo_controller.config import InForce, read
+from services.slo_controller.described import decide_topology, withdrawn
 from services.slo_controller.devices import NO_DEVICES
 from services.slo_controller.node_slo import node_slo_spec
 from services.slo_controller.outcome import SOLD, outcome_of
@@ -28,7 +29,6 @@ from services.slo_controller.state import (
 )
 from services.slo_controller.steady import differs, expires_ns, moved, thresholds
 from services.slo_controller.strategy import DEFAULTS
-from services.slo_controller.topology import write_of
 from shared.admission.slo_config import COLOCATION
 from shared.events import Draft
 from shared.events.intents import FieldsDecided, ObjectDecided
@@ -36,11 +36,11 @@ from shared.events.log import ConfigRefused, ConfigTaken
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.kube.quantity import NANO, nanos
-from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES
+from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 from shared.kube.slo_config import ColocationStrategy
 
-AMOUNTS, METADATA, SPEC, ZONES = "batch-and-mid", "colocation", "collect-policy", "batch-zones"
-"""The field groups that this context owns: of a node's status and metadata, of a NodeMetric, of a NodeResourceTopology."""
+AMOUNTS, METADATA, SPEC = "batch-and-mid", "colocation", "collect-policy"
+"""The field groups that this context owns: of a node's status and metadata, of a NodeMetric."""
 
 
 def decide_config(state: SloState) -> list[Draft]:
@@ -86,10 +86,13 @@ def decide_node(state: SloState, config: InForce, name: str, settings: SloSettin
         drafts += _node_metric(state, config, name)
     before = _decided(state, name)
     if before is None and COLOCATION not in state.texts and not _has_ratios(state, config, name):
-        return drafts  # nobody asked for over-commitment: what others wrote to the node is theirs
-    found = calculate(state, config, name, settings, now_ns)
-    if settings.topologies and found.sold is not None:
-        drafts += _topology(state, name, found, now_ns)
+        found = None  # nobody asked for over-commitment: what others wrote to the node is theirs
+    else:
+        found = calculate(state, config, name, settings, now_ns)
+    if settings.topologies:
+        drafts += decide_topology(state, name, found, now_ns)
+    if found is None:
+        return drafts
     why = _why(state, name, before, found, now_ns)
     if not why:
         return drafts
@@ -214,27 +217,17 @@ def _node_metric(state: SloState, config: InForce, name: str) -> list[Draft]:
     return [Draft(FieldsDecided(resource=NODE_METRICS, name=name, fields=SPEC, patch={"spec": spec}))]
 
 
-def _topology(state: SloState, name: str, found: Pass, now_ns: int) -> list[Draft]:
-    topology = state.topologies.get(name)
-    if topology is None or found.sold is None or not found.sold.zones:
-        return []
-    ratio = found.ratio
-    write = write_of(topology.zones, found.sold.zones, found.strategy, ratio, synced_ns=now_ns, now_ns=now_ns)
-    if not write.due or write.zones == topology.zones:
-        return []
-    said = state.says(NODE_TOPOLOGIES, name, ZONES)
-    if said is not None and said.get("zones") == write.zones:
-        return []
-    return [Draft(FieldsDecided(resource=NODE_TOPOLOGIES, name=name, fields=ZONES, patch={"zones": write.zones}))]
-
-
 def _gone(state: SloState, name: str, now_ns: int, settings: SloSettings) -> list[Draft]:
-    """A node that is not there has neither NodeSLO nor NodeMetric, whoever made them. Source: spec/slo-controller.md 1.4, 7."""
+    """A node that is not there has neither NodeSLO nor NodeMetric, whoever made them, and no topology of ours. Source: spec/slo-controller.md
+    1.4, 7.
+    """
     drafts = []
     if settings.node_slos and name in state.slos:
         drafts.append(Draft(ObjectDecided(resource=NODE_SLOS, name=name, body=None)))
     if settings.node_metrics and name in state.metric_specs:
         drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=name, body=None)))
+    if settings.topologies:
+        drafts += withdrawn(state, name)
     if name in state.decided:
         drafts.append(Draft(NodeOvercommitted(node=name, report_ns=0, decided_ns=now_ns, why=GONE)))
     return drafts

@@ -14,7 +14,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from services.slo_controller import batch, mid
-from services.slo_controller.decide import AMOUNTS, METADATA, SPEC, ZONES
+from services.slo_controller.decide import AMOUNTS, METADATA, SPEC
+from services.slo_controller.described import ZONES
 from services.slo_controller.explain import bounded
 from services.slo_controller.plugins import CALCULATE, PLUGINS
 from services.slo_controller.state import NODES

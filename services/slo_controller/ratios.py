@@ -11,6 +11,7 @@ from services.slo_controller.prepare import NORMALIZATION_RATIO, ratio_of
 from shared.domain.node_selection import first_match
 from shared.errors import KoordError
 from shared.kube.meta import Metadata
+from shared.kube.node_topology import CPU_BASIC_INFO
 from shared.kube.slo_config import (
     AmplificationConfig,
     AmplificationStrategy,
@@ -19,7 +20,6 @@ from shared.kube.slo_config import (
 )
 
 ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
-BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
 AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
 
 LEAST, MOST = 1.0, 5.0
@@ -60,14 +60,14 @@ def normalization_ratio(config: NormalizationConfig, node: Metadata, topology: M
     strategy: NormalizationStrategy = first_match(config.node_configs, labels) or config
     if not _is_enabled(node.name, labels.get(ENABLED), strategy):
         return "1.00"
-    text = (topology or {}).get(BASIC_INFO)
+    text = (topology or {}).get(CPU_BASIC_INFO)
     if not text:
-        raise NoRatio(node.name, f"its NodeResourceTopology has no annotation {BASIC_INFO}")
+        raise NoRatio(node.name, f"its NodeResourceTopology has no annotation {CPU_BASIC_INFO}")
     try:
         info = _info.decode(text)
     except msgspec.DecodeError as error:
         raise NoRatio(
-            node.name, f"annotation {BASIC_INFO} of its NodeResourceTopology cannot be read: {error}"
+            node.name, f"annotation {CPU_BASIC_INFO} of its NodeResourceTopology cannot be read: {error}"
         ) from error
     ratio = _ratio(strategy, info)
     if ratio is None:

@@ -19,9 +19,9 @@ class SloSettings(Settings, frozen=True, kw_only=True):
     ] = 5.0
     node_slos: Annotated[bool, Meta(description="write NodeSLO objects")] = True
     node_metrics: Annotated[bool, Meta(description="write the spec of NodeMetric objects")] = True
-    topologies: Annotated[bool, Meta(description="write batch resources of NUMA zones to NodeResourceTopologies")] = (
-        True
-    )
+    topologies: Annotated[
+        bool, Meta(description="write NodeResourceTopologies: what agents state, and batch resources of NUMA zones")
+    ] = True
     node_series: Annotated[
         int, Meta(ge=0, description="with more nodes than this, Prometheus gets no series of single nodes")
     ] = 2000

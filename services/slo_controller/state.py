@@ -29,6 +29,7 @@ from shared.events.cluster import (
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken
 from shared.events.metrics import NodeForgotten, NodeReported
+from shared.events.nodes import NodeTopologyForgotten, NodeTopologyStated
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationMade
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.meta import Metadata
@@ -46,6 +47,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         ObjectDeleted, Listed,
     ),
     "metrics-*": (NodeReported, NodeForgotten),
+    "nodes-*": (NodeTopologyStated, NodeTopologyForgotten),
     "slo": (
         ConfigTaken, ConfigRefused, NodeOvercommitted, RecommendationMade, RecommendationEnded, FieldsDecided, ObjectDecided,
     ),
@@ -76,10 +78,12 @@ class Seat(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """A node's NodeResourceTopology: annotations, and zones as the API has them."""
+    """A node's NodeResourceTopology: annotations, labels, policies, and zones as the API has them."""
 
     annotations: dict[str, str]
     zones: list[dict[str, Any]]
+    labels: dict[str, str] = {}  # noqa: RUF012  a default that nobody writes to
+    policies: tuple[str, ...] = ()
 
 
 class Said(NamedTuple):
@@ -110,6 +114,7 @@ class SloState:
         metric_specs: node -> spec of its NodeMetric; present exactly while the object is.
         slos: node -> spec of its NodeSLO; present exactly while the object is.
         topologies, devices: node -> those objects.
+        stated: node -> what its agent stated of its topology.
         config_data: data of the ConfigMap as it was seen last; None before it was seen.
         listed: whether everything has been listed once.
         texts: documents in force; config: their digest, empty before any were taken; refused: digest of the data refused last.
@@ -121,7 +126,7 @@ class SloState:
             looked at.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -135,6 +140,7 @@ class SloState:
         self.slos: dict[str, dict[str, Any]] = {}
         self.topologies: dict[str, Topology] = {}
         self.devices: dict[str, dict[str, Any]] = {}
+        self.stated: dict[str, NodeTopologyStated] = {}
         self.config_data: dict[str, str] | None = None
         self.listed = False
         self.texts: dict[str, str] = {}
@@ -203,6 +209,12 @@ class SloState:
                 if node in self.reports and self.reports[node].at_ns <= at_ns:
                     del self.reports[node]
                     self._joined_anew(node)
+            case NodeTopologyStated(node=node):
+                self.stated[node] = event
+                self._touch(node)
+            case NodeTopologyForgotten(node=node):
+                self.stated.pop(node, None)
+                self._touch(node)
 
     def _said(self, record: Recorded) -> None:
         event = record.event
@@ -338,8 +350,13 @@ class SloState:
             self.slos[name] = body.get("spec") or {}
             self._touch(name)
         elif resource == NODE_TOPOLOGIES:
-            annotations = (body.get("metadata") or {}).get("annotations") or {}
-            self.topologies[name] = Topology(annotations, body.get("zones") or [])
+            meta = body.get("metadata") or {}
+            self.topologies[name] = Topology(
+                meta.get("annotations") or {},
+                body.get("zones") or [],
+                meta.get("labels") or {},
+                tuple(body.get("topologyPolicies") or ()),
+            )
             self._joined_anew(name)
         elif resource == RECOMMENDATIONS:
             self.recommendations[name] = (body.get("spec") or {}).get("target") or {}
@@ -398,7 +415,7 @@ class SloState:
 
 
 _FIELDS = (
-    "positions", "nodes", "seats", "objects", "reports", "heard", "metric_specs", "slos", "topologies", "devices",
+    "positions", "nodes", "seats", "objects", "reports", "heard", "metric_specs", "slos", "topologies", "devices", "stated",
     "config_data", "listed", "texts", "config", "refused", "decided", "written", "recommendations", "recommended", "saw", "gone_at",
 )  # fmt: skip
 
@@ -417,6 +434,7 @@ class _Stored(msgspec.Struct):
     slos: dict[str, dict[str, Any]]
     topologies: dict[str, Topology]
     devices: dict[str, dict[str, Any]]
+    stated: dict[str, NodeTopologyStated]
     config_data: dict[str, str] | None
     listed: bool
     texts: dict[str, str]

@@ -5,10 +5,12 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from shared.agents.report import Instant, Name, Uid
+from shared.agents.report import MAX_ZONES, Instant, Name, Uid
 from shared.agents.wire import BadMessage, decoded
 
 Text = Annotated[str, Meta(max_length=1024)]
+Note = Annotated[str, Meta(max_length=262_144)]
+Quantity = Annotated[str, Meta(max_length=64)]
 
 
 class Deed(msgspec.Struct, frozen=True, tag_field="deed"):
@@ -63,11 +65,39 @@ class EvictionAsked(Deed, frozen=True, tag="evictionAsked"):
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
+class ZoneStated(msgspec.Struct, frozen=True):
+    """A NUMA zone as its node's agent sees it.
+
+    Attributes:
+        name: `node-0`, `node-1` and so on.
+        resources: name -> (capacity, allocatable), as quantities.
+    """
+
+    name: Name
+    resources: Annotated[dict[Name, tuple[Quantity, Quantity]], Meta(max_length=64)]
+
+
+class TopologyStated(Deed, frozen=True, tag="topologyStated"):
+    """What the NodeResourceTopology of the node is to say: the whole of it, told when it changes and again now and then.
+
+    Attributes:
+        annotations: those of `node_topology.STATED`; JSON.
+        policy: of the kubelet's topology manager.
+        zones: by number.
+        numa_reservation: the node's label of that name, copied.
+    """
+
+    annotations: Annotated[dict[Name, Note], Meta(max_length=16)]
+    policy: Annotated[str, Meta(max_length=63)]
+    zones: Annotated[tuple[ZoneStated, ...], Meta(max_length=MAX_ZONES)]
+    numa_reservation: Annotated[str, Meta(max_length=63)] = ""
+
+
 class PodsWanted(Deed, frozen=True, tag="podsWanted"):
     """The agent runs and is to be told which pods its node has (shared/agents/pods.py). Nothing is recorded of it."""
 
 
-AnyDeed = Suppressed | Burst | Killed | EvictionAsked | PodsWanted
+AnyDeed = Suppressed | Burst | Killed | EvictionAsked | TopologyStated | PodsWanted
 
 
 class DeedTold(msgspec.Struct, frozen=True, array_like=True, tag=1):

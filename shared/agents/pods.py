@@ -27,7 +27,7 @@ class NodePods(msgspec.Struct, frozen=True):
     Attributes:
         node: must be the node of the topic.
         epoch, seq: of `cluster`; of two messages the one with the higher pair is in force.
-        object: the Node: annotations, capacity, allocatable; None while there is none.
+        object: the Node: our labels and annotations, capacity, allocatable; None while there is none.
         topology: annotations of its NodeResourceTopology; None while there is none.
         pods: those that are bound to it and have not ended; a static pod under the uid by which its node runs it.
         claims: `namespace/name` of a claim of theirs -> the PersistentVolume that it is bound to, for pods whose block I/O is held.
@@ -126,7 +126,11 @@ def claims_of(pod: Pod) -> tuple[str, ...]:
 def seen_node(node: Node) -> Node:
     """A node as its agent sees it."""
     return Node(
-        metadata=Metadata(name=node.metadata.name, annotations=_ours(node.metadata.annotations)),
+        metadata=Metadata(
+            name=node.metadata.name,
+            labels=_ours(node.metadata.labels),
+            annotations=_ours(node.metadata.annotations),
+        ),
         status=NodeStatus(capacity=node.status.capacity, allocatable=node.status.allocatable),
     )
 

@@ -86,5 +86,35 @@ class EvictionWanted(Event, frozen=True, tag="koord.nodes.EvictionWanted.v1"):
     reason: str
 
 
-DEEDS: tuple[type[Event], ...] = (BestEffortSuppressed, PodBurst, PodKilled, EvictionWanted)
+class NodeTopologyStated(Event, frozen=True, tag="koord.nodes.NodeTopologyStated.v1"):
+    """What a node's agent sees of its hardware and of who has which CPUs. The SLO controller writes the NodeResourceTopology from it.
+
+    Attributes:
+        annotations: name -> JSON, as they are written.
+        policy: of the kubelet's topology manager, such as `SingleNUMANodePodLevel`.
+        zones: name of a NUMA zone -> resource -> (capacity, allocatable), as quantities.
+        numa_reservation: the node's label `node.koordinator.sh/enable-numa-reservation`; empty without it.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    annotations: dict[str, str]
+    policy: str
+    zones: dict[str, dict[str, tuple[str, str]]]
+    numa_reservation: str = ""
+
+
+class NodeTopologyForgotten(Event, frozen=True, tag="koord.nodes.NodeTopologyForgotten.v1"):
+    """A node is gone from the cluster, and what its agent stated of it holds no longer."""
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+
+
+DEEDS: tuple[type[Event], ...] = (BestEffortSuppressed, PodBurst, PodKilled, EvictionWanted, NodeTopologyStated)
 """What agents tell."""

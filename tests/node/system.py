@@ -99,6 +99,8 @@ async def site(
         "NODE": node.name,
         "CGROUP_PARENT": node.tree.name,
         "CONTAINER_LOGS": str(node.container_logs),
+        "KUBELET_ROOT": str(node.folder / "kubelet"),
+        "KUBELET_CONFIG": str(node.folder / "kubelet.json"),
         "STATE_DIR": str(folder / "agent"),
         "REPORT_EVERY_S": "2",
         "FIRST_REPORT_S": "2",
@@ -108,6 +110,7 @@ async def site(
         "gateway": {
             "KOORD_GATEWAY_WEBHOOK_LISTEN": f"127.0.0.1:{port}",
             "KOORD_GATEWAY_WEBHOOK_URL": f"https://127.0.0.1:{port}",
+            "KOORD_GATEWAY_WEBHOOK_GATES": "NodeMutatingWebhook=true",
             "KOORD_GATEWAY_WEBHOOK_LOOK_S": "0.5",
             "KOORD_GATEWAY_WEBHOOK_FAILURE_POLICY": "Fail",
         },

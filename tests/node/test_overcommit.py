@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest_asyncio
 
 from cli.dev.node.node import RealNode
 from cli.ports import free_port
+from shared.domain.cpu_set import cpu_list
+from shared.kube.node_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
 from tests.e2e.test_published_yaml import koord
 from tests.node.latency import COLOCATED, Pace, measured, service_in
@@ -164,9 +167,62 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
         assert (await there.call("GET", f"{path}/{name}"))["status"]["phase"] == "Running"
 
 
+async def test_the_topology_of_the_node_is_stated_and_its_cpu_normalized_and_amplified(there: Site) -> None:
+    name = there.node.name
+    path = f"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/{name}"
+
+    async def zone() -> dict[str, str] | None:
+        found = await there.get(path)
+        (only,) = found["zones"] if found else [{"resources": []}]
+        amounts = {each["name"]: each["allocatable"] for each in only["resources"]}
+        return amounts if BATCH_CPU in amounts else None
+
+    amounts = await until(zone, "batch resources of the zone")
+    assert value(nanos(amounts["cpu"])) == os.cpu_count()
+    assert nanos(amounts["memory"]) > 0
+    topology = await there.call("GET", path)
+    (owner,) = topology["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Node", name)
+    assert topology["topologyPolicies"] == ["None"]
+    said = {note: json.loads(text) for note, text in topology["metadata"]["annotations"].items()}
+    assert {each["id"] for each in said[CPU_TOPOLOGY]["detail"]} == set(range(os.cpu_count() or 0))
+    assert said[CPU_MANAGER_POLICY] == {"policy": "none"}
+    assert [pool["cpuset"] for pool in said[SHARED_POOLS]] == [cpu_list(range(os.cpu_count() or 0))]
+
+    async def annotated(note: str) -> str | None:
+        node = await there.call("GET", f"/api/v1/nodes/{name}")
+        found: str | None = node["metadata"].get("annotations", {}).get(f"node.koordinator.sh/{note}")
+        return found
+
+    model = dict.fromkeys(
+        ("baseRatio", "hyperThreadEnabledRatio", "turboEnabledRatio", "hyperThreadTurboEnabledRatio"), 1.2
+    )
+    ratios = {"enable": True, "ratioModel": {said[CPU_BASIC_INFO]["cpuModel"]: model}}
+
+    async def normalized() -> bool:
+        return await annotated("cpu-normalization-ratio") == "1.20"
+
+    raw = nanos(there.node.status()["allocatable"]["cpu"])
+    await there.configure(cpu_normalization_config=ratios)
+    await until(normalized, "normalization ratio")
+    await there.configure(resource_amplification_config={"enable": True, "resourceAmplificationRatio": {"cpu": 1.5}})
+
+    async def amplified() -> bool:
+        return nanos(there.node.status()["allocatable"]["cpu"]) == raw * 9 // 5  # 1.5, of a cpu that is worth 1.2
+
+    await until(amplified, "amplified cpu")
+    assert nanos(json.loads(await annotated("raw-allocatable") or "{}")["cpu"]) == raw
+    await there.configure(resource_amplification_config={"enable": False}, cpu_normalization_config={"enable": False})
+
+    async def as_before() -> bool:
+        return nanos(there.node.status()["allocatable"]["cpu"]) == raw
+
+    await until(as_before, "cpu as the kubelet says it")
+
+
 async def test_best_effort_is_held_by_quota_beside_a_service_that_answers_and_let_go_again(there: Site) -> None:
     """The short form of test_latency.py: what acts. How much it helps shows on a machine that does nothing else."""
-    found = await measured(await service_in(there, SPACE), Pace(2))
+    found = await measured(await service_in(there, SPACE), Pace(2, every_ms=10, rounds=10))
     assert all(each["count"] == 200 for each in found.values())
 
 

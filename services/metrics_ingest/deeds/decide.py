@@ -2,11 +2,29 @@
 
 from typing import Any
 
-from services.metrics_ingest.deeds.state import DeedsState, OnNode
-from shared.agents.deeds import BadDeed, Burst, DeedTold, EvictionAsked, Killed, PodsWanted, Suppressed
+from services.metrics_ingest.deeds.state import DeedsState, OnNode, digest_of
+from shared.agents.deeds import (
+    BadDeed,
+    Burst,
+    DeedTold,
+    EvictionAsked,
+    Killed,
+    PodsWanted,
+    Suppressed,
+    TopologyStated,
+)
 from shared.events import Draft, intents
-from shared.events.nodes import BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
+from shared.events.nodes import (
+    BestEffortSuppressed,
+    EvictionWanted,
+    NodeTopologyForgotten,
+    NodeTopologyStated,
+    PodBurst,
+    PodKilled,
+)
 from shared.kube.instants import SECOND, instant_text
+from shared.kube.node_topology import STATED
+from shared.kube.quantity import BadQuantity, nanos
 
 KEPT_S = 86_400
 """A deed that is older than this is not recorded any more."""
@@ -43,6 +61,8 @@ def recorded(state: DeedsState, told: DeedTold, *, future_s: float, now_ns: int)
             pod = pod_of(state, told, uid)
             killed = PodKilled(**said, pod_uid=uid, pod=pod.pod if pod else "", reason=reason, container=container)
             return [Draft(killed, correlation=uid)]
+        case TopologyStated() as stated:
+            return _topology(state, told, stated, said)
         case EvictionAsked(pod_uid=uid, reason=reason):
             pod = pod_of(state, told, uid)
             if pod is None:
@@ -52,6 +72,34 @@ def recorded(state: DeedsState, told: DeedTold, *, future_s: float, now_ns: int)
             wanted = EvictionWanted(**said, pod_uid=uid, pod=pod.pod, reason=reason)
             asked = intents.EvictionAsked(pod_uid=uid, pod=pod.pod, reason=f"node {told.node}: {reason}")
             return [Draft(wanted, correlation=uid), Draft(asked, correlation=uid)]
+
+
+def forgotten(state: DeedsState) -> list[Draft]:
+    """Take back what was stated of nodes that are gone."""
+    return [Draft(NodeTopologyForgotten(node)) for node in state.topologies if not state.has_node(node)]
+
+
+def _topology(state: DeedsState, told: DeedTold, stated: TopologyStated, said: dict[str, Any]) -> list[Draft]:
+    """A topology, unless it says what the last one said, or is of a node that is not there: agents tell again."""
+    for name in stated.annotations.keys() - STATED:
+        raise BadDeed(told.node, "deed.annotations", f"{name} is no annotation that an agent states")
+    for zone in stated.zones:
+        for resource, amounts in zone.resources.items():
+            try:
+                for text in amounts:
+                    nanos(text)
+            except BadQuantity as error:
+                raise BadDeed(told.node, f"deed.zones[{zone.name}].{resource}", str(error)) from error
+    event = NodeTopologyStated(
+        **said,
+        annotations=stated.annotations,
+        policy=stated.policy,
+        zones={zone.name: zone.resources for zone in stated.zones},
+        numa_reservation=stated.numa_reservation,
+    )
+    if not state.has_node(told.node) or state.topologies.get(told.node) == digest_of(event):
+        return []
+    return [Draft(event)]
 
 
 def pod_of(state: DeedsState, told: DeedTold, uid: str) -> OnNode | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.deeds.decide import recorded
+from services.metrics_ingest.deeds.decide import forgotten, recorded
 from services.metrics_ingest.deeds.residents import PodsDesk
 from services.metrics_ingest.deeds.state import FOLDED, DeedsState, Told, is_told, with_number
 from services.metrics_ingest.desk import Batch, Refusals, serve
@@ -19,10 +19,12 @@ from shared.agents.deeds import BadDeed, PodsWanted, decode
 from shared.errors import KoordError
 from shared.events.intents import EvictionAsked
 from shared.events.log import WriterStarted
-from shared.events.nodes import DEEDS
+from shared.events.nodes import DEEDS, NodeTopologyForgotten
 from shared.service import Runtime, Service
 from shared.settings import Settings
 from shared.tasks import end
+
+FORGET_EVERY_S = 30.0
 
 
 class DeedsSettings(Settings, frozen=True, kw_only=True):
@@ -53,11 +55,18 @@ class Deeds:
         """Take deeds until the process is asked to stop."""
         await self._runtime.bus.attend(subjects.every_subject(subjects.DEED), self._intake.asked)
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._pods.run())]
+            beside = [group.create_task(self._pods.run()), group.create_task(self._forget())]
             if self._mqtt is not None:
                 beside.append(group.create_task(self._mqtt.run()))
             await serve(self._runtime, self._intake, self._take, self._refusals.taken)
             await end(*beside)
+
+    async def _forget(self) -> None:
+        """Take back what was stated of nodes that are gone, until cancelled."""
+        while True:
+            await asyncio.sleep(FORGET_EVERY_S)
+            if drafts := forgotten(self._runtime.state):
+                await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
 
     def _take(self, message: Incoming, batch: Batch) -> None:
         """Decide on one deed."""
@@ -96,7 +105,7 @@ SERVICE = Service(
     name="deeds-ingest",
     writes="nodes-*",
     follows=FOLDED,
-    emits=(WriterStarted, *DEEDS, EvictionAsked),
+    emits=(WriterStarted, *DEEDS, NodeTopologyForgotten, EvictionAsked),
     settings=DeedsSettings,
     new_state=DeedsState,
     lead=lead,

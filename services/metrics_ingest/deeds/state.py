@@ -1,5 +1,6 @@
 """What must be known to believe a deed: which pods are on which node, and which deeds have been told already."""
 
+from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -15,7 +16,15 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.log import WriterStarted
-from shared.events.nodes import DEEDS, BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
+from shared.events.nodes import (
+    DEEDS,
+    BestEffortSuppressed,
+    EvictionWanted,
+    NodeTopologyForgotten,
+    NodeTopologyStated,
+    PodBurst,
+    PodKilled,
+)
 from shared.kube.annotations import MIRROR
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -23,7 +32,7 @@ from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
-    "nodes-*": DEEDS,
+    "nodes-*": (*DEEDS, NodeTopologyForgotten),
 }
 """Context -> event types folded; the others pass."""
 
@@ -80,9 +89,10 @@ class DeedsState:
         told: node -> the deeds of its agent that were recorded.
         claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to.
         claimants: claim -> node -> uid of a pod there that is told of with it.
+        topologies: node -> digest of what its agent stated of its topology last.
     """
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -93,6 +103,7 @@ class DeedsState:
         self.cluster_epoch = 0
         self.claims: dict[str, str] = {}
         self.claimants: dict[str, dict[str, str]] = {}
+        self.topologies: dict[str, str] = {}
 
     def apply(self, record: Recorded) -> None:
         """Fold one event."""
@@ -116,8 +127,21 @@ class DeedsState:
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
             case BestEffortSuppressed() | PodBurst() | PodKilled() | EvictionWanted() as deed:
-                self.told[deed.node] = with_number(self.told.get(deed.node), deed.boot, deed.number)
+                self._count(deed.node, deed.boot, deed.number)
+            case NodeTopologyStated(node=node, boot=boot, number=number) as stated:
+                self._count(node, boot, number)
+                self.topologies[node] = digest_of(stated)
+            case NodeTopologyForgotten(node=node):
+                self.topologies.pop(node, None)
         self.positions[record.context] = record.seq
+
+    def has_node(self, node: str) -> bool:
+        """Whether the node is in the cluster."""
+        found = self.residents.get(node)
+        return found is not None and found.object != b""
+
+    def _count(self, node: str, boot: str, number: int) -> None:
+        self.told[node] = with_number(self.told.get(node), boot, number)
 
     def _pod_observed(self, record: Recorded, key: str, api_uid: str, pod: Pod) -> None:
         uid = (pod.metadata.annotations or {}).get(MIRROR) or api_uid
@@ -213,6 +237,7 @@ class DeedsState:
                 self.cluster_epoch,
                 self.claims,
                 self.claimants,
+                self.topologies,
             )
         )
 
@@ -222,6 +247,13 @@ class DeedsState:
         self.positions, self.pods, self.static, self.told = stored.positions, stored.pods, stored.static, stored.told
         self.residents, self.cluster_epoch = stored.residents, stored.cluster_epoch
         self.claims, self.claimants = stored.claims, stored.claimants
+        self.topologies = stored.topologies
+
+
+def digest_of(stated: NodeTopologyStated) -> str:
+    """What tells two topologies apart, whoever told them when."""
+    said = (stated.annotations, stated.policy, stated.zones, stated.numa_reservation)
+    return blake2b(_JSON.encode(said), digest_size=16).hexdigest()
 
 
 def is_told(told: Told | None, boot: str, number: int) -> bool:
@@ -248,6 +280,7 @@ class _Stored(msgspec.Struct):
     cluster_epoch: int
     claims: dict[str, str]
     claimants: dict[str, dict[str, str]]
+    topologies: dict[str, str]
 
 
 _JSON = msgspec.json.Encoder(order="sorted")

@@ -5,14 +5,12 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from services.node_agent.qos.stated import CPU_MANAGER, SYSTEM_QOS, ResourceStatus, cpus, mapping, resource_status
+from services.node_agent.qos.stated import ResourceStatus, cpus, mapping, resource_status
 from shared.domain.cpu_set import cpu_list
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.kube.json_text import read_json
+from shared.kube.node_topology import BE_SHARED_POOLS, CPU_MANAGER_POLICY, SHARED_POOLS, SYSTEM_QOS
 from shared.kube.pod import Pod
-
-LS_POOLS = "node.koordinator.sh/cpu-shared-pools"
-BE_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
 
 
 class _Pool(msgspec.Struct):
@@ -38,10 +36,10 @@ class CpuRule(NamedTuple):
     def of(cls, annotations: Mapping[str, str] | None, *, best_effort_too: bool = False) -> Self:
         """Read the topology's annotations."""
         return cls(
-            _pools(annotations, LS_POOLS),
-            _pools(annotations, BE_POOLS),
+            _pools(annotations, SHARED_POOLS),
+            _pools(annotations, BE_SHARED_POOLS),
             str(mapping(annotations, SYSTEM_QOS).get("cpuset") or ""),
-            mapping(annotations, CPU_MANAGER).get("policy") == "static",
+            mapping(annotations, CPU_MANAGER_POLICY).get("policy") == "static",
             best_effort_too,
         )
 

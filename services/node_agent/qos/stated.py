@@ -10,12 +10,10 @@ import msgspec
 
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.kube.json_text import read_json
+from shared.kube.node_topology import CPU_MANAGER_POLICY, RESERVATION, SYSTEM_QOS
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, nanos
 
-RESERVATION = "node.koordinator.sh/reservation"
-SYSTEM_QOS = "node.koordinator.sh/system-qos-resource"
-CPU_MANAGER = "kubelet.koordinator.sh/cpu-manager-policy"
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 
 
@@ -102,7 +100,7 @@ class HeldCpus(NamedTuple):
         return cls(
             cpus(mapping(annotations, RESERVATION).get("reservedCPUs")),
             cpus(system.get("cpuset")) if exclusive else frozenset(),
-            mapping(annotations, CPU_MANAGER).get("policy") == "static",
+            mapping(annotations, CPU_MANAGER_POLICY).get("policy") == "static",
         )
 
 

@@ -7,14 +7,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from services.metrics_ingest.deeds.decide import recorded
+from services.metrics_ingest.deeds.decide import forgotten, recorded
 from services.metrics_ingest.deeds.state import NUMBERS_KEPT, DeedsState, is_told, with_number
-from shared.agents.deeds import AnyDeed, BadDeed, Burst, DeedTold, EvictionAsked, Killed, PodsWanted, Suppressed
+from shared.agents import deeds
+from shared.agents.deeds import (
+    AnyDeed,
+    BadDeed,
+    Burst,
+    DeedTold,
+    EvictionAsked,
+    Killed,
+    PodsWanted,
+    Suppressed,
+    TopologyStated,
+    ZoneStated,
+)
 from shared.agents.pods import BLOCK_IO
 from shared.events import Event, intents
-from shared.events.cluster import ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
-from shared.events.nodes import BestEffortSuppressed, EvictionWanted, PodBurst, PodKilled
+from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
+from shared.events.nodes import (
+    BestEffortSuppressed,
+    EvictionWanted,
+    NodeTopologyForgotten,
+    NodeTopologyStated,
+    PodBurst,
+    PodKilled,
+)
 from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.node import Node
+from shared.kube.node_topology import CPU_BASIC_INFO
 from shared.kube.pod import ClaimSource, EphemeralSource, Volume
 from shared.kube.resource_names import CLAIMS
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
@@ -181,3 +203,50 @@ def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims(
     again = DeedsState()
     again.restore(state.encode())
     assert again.encode() == state.encode()
+
+
+TOPOLOGY = TopologyStated({CPU_BASIC_INFO: "{}"}, "None", (ZoneStated("node-0", {"cpu": ("2", "1500m")}),))
+
+
+def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(state: DeedsState) -> None:
+    assert events(state, TOPOLOGY) == [], "the node is not known: agents tell again"
+    logs = Logs()
+    logs.append("cluster", NodeObserved(node="a", object=Node(metadata=Metadata(name="a"))))
+    state.apply(logs.contexts["cluster"][-1])
+    (event,) = events(state, TOPOLOGY)
+    assert isinstance(event, NodeTopologyStated)
+    assert (event.annotations, event.policy) == (TOPOLOGY.annotations, "None")
+    assert event.zones == {"node-0": {"cpu": ("2", "1500m")}}
+    logs.append("nodes-0", event)
+    state.apply(logs.contexts["nodes-0"][-1])
+    assert events(state, TOPOLOGY, number=2) == []
+    assert len(events(state, structs.replace(TOPOLOGY, policy="RestrictedPodLevel"), number=2)) == 1
+    assert forgotten(state) == []
+    again = DeedsState()
+    again.restore(state.encode())
+    assert again.encode() == state.encode()
+    logs.append("cluster", NodeDeleted(node="a", node_uid="u"))
+    state.apply(logs.contexts["cluster"][-1])
+    (gone,) = forgotten(state)
+    assert gone.event == NodeTopologyForgotten("a")
+    logs.append("nodes-0", gone)
+    state.apply(logs.contexts["nodes-0"][-1])
+    assert forgotten(state) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"annotations": {"example.com/mine": "x"}}, "example.com/mine is no annotation that an agent states"),
+        ({"zones": (ZoneStated("node-0", {"cpu": ("2", "much")}),)}, r"zones\[node-0\].cpu"),
+    ],
+)
+def test_a_topology_that_says_what_no_agent_may_is_refused(
+    state: DeedsState, changes: dict[str, object], why: str
+) -> None:
+    with pytest.raises(BadDeed, match=why):
+        events(state, structs.replace(TOPOLOGY, **changes))
+
+
+def test_a_topology_survives_the_wire() -> None:
+    assert deeds.decode(deeds.encode(told(TOPOLOGY)), "a") == told(TOPOLOGY)

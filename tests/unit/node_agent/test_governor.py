@@ -8,7 +8,6 @@ import pytest
 
 from services.node_agent import cgroups, features
 from services.node_agent.governor import Governor, Places
-from services.node_agent.hooks.cpuset import LS_POOLS
 from services.node_agent.known import PodsKeeper
 from services.node_agent.samples import Round, Usage
 from services.node_agent.slo import SloKeeper
@@ -19,6 +18,7 @@ from shared.agents.slo import NodeSlo
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
+from shared.kube.node_topology import SHARED_POOLS
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from tests.unit.node_agent.cgroup.tree import Clock, Files
 
@@ -178,7 +178,7 @@ def test_host_applications_are_left_their_part_and_get_identity_and_cpus_of_thei
     folders = ("host-latency-sensitive/nginx", "host-best-effort/spark")
     for folder in folders:
         machine.files.make(folder)
-    machine.pods(BATCH, WEB, topology={LS_POOLS: '[{"socket":0,"node":0,"cpuset":"2-7"}]'})
+    machine.pods(BATCH, WEB, topology={SHARED_POOLS: '[{"socket":0,"node":0,"cpuset":"2-7"}]'})
     machine.slo(
         resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65},
         resourceQOSStrategy={"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}},

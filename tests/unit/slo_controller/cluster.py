@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from msgspec import structs
+
 from services.slo_controller.config import InForce
 from services.slo_controller.decide import decide_config, decide_nodes, expired
 from services.slo_controller.settings import SloSettings
@@ -96,14 +98,18 @@ class Cluster:
         said: list[Event] = []
         for draft in decide_config(self.state):
             said.append(draft.event)
-            self.say("slo", draft.event, at_s)
+            self._append(draft.event, at_s)
         config = InForce(self.state.texts)
         names = [*self.state.changed, *(n for n in expired(self.state, config, now_ns) if n not in self.state.changed)]
         self.state.changed.clear()
         for draft in decide_nodes(self.state, config, names, self.settings, now_ns):
             said.append(draft.event)
-            self.say("slo", draft.event, at_s)
+            self._append(draft.event, at_s)
         return said
+
+    def _append(self, event: Event, at_s: float) -> None:
+        """As the controller's log has it: with the positions that were seen."""
+        self.say("slo", structs.replace(event, seen=dict(self.state.positions)), at_s)
 
     def decided(self, at_s: float, name: str = "n") -> NodeOvercommitted | None:
         """What a turn says of a node; None: nothing."""

@@ -8,7 +8,6 @@ import pytest
 from services.slo_controller.config import config_of, read
 from services.slo_controller.prepare import NORMALIZATION_RATIO
 from services.slo_controller.ratios import (
-    BASIC_INFO,
     ENABLED,
     NoRatio,
     amplification_ratios,
@@ -17,6 +16,7 @@ from services.slo_controller.ratios import (
 )
 from shared.admission.slo_config import AMPLIFICATION, NORMALIZATION
 from shared.kube.meta import Metadata
+from shared.kube.node_topology import CPU_BASIC_INFO
 
 MODEL = {
     "baseRatio": 1.5, "hyperThreadEnabledRatio": 1.0, "turboEnabledRatio": 1.8, "hyperThreadTurboEnabledRatio": 1.2,
@@ -28,7 +28,7 @@ def ratio(*on: str, label: str | None = None, model: str = "M", **stated: Any) -
     config = config_of(read({NORMALIZATION: json.dumps(document)}, {}).texts).normalization
     info = {"cpuModel": model, "hyperThreadEnabled": "ht" in on, "turboEnabled": "turbo" in on}
     node = Metadata(name="n", labels=None if label is None else {ENABLED: label})
-    return normalization_ratio(config, node, {BASIC_INFO: json.dumps(info)})
+    return normalization_ratio(config, node, {CPU_BASIC_INFO: json.dumps(info)})
 
 
 def test_the_ratio_of_a_model_by_what_is_switched_on() -> None:
@@ -62,7 +62,7 @@ def test_a_label_switches_one_node() -> None:
 
 def test_a_node_whose_cpu_is_not_known_has_no_ratio() -> None:
     config = config_of(read({NORMALIZATION: '{"enable": true}'}, {}).texts).normalization
-    with pytest.raises(NoRatio, match=BASIC_INFO):
+    with pytest.raises(NoRatio, match=CPU_BASIC_INFO):
         normalization_ratio(config, Metadata(name="n"), None)
 
 

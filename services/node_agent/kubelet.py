@@ -1,0 +1,97 @@
+"""How the node's kubelet gives out CPUs: its configuration file, and the checkpoint of its CPU manager.
+
+Upstream asks the kubelet itself (`/configz`). This agent has no rights in the cluster, so it reads the files, where they are.
+Source: spec/node-agent.md 7.2.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from shared.errors import KoordError
+from shared.kube.quantity import NANO, BadQuantity, nanos
+
+CHECKPOINT = "cpu_manager_state"
+_FIELDS = {
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "reservedSystemCPUs",
+    "kubeReserved",
+    "systemReserved",
+    "topologyManagerPolicy",
+    "topologyManagerScope",
+}
+
+
+class BadKubeletFile(KoordError):
+    """A file of the kubelet that cannot be read as what it is."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(f"{file}: {why}; what was told of the node's CPUs last stays until it can be read")
+
+
+class KubeletConfig(Struct, frozen=True, rename={
+    "policy": "cpuManagerPolicy", "options": "cpuManagerPolicyOptions", "reserved_cpus": "reservedSystemCPUs",
+    "kube_reserved": "kubeReserved", "system_reserved": "systemReserved",
+    "topology_policy": "topologyManagerPolicy", "topology_scope": "topologyManagerScope",
+}):  # fmt: skip
+    """The part of a KubeletConfiguration that is about CPUs, with the kubelet's defaults."""
+
+    policy: str = "none"
+    options: dict[str, str] = {}
+    reserved_cpus: str = ""
+    kube_reserved: dict[str, str] = {}
+    system_reserved: dict[str, str] = {}
+    topology_policy: str = "none"
+    topology_scope: str = "container"
+
+    @property
+    def reserved_count(self) -> int:
+        """Whole CPUs that are held back for the node by amount."""
+        try:
+            amount = sum(nanos(each.get("cpu", "0")) for each in (self.kube_reserved, self.system_reserved))
+        except BadQuantity:
+            return 0
+        return -(-amount // NANO)
+
+
+class _Checkpoint(Struct):
+    entries: dict[str, dict[str, str]] | None = None
+
+
+def read_config(file: Path) -> KubeletConfig | None:
+    """The kubelet's configuration; None where there is no such file.
+
+    Raises:
+        BadKubeletFile: it is no KubeletConfiguration.
+    """
+    import yaml  # only here: most rounds of an agent need none of it
+
+    try:
+        stated: Any = yaml.safe_load(file.read_text())
+        if not isinstance(stated, Mapping):
+            raise BadKubeletFile(file, "holds no KubeletConfiguration")
+        known = {name: value for name, value in stated.items() if name in _FIELDS and value is not None}
+        return msgspec.convert(known, KubeletConfig, strict=False)
+    except FileNotFoundError:
+        return None
+    except (OSError, yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise BadKubeletFile(file, str(error)) from error
+
+
+def read_given(root: Path) -> Mapping[str, Mapping[str, str]]:
+    """Uid of a pod -> container -> the CPUs that the kubelet gave it for itself; none where it has written nothing.
+
+    Raises:
+        BadKubeletFile: the checkpoint is none.
+    """
+    file = root / CHECKPOINT
+    try:
+        return msgspec.json.decode(file.read_bytes().strip() or b"{}", type=_Checkpoint).entries or {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadKubeletFile(file, str(error)) from error
