@@ -1,6 +1,6 @@
 """What a round works on: the room on the nodes, and every plugin's working copy, moved on by each pod that is placed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.framework import Counting, Plugin, Removing, Returning, Room, Surprising, Trial, is_kind
@@ -34,6 +34,19 @@ class WorkingCopies:
         for trial in self._counting:
             trial.place(pod, ask, row)
         self.givers.hold(pod, ask, row, given)
+
+    def count_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+        """Equal pods go to these nodes, each to another, and get nothing but room there; how many: those that change it as is foreseen."""
+        count = min((trial.foreseen_of(pods, ask, rows) for trial in self._surprising), default=len(rows))
+        pods, rows = pods[:count], rows[:count]
+        self.room.place_all(ask, rows)
+        for trial in self._counting:
+            if is_kind(trial, Surprising):
+                trial.place_all(pods, ask, rows)
+            else:
+                for pod, row in zip(pods, rows, strict=True):
+                    trial.place(pod, ask, row)
+        return count
 
     def as_foreseen(self) -> bool:
         """Whether the pod that was counted last changed its node as was foreseen, gifts aside."""

@@ -1,13 +1,14 @@
 """The pods that have to be tried, in order, whatever the number of classes they are of.
 
 Of equal priority, classes of which no waiting pod has been refused come first: a class that fits nowhere has shown it with one pod, and
-its others delay nobody. Each class has a heap of its own, of which the first pod stands for the class among the others; so a class moves
+its others delay nobody. Each class has a list of its own, of which the first pod stands for the class among the others; so a class moves
 to the back, or to the front, at the cost of one entry.
 """
 
+from bisect import insort
 from collections import Counter
-from collections.abc import Mapping
-from heapq import heappop, heappush
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush, heapreplace
 
 from services.scheduler.ask import PodAsk
 
@@ -19,20 +20,40 @@ Order = tuple[int, int, int, str]
 Entry = tuple[Order, int]
 """(order, ticket)."""
 
+_WORTH_A_CUT = 1024
+
 
 class _Class:
     """The due pods of one class.
 
     Attributes:
+        entries: in order, as if nothing had been refused; those before `start` hold no longer.
         shown: its newest entry among the heads; not later than its first pod.
     """
 
-    __slots__ = ("heap", "number", "shown")
+    __slots__ = ("ask", "entries", "number", "shown", "start")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, ask: PodAsk, number: int) -> None:
+        self.ask = ask
         self.number = number
-        self.heap: list[Entry] = []
+        self.entries: list[Entry] = []
+        self.start = 0
         self.shown: Entry | None = None
+
+    def place(self, begin: int, tickets: Mapping[str, int]) -> int:
+        """The place of the first pod from `begin` on; the end of the list when there is none."""
+        entries, place = self.entries, begin
+        while place < len(entries) and tickets.get(entries[place][0][3]) != entries[place][1]:
+            place += 1
+        return place
+
+    def begin(self, tickets: Mapping[str, int]) -> int:
+        """The place of the first pod; what is before it is forgotten."""
+        self.start = self.place(self.start, tickets)
+        if self.start > _WORTH_A_CUT and 2 * self.start > len(self.entries):
+            del self.entries[: self.start]
+            self.start = 0
+        return self.start
 
 
 class Due:
@@ -43,15 +64,17 @@ class Due:
         self._classes: dict[PodAsk, _Class] = {}
         self._refused: Counter[PodAsk] = Counter()
         self._numbers = 0
-        self._numbered: dict[int, PodAsk] = {}
+        self._numbered: dict[int, _Class] = {}
         self._heads: list[tuple[Order, int, int]] = []  # with the class's number
-        self._taken: list[tuple[PodAsk, Entry]] = []
 
     def push(self, ask: PodAsk, since: int, uid: str, ticket: int) -> None:
         """The pod has to be tried from now on, until its ticket is another."""
-        class_ = self._class(ask)
-        heappush(class_.heap, ((-ask.priority, FRESH, since, uid), ticket))
-        self._show(ask, class_)
+        class_ = self._classes.get(ask)
+        if class_ is None:
+            self._numbers += 1
+            class_ = self._classes[ask] = self._numbered[self._numbers] = _Class(ask, self._numbers)
+        insort(class_.entries, ((-ask.priority, FRESH, since, uid), ticket), lo=class_.start)
+        self._show(class_)
 
     def note_refused(self, ask: PodAsk, by: int) -> None:
         """So many more of the class's waiting pods have been refused."""
@@ -60,60 +83,71 @@ class Due:
         if not before + by:
             del self._refused[ask]
         if bool(before) != bool(before + by) and ask in self._classes:
-            self._show(ask, self._classes[ask])
+            self._show(self._classes[ask])
 
-    def head(self) -> Entry | None:
-        """The first of all."""
+    def in_order(self) -> Iterator[Entry]:
+        """All of them, the first first; nothing may change until the last that is wanted was taken."""
+        self._settle_first()
+        heads, tickets = self._heads.copy(), self._tickets
+        at: dict[int, tuple[Entry | None, int]] = {}  # number of a class -> its next pod, and the place of that
+        while heads:
+            order, ticket, number = heads[0]
+            class_, entry = self._numbered.get(number), (order, ticket)
+            if class_ is None:
+                heappop(heads)
+                continue
+            if number in at:
+                if at[number][0] != entry:
+                    heappop(heads)  # an older entry of the class
+                    continue
+                yield entry
+                place = class_.place(at[number][1] + 1, tickets)
+            elif class_.shown == entry:
+                place = class_.begin(tickets)
+                if place < len(class_.entries) and self._entry(class_, place) == entry:
+                    yield entry
+                    place = class_.place(place + 1, tickets)
+            else:
+                heappop(heads)
+                continue
+            following = self._entry(class_, place) if place < len(class_.entries) else None
+            at[number] = following, place
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (*following, number))
+
+    def _settle_first(self) -> None:
+        """Bring the first head up to date, as those before it were tried."""
         while self._heads:
             order, ticket, number = self._heads[0]
-            ask = self._numbered.get(number)
-            class_ = self._classes[ask] if ask is not None else None
-            if ask is None or class_ is None or class_.shown != (order, ticket):
+            class_ = self._numbered.get(number)
+            if class_ is None or class_.shown != (order, ticket):
                 heappop(self._heads)
-            elif self._first(ask, class_) == (order, ticket):
-                return order, ticket
-            else:
-                self._show(ask, class_)
-        return None
+                continue
+            place = class_.begin(self._tickets)
+            if place < len(class_.entries) and self._entry(class_, place) == (order, ticket):
+                return
+            self._show(class_)
 
-    def take(self) -> None:
-        """Take the first out, until `put_back`."""
-        ask = self._numbered[self._heads[0][2]]
-        class_ = self._classes[ask]
-        self._taken.append((ask, heappop(class_.heap)))
-        self._show(ask, class_)
-
-    def put_back(self) -> None:
-        """Put back what was taken out."""
-        for ask, entry in self._taken:
-            heappush(self._class(ask).heap, entry)
-        for ask in dict.fromkeys(ask for ask, _ in self._taken):
-            self._show(ask, self._classes[ask])
-        self._taken.clear()
-
-    def _class(self, ask: PodAsk) -> _Class:
-        class_ = self._classes.get(ask)
-        if class_ is None:
-            self._numbers += 1
-            self._numbered[self._numbers] = ask
-            class_ = self._classes[ask] = _Class(self._numbers)
-        return class_
-
-    def _show(self, ask: PodAsk, class_: _Class) -> None:
+    def _show(self, class_: _Class) -> None:
         """Have the class's first pod stand for it; drop a class that has none."""
-        first = self._first(ask, class_)
-        if first is None:
-            del self._classes[ask], self._numbered[class_.number]
-        elif first != class_.shown:
+        place = class_.begin(self._tickets)
+        if place == len(class_.entries):
+            del self._classes[class_.ask], self._numbered[class_.number]
+            return
+        first = self._entry(class_, place)
+        if first != class_.shown:
             class_.shown = first
             heappush(self._heads, (*first, class_.number))
 
-    def _first(self, ask: PodAsk, class_: _Class) -> Entry | None:
-        found = first_of(class_.heap, self._tickets)
-        if found is None:
-            return None
-        (priority, _, since, uid), ticket = found
-        return (priority, REFUSED_BEFORE if ask in self._refused else FRESH, since, uid), ticket
+    def _entry(self, class_: _Class, place: int) -> Entry:
+        """An entry as it counts now."""
+        entry = class_.entries[place]
+        if class_.ask not in self._refused:
+            return entry
+        (priority, _, since, uid), ticket = entry
+        return (priority, REFUSED_BEFORE, since, uid), ticket
 
 
 def first_of(heap: list[Entry], tickets: Mapping[str, int]) -> Entry | None:

@@ -18,10 +18,10 @@ from services.scheduler.kernels.best import FEASIBLE
 from services.scheduler.pods import PodFacts
 from services.scheduler.questions import QUESTIONS, Answered, digest_of
 from services.scheduler.reasons import text
-from services.scheduler.round import message
 from services.scheduler.serving.opinion import BadQuestion, Opinion
 from services.scheduler.state import ClusterView
 from services.scheduler.ties import name_hash
+from services.scheduler.wording import message
 from shared.events import Draft
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns, instant_text

@@ -90,6 +90,18 @@ class Room:
         """Count a pod on a node."""
         self.move(ask, row, 1)
 
+    def place_all(self, ask: PodAsk, rows: Sequence[int]) -> None:
+        """Count a pod on each of these nodes."""
+        which = np.array(rows, np.intp)
+        for column, size in self.table.vector(ask):
+            if column < self.requested.shape[1]:
+                self.requested[which, column] += size
+        self.scored[which, 0] += ask.held.get("cpu", 0)
+        self.scored[which, 1] += ask.held.get("memory", 0)
+        self.pods[which] += 1
+        for row in rows if ask.ports else ():
+            self._hold_ports(ask, row, 1)
+
     def move(self, ask: PodAsk, row: int, sign: int) -> None:
         """Count a pod on a node (+1), or no more (-1)."""
         for column, size in self.table.vector(ask):
@@ -98,6 +110,10 @@ class Room:
         self.scored[row, 0] += sign * ask.held.get("cpu", 0)
         self.scored[row, 1] += sign * ask.held.get("memory", 0)
         self.pods[row] += sign
+        if ask.ports:
+            self._hold_ports(ask, row, sign)
+
+    def _hold_ports(self, ask: PodAsk, row: int, sign: int) -> None:
         for port in ask.ports:
             held = self.ports.setdefault(row, {})
             held[port] = held.get(port, 0) + sign
@@ -218,6 +234,14 @@ class Surprising(Foreseeing, Protocol):
         """Whether the pod that was placed last changed its node as `after` would have said."""
         ...
 
+    def foreseen_of(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+        """How many equal pods, from the first on, would change their nodes as `after` says, each another node."""
+        ...
+
+    def place_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> None:
+        """Count the first of the pods that `foreseen_of` was asked about last: no more than it said."""
+        ...
+
 
 @runtime_checkable
 class WideTrial(Trial, Protocol):
@@ -228,6 +252,10 @@ class WideTrial(Trial, Protocol):
 
     def revision(self, ask: PodAsk) -> int:
         """A number that grows when a placement of the round may have changed `filter` or `scores` for the class."""
+        ...
+
+    def indifferent(self, ask: PodAsk) -> bool:
+        """Whether it makes no difference to what it says of the class where pods of the class go."""
         ...
 
     def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:

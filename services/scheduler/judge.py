@@ -26,6 +26,7 @@ from services.scheduler.kernels.best import (
     note_refusals,
     occurrences,
     overlay,
+    run,
 )
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Filtering, Panel, refuse_by
@@ -266,6 +267,25 @@ class Judge:
         if len(best) > 1 and (total[best[0]], hashes[best[0]]) == (total[best[1]], hashes[best[1]]):
             return min(best[:2], key=self._table.names.__getitem__)  # two names with one hash
         return best[0] if best else -1
+
+    def run(self, hashes: Sequence[np.uint64]) -> tuple[list[int], list[int]]:
+        """Where the next pods of the class go, and those nodes' totals, as far as each goes to a node of its own and all is foreseen.
+
+        Args:
+            hashes: of their uids.
+        """
+        self.catch_up()
+        if self._foresight is None or self.gives or self._first:
+            return [], []
+        if not all(trial.indifferent(self.ask) for trial in self._panel.wide):
+            return [], []
+        moved = np.zeros(self._size, np.bool_)
+        moved[list(self._settled)] = True
+        rows, totals = np.empty((2, len(hashes)), np.int64)
+        found: int = run(
+            self.total, self._foresight.total, moved, self._hashes, np.array(hashes, np.uint64), rows, totals
+        )
+        return rows[:found].tolist(), totals[:found].tolist()
 
     def _best(self, pod_hash: np.uint64) -> list[int]:
         """The rows of the best nodes for the pod, the best first."""

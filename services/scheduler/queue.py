@@ -189,11 +189,12 @@ class Queue:
         heapify(heads)
         chosen: list[Chosen] = []
         taken: list[tuple[list[Entry], Entry]] = []
+        dues = self._due.in_order()
+        due = next(dues, None)
         while len(chosen) < limit:
-            due = self._due.head()
             if due is not None and (not heads or due < heads[0][0]):
                 chosen.append(Chosen(self._pods[due[0][3]], due=True, order=due[0]))
-                self._due.take()
+                due = next(dues, None)
             elif heads:
                 entry, number = heappop(heads)
                 heap = heaps[number]
@@ -205,7 +206,6 @@ class Queue:
                 break
         for heap, entry in taken:
             heappush(heap, entry)
-        self._due.put_back()
         return chosen
 
     def _leave(self, uid: str) -> None:

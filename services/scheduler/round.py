@@ -6,9 +6,9 @@ events that it returns do, once they are appended.
 Source: architecture.md, "What a scheduling round records"; spec/scheduler-core.md 1.4, 1.5.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import islice
 from typing import Any
 
@@ -29,10 +29,17 @@ from services.scheduler.plugins.volume_binding import BindingTrial
 from services.scheduler.pods import PluginReason, PodFacts
 from services.scheduler.preempting import Kept, Preemptor, WhatIf, leaving_from
 from services.scheduler.queue import BinKey, Chosen, PoolKey
-from services.scheduler.reasons import NO_NODES, UNREADABLE_POD, summary, text
+from services.scheduler.reasons import UNREADABLE_POD, text
 from services.scheduler.ties import name_hash
+from services.scheduler.wording import main_code, message
 from shared.events import Cause, Draft
 from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
+
+WORTH_A_RUN = 4
+"""So many equal pods behind one of theirs are placed together, at least."""
+
+MOST_VAIN = 3
+"""After so many runs of a class that ended at once its pods are placed one by one: each goes to the same few nodes."""
 
 MOST_JUDGED = 2_000_000
 """How many nodes a round judges at most, over all its classes, so that it never holds the service for long: some 25 ns each."""
@@ -55,9 +62,9 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     if not index.queue:
         return ()
     round_ = _Round(index, now_ns)
-    chosen = index.queue.choose(batch_size, round_.awake())
-    round_.expect(chosen)
-    for pod, due in _in_turn(chosen, round_.has_refused):
+    line = sorted(index.queue.choose(batch_size, round_.awake()), key=_turn)
+    round_.expect(line)
+    for pod, due in _in_turn(line, round_.has_refused):
         if round_.is_full(pod):
             break
         round_.take(pod, due=due)
@@ -65,22 +72,32 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     return round_.drafts()
 
 
-def _in_turn(chosen: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) -> Iterator[tuple[PodFacts, bool]]:
+def _in_turn(line: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) -> Iterator[tuple[PodFacts, bool]]:
     """(pod, due) in the order in which rounds of one pod would take them: of equal priority, those for whom room was made come first,
     and those of a class that has been refused meanwhile come behind the classes that have not been.
     """
-    turns = [(_turn(each), number) for number, each in enumerate(chosen)]
-    heapify(turns)
-    while turns:
-        (priority, later, kind, since, uid), number = heappop(turns)
-        pod, due, _ = chosen[number]
-        if kind == FRESH and has_refused(pod):
-            heappush(turns, ((priority, later, REFUSED_BEFORE, since, uid), number))
+    back: list[tuple[Turn, int]] = []  # put back, by their new turn
+    for number, each in enumerate(line):
+        while back and back[0][0] < _turn(each):
+            yield line[heappop(back)[1]][:2]
+        if each.order[1] == FRESH and has_refused(each.pod):
+            priority, later, _, since, uid = _turn(each)
+            heappush(back, ((priority, later, REFUSED_BEFORE, since, uid), number))
         else:
-            yield pod, due
+            yield each[:2]
+    while back:
+        yield line[heappop(back)[1]][:2]
 
 
-def _turn(chosen: Chosen) -> tuple[int, bool, int, int, str]:
+def _is_plain(pod: PodFacts, ask: PodAsk) -> bool:
+    """Whether a pod is of the class, and nothing is special about it."""
+    return pod.ask is ask and not pod.nominated
+
+
+Turn = tuple[int, bool, int, int, str]
+
+
+def _turn(chosen: Chosen) -> Turn:
     """By what pods stand in line."""
     priority, kind, since, uid = chosen.order
     return priority, not chosen.pod.nominated, kind, since, uid
@@ -89,12 +106,13 @@ def _turn(chosen: Chosen) -> tuple[int, bool, int, int, str]:
 class _Class:
     """A class of equal pods within a round, and which record of it holds: how it was judged first, and how once it was refused."""
 
-    __slots__ = ("judge", "judged_at", "refused_at")
+    __slots__ = ("judge", "judged_at", "refused_at", "vain")
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
         self.judged_at = -1
         self.refused_at = -1
+        self.vain = 0
 
 
 class _Round:
@@ -111,8 +129,10 @@ class _Round:
         self._coming: Counter[PodAsk | None] = Counter()
         self._judges_made = 0
         self._line: list[PodFacts] = []  # who comes in which order, if none is refused
+        self._kinds: list[int] = []  # by place in the line: FRESH to WOKEN
         self._places: dict[str, int] = {}  # uid -> place in the line
         self._ahead = Ahead(lambda ask: self._panel(self._profile(ask)).of(ask))
+        self._running: deque[PodFacts] = deque()  # pods of a run that have their nodes, and whose turn is yet to come
         self._judged: list[ClassJudged] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
@@ -182,11 +202,12 @@ class _Round:
 
     # placing
 
-    def expect(self, chosen: Sequence[Chosen]) -> None:
-        """Take note of the pods that are to come."""
-        self._coming.update(pod.ask for pod, *_ in chosen)
-        coming = {pod.uid for pod, *_ in chosen}
-        self._line = [each.pod for each in sorted(chosen, key=_turn)]
+    def expect(self, line: Sequence[Chosen]) -> None:
+        """Take note of the pods that are to come, in the order in which they do if none is refused."""
+        self._coming.update(pod.ask for pod, *_ in line)
+        coming = {pod.uid for pod, *_ in line}
+        self._line = [each.pod for each in line]
+        self._kinds = [each.order[1] for each in line]
         self._places = {pod.uid: place for place, pod in enumerate(self._line)}
         waiting = [pod for uid, pod in self._index.nominated.items() if uid not in coming]
         self._nominated = sorted(waiting, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
@@ -205,6 +226,9 @@ class _Round:
 
     def take(self, pod: PodFacts, *, due: bool) -> None:
         """Place the pod on its best node, or note that none will take it."""
+        if self._running and self._running[0] is pod:
+            self._running.popleft()
+            return
         ask = pod.ask
         assert ask is not None, "only pods that have been read are queued"
         if ask.fault:
@@ -238,6 +262,26 @@ class _Round:
             class_.judged_at = self._record(class_.judge.judged(pod_hash))
         if not self._prepare(pod, ask, row, class_.judge):
             self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
+            if self._coming[ask] > WORTH_A_RUN and class_.vain < MOST_VAIN:
+                self._run_on(pod, ask, class_)
+
+    def _run_on(self, pod: PodFacts, ask: PodAsk, class_: _Class) -> None:
+        """Place the equal pods that come next, as far as is foreseen: the result is the one that their turns would have."""
+        begin = end = self._places[pod.uid] + 1
+        # Of fresh pods alone: behind these come those that this round puts back, so that nobody else's turn is between them.
+        while end < len(self._line) and self._kinds[end] == FRESH and _is_plain(self._line[end], ask):
+            end += 1
+        if end - begin < WORTH_A_RUN or ask.pod.spec.volumes:
+            return
+        pods = self._line[begin:end]
+        rows, totals = class_.judge.run([name_hash(each.uid) for each in pods])
+        count = self._copies.count_all(pods[: len(rows)], ask, rows) if rows else 0
+        class_.vain += count < WORTH_A_RUN
+        for each, row, total in zip(pods[:count], rows[:count], totals[:count], strict=True):
+            self._say_placed(each, ask, row, total, class_.judged_at, {})
+            self._kept.append((each, ask, row, {}))
+            self._placements.append(Placement(row, ask, foreseen=True))
+            self._running.append(each)
 
     def _next_alone(self, pod: PodFacts) -> Iterator[PodFacts]:
         """The pod and those that come behind it, for as long as each is the only one of its class, and nothing is special about it."""
@@ -286,6 +330,12 @@ class _Round:
         return -1, {}
 
     def _place(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
+        self._say_placed(pod, ask, row, score, judged, given)
+        self._count(pod, ask, row, given)
+        foreseen = not given and self._copies.as_foreseen()
+        self._placements.append(Placement(row, ask, foreseen))
+
+    def _say_placed(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
         node = self._index.table.names[row]
         self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged, node=node))
         placed = PodPlaced(
@@ -298,9 +348,6 @@ class _Round:
             annotations=given,
         )
         self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
-        self._count(pod, ask, row, given)
-        foreseen = not given and self._copies.as_foreseen()
-        self._placements.append(Placement(row, ask, foreseen))
 
     def _count(self, pod: PodFacts, ask: PodAsk, row: int, given: Mapping[str, str]) -> None:
         self._copies.count(pod, ask, row, given)
@@ -395,24 +442,3 @@ class _Round:
 
     def _profile(self, ask: PodAsk) -> Profile:
         return self._index.profiles[ask.scheduler]
-
-
-def main_code(judged: ClassJudged) -> str:
-    """The stable code of the reason that refuses most nodes; of equals, the one whose plugin is asked first."""
-    counts: Counter[str] = Counter()
-    for rejected in judged.rejected:
-        counts[rejected.code] = max(counts[rejected.code], rejected.nodes)
-    return max(counts, key=lambda code: counts[code]) if counts else NO_NODES
-
-
-def message(judged: ClassJudged) -> str:
-    """What the pod's condition says, in Kubernetes' words."""
-    return summary(judged.nodes, refused_by_text(judged.rejected))
-
-
-def refused_by_text(rejected: Sequence[Rejections], language: str = "en") -> dict[str, int]:
-    """Text of a reason -> how many nodes it refuses; details that the text does not show are summed up."""
-    counts: Counter[str] = Counter()
-    for entry in rejected:
-        counts[text(entry.code, entry.detail, language)] += entry.nodes
-    return dict(counts)

@@ -146,6 +146,53 @@ def leading(total: Int64, hashes: UInt64, pod: np.uint64, count: int) -> Int64:
     return rows[:found].copy()
 
 
+@compiled("int64(int64[::1], int64[::1], boolean[::1], uint64[::1], uint64[::1], int64[::1], int64[::1])")
+def run(
+    total: Int64, later: Int64, moved: NDArray[np.bool_], hashes: UInt64, pods: UInt64, rows: Int64, totals: Int64
+) -> Number:
+    """Where equal pods go one after the other, for as long as each goes to a node that took none of them before.
+
+    Args:
+        total: [nodes], below 0 where a node is refused; later: the same once the node has taken one of them.
+        moved: [nodes], written to: who has taken one.
+        hashes: [nodes], of their names; pods: of the pods' uids.
+        rows, totals: [pods], written to: each pod's node, and its total.
+
+    Returns:
+        How many pods that holds for. It ends with a node that is full then, and before two nodes that only their names tell apart.
+    """
+    now, highest = total.copy(), np.empty(len(total), np.int64)  # the rows of the best nodes
+    top, count = np.int64(0), 0
+    for number in range(len(pods)):
+        if count == 0:
+            top = np.int64(0)
+            for row in range(len(now)):
+                top = max(top, now[row])
+            for row in range(len(now)):
+                if now[row] == top:
+                    highest[count] = row
+                    count += 1
+        place, stand, alike = -1, np.uint64(0), False
+        for each in range(count):
+            own = standing(hashes[highest[each]], pods[number])
+            if place < 0 or own > stand:
+                place, stand, alike = each, own, False
+            elif own == stand:
+                alike = True
+        if place < 0 or alike or moved[highest[place]]:
+            return number
+        best = highest[place]
+        rows[number], totals[number], moved[best], now[best] = best, top, True, later[best]
+        if later[best] < 0:
+            return number + 1
+        if later[best] > top:
+            highest[0], count, top = best, 1, later[best]
+        elif later[best] < top:
+            count -= 1
+            highest[place] = highest[count]
+    return len(pods)
+
+
 @compiled("uint64[::1](uint64[::1], uint64)")
 def standings(hashes: UInt64, pod: np.uint64) -> UInt64:
     """[nodes]: `standing` of each node for the pod."""

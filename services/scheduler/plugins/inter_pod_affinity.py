@@ -144,6 +144,10 @@ class InterPodTrial:
         """How many placements of the round concerned the class."""
         return 0 if self._is_alone(ask) else self._neighbours(ask).revision
 
+    def indifferent(self, ask: PodAsk) -> bool:
+        """Whether the class has no terms: only pods with terms concern it."""
+        return terms_of(ask) is NO_TERMS
+
     def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
         """None for a class that no term concerns."""
         raw = None if self._is_alone(ask) else self._neighbours(ask).raw()

@@ -3,7 +3,7 @@
 The rules are in `load_aware/`; this names its reasons, keeps its ledger by row, and counts the pods of a round.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from services.scheduler.ask import PodAsk
@@ -99,6 +99,7 @@ class _RoundTrial:
         self._account = account
         self._now_ns = now_ns
         self._as_foreseen = True
+        self._expected: list[bool] = []
 
     def concerns(self, ask: PodAsk) -> bool:
         """Whether there is a limit for pods of its priority."""
@@ -126,6 +127,16 @@ class _RoundTrial:
         block = self._trial.add(row, pod.name, template, self._now_ns)
         unseen = template.unseen
         self._as_foreseen = unseen is not None and (block is unseen[0] or block is unseen[1])
+
+    def foreseen_of(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+        """Those that no report names yet, up to the first that one does."""
+        names = (pod.name for pod in pods)
+        self._expected = self._trial.unseen_of(rows, names, self._account.templates.of(ask.pod), self._now_ns)
+        return len(self._expected)
+
+    def place_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> None:
+        self._trial.add_unseen(rows, self._account.templates.of(ask.pod), self._expected[: len(pods)])
+        self._as_foreseen = True
 
     def foresees(self, ask: PodAsk) -> bool:
         """Whether the class's estimate is all that counts for its pods."""

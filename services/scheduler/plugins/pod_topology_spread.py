@@ -120,6 +120,10 @@ class SpreadTrial:
         spread = self._spread(ask)
         return 0 if spread is None else spread.revision
 
+    def indifferent(self, ask: PodAsk) -> bool:
+        """Whether the class has no constraints."""
+        return self._spread(ask) is None
+
     def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
         """None for a class without soft constraints."""
         spread = self._spread(ask)

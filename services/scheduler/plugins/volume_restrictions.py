@@ -83,6 +83,10 @@ class RestrictionsTrial(VolumeTrial):
         """How many pods with volumes the round moved."""
         return self._placed if ask.pod.spec.volumes else 0
 
+    def indifferent(self, ask: PodAsk) -> bool:
+        """Whether its pods have no volumes."""
+        return not ask.pod.spec.volumes
+
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
         """The pod's volumes are in use from now on."""
         self.move(ask, row, ending=False, sign=1)

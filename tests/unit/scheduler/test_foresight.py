@@ -1,12 +1,17 @@
 """Many equal pods are placed as pods one by one would be, whatever else comes between them and however full the nodes are."""
 
+from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.ask import PodAsk
+from services.scheduler.copies import WorkingCopies
 from services.scheduler.foresight import WORTH_IT
-from shared.kube.node import Taint
+from services.scheduler.pods import PodFacts
+from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import Toleration
 from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
@@ -39,3 +44,46 @@ def played(seed: int, batch: int, *, limits: bool) -> dict[str, str]:
 @given(st.integers(0, 2**32), st.booleans())
 def test_looking_ahead_changes_no_placement(seed: int, limits: bool) -> None:
     assert played(seed, 256, limits=limits) == played(seed, 1, limits=limits)
+
+
+def crowd(seed: int) -> World:
+    """Many equal pods for many nodes, so that they run on; of some pods a report of their node tells already, and some nodes are full soon."""
+    random, world = Random(seed), World()
+    use_of = ResourceMap(resources={"cpu": "2", "memory": "1Gi"})
+    for number in range(random.randrange(40, 100)):
+        name = f"n{number:02}"
+        cpu, pods = random.choice(("1", *("16",) * 9)), random.choice(("1", *("110",) * 9))
+        world.add_node(node(name, cpu=cpu, memory="16Gi", pods=pods))
+        known = [f"p{each:02}" for each in range(100) if random.random() < 0.03]
+        told = [PodUsage(name=each, namespace="d", pod_usage=use_of) for each in known]
+        if random.random() < 0.8:
+            world.report(metric(name, cpu=f"{random.choice((500, 500, 500, 900))}m", pods=told))
+    names = [f"p{number:02}" for number in range(100)]
+    random.shuffle(names)
+    for at, name in enumerate(names):
+        other = random.random() < 0.05
+        world.add_pod(pod(name, cpu="2" if other else "500m", priority=9500 if at % 40 == 39 else None))
+    world.read()
+    return world
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32))
+def test_pods_that_run_on_go_where_their_turns_would_send_them(seed: int) -> None:
+    assert placements(crowd(seed).rounds(batch=256)) == placements(crowd(seed).rounds(batch=1, most=300))
+
+
+def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the test above shows nothing."""
+    runs: list[tuple[int, int]] = []
+    plain = WorkingCopies.count_all
+
+    def counted(copies: WorkingCopies, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+        runs.append((len(rows), found := plain(copies, pods, ask, rows)))
+        return found
+
+    monkeypatch.setattr(WorkingCopies, "count_all", counted)
+    for seed in range(20):
+        crowd(seed).rounds(batch=256)
+    assert max(rows for rows, _ in runs) > WORTH_IT
+    assert any(0 < found < rows for rows, found in runs), "of none did a report tell"

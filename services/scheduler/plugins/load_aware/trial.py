@@ -1,5 +1,6 @@
 """Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling round may change."""
 
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -209,6 +210,27 @@ class LoadAwareTrial:
         block = self._ledger.would_add(row, name, template, assigned_ns, initialized_ns)
         self._loads[:, :, row] += block
         return block
+
+    def unseen_of(self, rows: Sequence[int], names: Iterable[str], template: Template, assigned_ns: int) -> list[bool]:
+        """Of pods that are added to nodes, up to the first that a report names or that takes a closer look: which of `template.unseen` each
+        adds.
+        """
+        found: list[bool] = []
+        if template.unseen is None:
+            return found
+        plain, reported = template.unseen
+        for row, name in zip(rows, names, strict=True):
+            block = self._ledger.would_add(row, name, template, assigned_ns, None)
+            if block is not plain and block is not reported:
+                break
+            found.append(block is not plain)
+        return found
+
+    def add_unseen(self, rows: Sequence[int], template: Template, which: Sequence[bool]) -> None:
+        """Add such pods, each to another node; `which` as `unseen_of` says."""
+        assert template.unseen is not None, "as unseen_of has seen"
+        blocks = np.array(template.unseen)[np.array(which, np.intp)]  # [pods, 3, resources]
+        self._loads[:, :, np.array(rows, np.intp)] += blocks.transpose(1, 2, 0)
 
     def foresees(self, pod: Pod) -> bool:
         """Whether such a pod counts with its estimate alone."""
