@@ -182,7 +182,7 @@ async def test_a_gateway_that_dies_at_the_worst_moment_binds_each_pod_once(
     async with running(kubeconfig, database, tmp_path, {"KOORD_FAILPOINT": f"{failpoint}:5"}) as system:
         died = 0
         async with asyncio.timeout(120):
-            placed_all = False
+            asked = 0  # in portions, each when the one before is bound: so there are commits enough to die at
             while True:
                 if not system.gateway.running:
                     assert system.gateway.exit_code == 137
@@ -191,11 +191,13 @@ async def test_a_gateway_that_dies_at_the_worst_moment_binds_each_pod_once(
                         system.gateway.env = {**(system.gateway.env or {}), "KOORD_FAILPOINT": ""}
                     await asyncio.to_thread(system.gateway.start)
                 rows = await system.rows()
-                if not placed_all and len({row.key for row in pods_of(namespace, rows, "PodObserved")}) == 30:
-                    placed_all = True
-                    await system.decide(*(placed(pod, "gw-1") for pod in pods))
-                if len(pods_of(namespace, rows, "PodBound")) >= 30:
+                seen = {row.key for row in pods_of(namespace, rows, "PodObserved")}
+                bound_count = len(pods_of(namespace, rows, "PodBound"))
+                if bound_count >= 30:
                     break
+                if len(seen) == 30 and bound_count == asked:
+                    await system.decide(*(placed(pod, "gw-1") for pod in pods[asked : asked + 5]))
+                    asked += 5
                 await asyncio.sleep(0.1)
         assert died >= 1
         bound = [row.key for row in pods_of(namespace, await system.rows(), "PodBound")]
