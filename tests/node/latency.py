@@ -76,7 +76,7 @@ async def _gone(there: Site, path: str) -> bool:
 
 
 async def service_in(there: Site, namespace: str) -> Service:
-    """A service that runs. It asks for next to no cpu: its weight alone does not keep best effort from it, suppression has to."""
+    """A service that runs. It asks for no cpu, as many do: its weight does not keep best effort from it, suppression has to."""
     port = free_port()
     asked: dict[str, Any] = {"requests": {"memory": "128Mi"}, "limits": {"memory": "256Mi"}}
     labels = {"koordinator.sh/qosClass": "LS"}
