@@ -255,6 +255,7 @@ class _Round:
         row, given = self._choose(class_.judge, pod_hash, pod.nominated)
         if row < 0:
             class_.refused_at = self._record(class_.judge.judged(pod_hash))
+            class_.vain = MOST_VAIN  # its other pods are put back, and others' turns may come between them
             self._refuse(pod, class_.refused_at)
             self._preempt(pod, class_.judge)
             return
