@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from services.node_agent.kubelet import BadKubeletFile, read_config, read_given
+from services.node_agent.kubelet import BadKubeletFile, KubeletConfig, read_config, read_given
 from services.node_agent.machine import Machine, read_machine
 from services.node_agent.node_topology import Kubelet, stated
 from shared.agents.deeds import TopologyStated
@@ -40,6 +40,7 @@ class Describer:
         self._known: NodePods | None = None
         self._told: TopologyStated | None = None
         self._failed = ""
+        self._parsed: tuple[tuple[int, int, int], KubeletConfig | None] | None = None
 
     def round(self, known: NodePods, now_ns: int) -> None:
         """Look when pods have changed, and now and then.
@@ -55,7 +56,7 @@ class Describer:
         if self._machine is None or now_ns - self._machine_ns >= MACHINE_EVERY_NS:
             self._machine, self._machine_ns = read_machine(self._proc, self._sys), now_ns
         try:
-            kubelet = Kubelet(read_config(self._config), read_given(self._kubelet))
+            kubelet = Kubelet(self._kubelet_config(), read_given(self._kubelet))
         except BadKubeletFile as error:
             self._say(str(error))
             return
@@ -65,6 +66,17 @@ class Describer:
         elif found != self._told or now_ns - self._told_ns >= AGAIN_EVERY_NS:
             self._told, self._told_ns = found, now_ns
             self._tell(found)
+
+    def _kubelet_config(self) -> KubeletConfig | None:
+        """The kubelet's configuration; parsed when its file is another, for YAML takes milliseconds."""
+        try:
+            found = self._config.stat()
+        except OSError:
+            return read_config(self._config)
+        stamp = found.st_mtime_ns, found.st_size, found.st_ino
+        if self._parsed is None or self._parsed[0] != stamp:
+            self._parsed = stamp, read_config(self._config)
+        return self._parsed[1]
 
     def _say(self, why: str) -> None:
         """A trouble, once."""
