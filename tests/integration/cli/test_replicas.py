@@ -1,5 +1,6 @@
 """Two replicas of a service under the supervisor: one writes, the other is ready to."""
 
+import time
 from pathlib import Path
 
 from cli.supervisor import Servers, Spec, Supervisor
@@ -12,7 +13,9 @@ async def test_when_the_writer_is_killed_the_other_replica_takes_over_within_sec
         writer, standby = sorted(supervisor.units.values(), key=lambda unit: unit.state)
         assert (writer.state, standby.state) == ("leading", "waiting-for-lock")
         supervisor.kill(writer.spec.name)
+        killed = time.monotonic()
         await supervisor.wait_until(lambda unit: unit is writer or unit.state == "leading", 10, "taken over")
+        assert time.monotonic() - killed < 4
         await supervisor.wait_until(lambda unit: unit is standby or unit.state == "waiting-for-lock", 20, "back")
         assert standby.status
         assert writer.status

@@ -170,7 +170,7 @@ def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None
     account = ledger(usageThresholds={"cpu": 65, "memory": 95})
     for row in range(nodes):
         account.set_node(row, node())
-        account.set_metric(row, metric(usage(row * 3, row * 1000), reported(f"p{row}", 100, GIB)))
+        account.set_metric(row, metric(usage(row * 15_000 // nodes, row * 1000), reported(f"p{row}", 100, GIB)))
         assign(account, expecting(500, GIB, f"p{row}"), NOW, row)
     trial, rows, incoming = account.trial(), np.arange(nodes), expecting(500, GIB, "incoming")
 
@@ -179,6 +179,7 @@ def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None
         trial.score(incoming, rows, NOW)
 
     judge()  # what is worked out once is
+    assert (trial.filter(incoming, rows, NOW) != 0).any()
     assert trial.score(incoming, rows, NOW).max() > 0  # a fleet on which nothing fits would show nothing
     _, steps = steps_of(judge)
     assert steps < 100

@@ -34,6 +34,14 @@ def shows(cluster: Cluster, body: dict[str, Any]) -> None:
     cluster.say("cluster", ObjectObserved(resource=NODE_TOPOLOGIES, name="n", uid="t", object=body))
 
 
+def made(cluster: Cluster, at_s: float = 1) -> dict[str, Any]:
+    """The object that a turn makes."""
+    (event,) = said(cluster, at_s)
+    assert isinstance(event, ObjectDecided)
+    assert event.body is not None
+    return event.body
+
+
 def resource(of: str, size: str) -> dict[str, str]:
     return {"name": of, "capacity": size, "allocatable": size, "available": size}
 
@@ -42,16 +50,14 @@ def test_the_object_is_made_as_the_agent_states_it_without_over_commitment_too()
     cluster = Cluster()
     cluster.node()
     cluster.say("nodes-0", statement())
-    (made,) = said(cluster, 1)
-    assert isinstance(made, ObjectDecided)
-    assert made.body is not None
-    meta = made.body["metadata"]
+    body = made(cluster)
+    meta = body["metadata"]
     assert (meta["annotations"], meta["labels"]) == ({SHARED_POOLS: "[]"}, MANAGED_BY)
     assert [(owner["kind"], owner["uid"], owner["controller"]) for owner in meta["ownerReferences"]] == [
         ("Node", "uid-n", True)
     ]
-    assert made.body["topologyPolicies"] == ["None"]
-    assert made.body["zones"][0] == {
+    assert body["topologyPolicies"] == ["None"]
+    assert body["zones"][0] == {
         "name": "node-0",
         "type": "Node",
         "resources": [resource("cpu", "50"), resource("memory", "60G")],
@@ -65,14 +71,12 @@ def test_once_it_is_there_its_zones_are_no_part_of_what_made_it() -> None:
     cluster = Cluster()
     cluster.node()
     cluster.say("nodes-0", statement())
-    (made,) = said(cluster, 1)
-    assert isinstance(made, ObjectDecided)
-    assert made.body is not None
-    shows(cluster, made.body)
+    body = made(cluster)
+    shows(cluster, body)
     (asked,) = said(cluster, 2)
     assert isinstance(asked, FieldsDecided)
     assert (asked.fields, "zones" in asked.patch) == ("", False)
-    foreign = json.loads(json.dumps(made.body))
+    foreign = json.loads(json.dumps(body))
     foreign["zones"][0]["resources"].insert(0, resource("example.com/thing", "3"))
     shows(cluster, foreign)
     assert said(cluster, 3) == []
@@ -109,10 +113,8 @@ def test_an_object_that_says_so_already_is_left_alone_whoever_wrote_it() -> None
 def test_measured_and_batch_resources_of_zones_are_written_together() -> None:
     cluster = running()
     cluster.say("nodes-0", statement())
-    (made,) = said(cluster, 31)
-    assert isinstance(made, ObjectDecided)
-    assert made.body is not None
-    shows(cluster, made.body)
+    body = made(cluster, 31)
+    shows(cluster, body)
     asked = [event for event in said(cluster, 32) if isinstance(event, FieldsDecided) and event.fields == ZONES]
     found = [{each["name"]: each["allocatable"] for each in zone["resources"]} for zone in asked[0].patch["zones"]]
     assert [zone["cpu"] for zone in found] == ["50", "50"]
@@ -123,11 +125,9 @@ def test_a_label_that_the_node_has_no_longer_goes_from_the_topology() -> None:
     cluster = Cluster()
     cluster.node()
     cluster.say("nodes-0", statement(label="true"))
-    (made,) = said(cluster, 1)
-    assert isinstance(made, ObjectDecided)
-    assert made.body is not None
-    assert made.body["metadata"]["labels"] == MANAGED_BY | {NUMA_RESERVATION: "true"}
-    shows(cluster, made.body)
+    body = made(cluster)
+    assert body["metadata"]["labels"] == MANAGED_BY | {NUMA_RESERVATION: "true"}
+    shows(cluster, body)
     said(cluster, 2)
     cluster.say("nodes-0", statement())
     (asked,) = said(cluster, 3)
@@ -141,15 +141,12 @@ def test_what_somebody_deletes_is_made_again_and_what_is_of_a_node_that_is_gone_
     cluster = Cluster()
     cluster.node()
     cluster.say("nodes-0", statement())
-    (made,) = said(cluster, 1)
-    assert isinstance(made, ObjectDecided)
-    assert made.body is not None
-    shows(cluster, made.body)
+    body = made(cluster)
+    shows(cluster, body)
     said(cluster, 2)
     cluster.say("cluster", ObjectDeleted(resource=NODE_TOPOLOGIES, name="n", uid="t"))
-    (again,) = said(cluster, 3)
-    assert again == made
-    shows(cluster, made.body)
+    assert made(cluster, 3) == body
+    shows(cluster, body)
     cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
     cluster.say("nodes-0", NodeTopologyForgotten(node="n"))
     (gone,) = said(cluster, 4)

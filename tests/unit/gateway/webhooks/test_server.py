@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from services.gateway.webhooks.certificates import Bundle, Terms, renewed
 from services.gateway.webhooks.desk import Desk
-from services.gateway.webhooks.hooks import HOOKS, TIMEOUT_S, Hook
+from services.gateway.webhooks.hooks import HOOKS, Hook
 from services.gateway.webhooks.review import Request
 from services.gateway.webhooks.server import PATIENCE_S, WebhookMetrics, WebhookServer
 from services.gateway.webhooks.view import NAMESPACES, AdmissionView
@@ -111,11 +111,11 @@ async def test_a_refusal_waits_for_what_was_created_a_moment_ago(served: Served)
 async def test_a_refusal_comes_in_time_and_one_about_the_object_alone_at_once(served: Served) -> None:
     began = time.monotonic()
     said = await served.ask(QUOTA_PATH, object=quota("team", "org").object)
-    assert PATIENCE_S <= time.monotonic() - began < TIMEOUT_S
+    assert PATIENCE_S <= time.monotonic() - began < 1.8
     assert said["status"]["message"] == "quota team: its parent org does not exist"
     began = time.monotonic()
     said = await served.ask(QUOTA_PATH, object=quota("greedy", least="11").object)
-    assert time.monotonic() - began < PATIENCE_S
+    assert time.monotonic() - began < 0.5
     assert (said["allowed"], said["status"]["code"]) == (False, 400)
 
 
