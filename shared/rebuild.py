@@ -4,7 +4,7 @@ The next rebuild begins where this one ended, so every event is folded twice and
 
 Leaked and phantom accounting is the largest family of bugs in systems of this kind; a State that differs from the fold of
 its own log is found here, within minutes, with the first event that explains it. Runs in a child process, so that the
-service's loop is not held: `python -m shared.rebuild services.scheduler.service:SERVICE [snapshot]`.
+service's loop is not held: `python -m shared.rebuild services.scheduler.service:SERVICE [snapshot to compare [snapshot to begin at]]`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import msgspec
 
 from shared.errors import KoordError
 from shared.log.codec import Codec
-from shared.log.database import Database
+from shared.log.database import FAILURES, Database
 from shared.log.folding import Folding
 from shared.log.positions import LogRewound, Position
 from shared.log.reader import LogReader
@@ -48,10 +48,13 @@ class Rebuilt(msgspec.Struct, frozen=True):
     event: str = ""
 
 
-async def rebuild(service: "Service", database: Database, base: datetime | None = None) -> Rebuilt:
-    """Fold from a snapshot, or from the beginning, to the newest one's positions, and compare.
+async def rebuild(
+    service: "Service", database: Database, upto: datetime | None = None, base: datetime | None = None
+) -> Rebuilt:
+    """Fold from a snapshot, or from the beginning, to another one's positions, and compare.
 
     Args:
+        upto: name of the snapshot to compare; without it, or when it is gone, the newest.
         base: name of the snapshot to begin at; when it is gone, the oldest one that is kept.
 
     Raises:
@@ -62,7 +65,7 @@ async def rebuild(service: "Service", database: Database, base: datetime | None 
     stored = await registry.snapshots(state.SCHEMA)
     if not stored:
         return Rebuilt(upto=None)
-    newest = stored[0]
+    newest = next((snapshot for snapshot in stored if snapshot.at == upto), stored[0])
     reader = LogReader(database)
     codecs = {name: Codec(kinds) for name, kinds in service.follows.items()}
     folding = Folding(reader, codecs, state, await registry.skips())
@@ -130,9 +133,17 @@ async def watch_rebuilds(runtime: "Runtime") -> None:
     target = _target(runtime.declared)
     while True:
         await asyncio.sleep(runtime.environment.rebuild_every_s)
-        base = [runtime.base.isoformat()] if runtime.base else []
+        try:
+            kept = await runtime.registry.snapshot_names(runtime.state.SCHEMA)
+        except FAILURES as error:
+            log.warning("rebuild failed", extra={"error": repr(error)})
+            continue
+        if not kept:
+            continue
+        runtime.compared = kept[-1]  # kept from here on: the next rebuild begins there
+        names = [each.isoformat() for each in (runtime.compared, runtime.base) if each is not None]
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "shared.rebuild", target, *base, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "shared.rebuild", target, *names, stdout=asyncio.subprocess.PIPE
         )
         try:
             output, _ = await child.communicate()
@@ -162,7 +173,7 @@ def _target(service: "Service") -> str:
     raise KoordError(f"service {service.name} is declared in no module: a rebuild cannot find it")
 
 
-async def _main(target: str, base: datetime | None) -> Rebuilt:
+async def _main(target: str, *names: datetime) -> Rebuilt:
     os.nice(10)
     from shared.service import Environment  # which imports this module
 
@@ -171,11 +182,11 @@ async def _main(target: str, base: datetime | None) -> Rebuilt:
     declared: Service = getattr(importlib.import_module(module), name)
     database = Database(environment.postgres, pool_size=2, application="koord rebuild")
     try:
-        return await rebuild(declared.member(environment.shard, environment.metrics_shards), database, base)
+        return await rebuild(declared.member(environment.shard, environment.metrics_shards), database, *names)
     finally:
         await database.close()
 
 
 if __name__ == "__main__":
-    found = asyncio.run(_main(sys.argv[1], datetime.fromisoformat(sys.argv[2]) if len(sys.argv) > 2 else None))
+    found = asyncio.run(_main(sys.argv[1], *map(datetime.fromisoformat, sys.argv[2:])))
     sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -105,7 +105,8 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         follower.take_over()
         await _stand_at(runtime, head)
         await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
-        runtime.base = await runtime.registry.oldest_snapshot(runtime.state.SCHEMA)
+        kept = await runtime.registry.snapshot_names(runtime.state.SCHEMA)
+        runtime.base = kept[0] if kept else None
         runtime.phase = "leading"
         log.info("leading", extra={"context": service.writes, "epoch": writer.epoch, "head": head.seq})
         background.append(asyncio.create_task(_snapshots(runtime), name="snapshots"))

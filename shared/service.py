@@ -160,6 +160,7 @@ class Runtime:
         )
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
+        self.compared: datetime | None = None  # the one that is compared, and begins the rebuild after that
         self.beside: Any = None
         self.prepared: Any = None  # what `stand_by` has made ready for `lead`
         self.phase = "starting"
@@ -244,4 +245,5 @@ class Runtime:
             return
         positions = dict(self.follower.positions)
         digest, packed = await pack_in_child(self.state)
-        await self.registry.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest, self.base)
+        needed = [each for each in (self.base, self.compared) if each is not None]
+        await self.registry.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest, needed)

@@ -1,7 +1,7 @@
 """What a service keeps about itself beside the log: snapshots, parked and skipped events, its registration as a follower."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -107,9 +107,9 @@ class Registry:
         code: str,
         packed: bytes,
         digest: bytes,
-        keep: datetime | None = None,
+        keep: Collection[datetime] = (),
     ) -> None:
-        """Store a snapshot (`packed`: zstd) and drop those that nothing needs any more; `keep` names one that is needed."""
+        """Store a snapshot (`packed`: zstd) and drop those that nothing needs any more; `keep` names some that are needed."""
         where = {name: [position.seq, position.digest.hex()] for name, position in sorted(positions.items())}
         async with self._database.engine.begin() as connection:
             values = {
@@ -123,8 +123,9 @@ class Registry:
             await connection.execute(insert(snapshots).values(values))
             mine = snapshots.c.service == self._service
             kept = select(snapshots.c.at).where(mine).order_by(snapshots.c.at.desc()).limit(KEPT_SNAPSHOTS)
-            old = [mine, snapshots.c.at.not_in(kept)] + ([] if keep is None else [snapshots.c.at != keep])
-            await connection.execute(delete(snapshots).where(*old))
+            await connection.execute(
+                delete(snapshots).where(mine, snapshots.c.at.not_in(kept), snapshots.c.at.not_in(keep))
+            )
 
     async def snapshots(self, schema: int) -> list[Snapshot]:
         """The stored snapshots of this schema, newest first, unpacked; a damaged one is left out."""
@@ -133,12 +134,12 @@ class Registry:
             rows = (await connection.execute(query.order_by(snapshots.c.at.desc()))).all()
         return [snapshot for row in rows if (snapshot := _unpacked(row)) is not None]
 
-    async def oldest_snapshot(self, schema: int) -> datetime | None:
-        """Name of the oldest snapshot that is kept."""
+    async def snapshot_names(self, schema: int) -> list[datetime]:
+        """Names of the snapshots that are kept, the oldest first."""
         async with self._database.reading() as connection:
             mine = (snapshots.c.service == self._service, snapshots.c.schema == schema)
-            found: datetime | None = await connection.scalar(select(func.min(snapshots.c.at)).where(*mine))
-        return found
+            found = await connection.scalars(select(snapshots.c.at).where(*mine).order_by(snapshots.c.at))
+            return list(found)
 
     async def newest_snapshot(self, schema: int, reader: LogReader) -> Snapshot | None:
         """The newest snapshot whose positions the log agrees with.

@@ -175,7 +175,8 @@ async def test_a_writer_refuses_to_start_while_a_follower_cannot_read_what_it_em
 async def test_rebuilds_run_beside_the_service_and_report_what_was_spoilt(
     url: str, writer: Writer, copiers: Copiers
 ) -> None:
-    often = {"KOORD_SNAPSHOT_EVERY_S": "0.3", "KOORD_REBUILD_EVERY_S": "1"}
+    # A rebuild takes as long as many snapshots, of which three are kept: with those that it and the next one need.
+    often = {"KOORD_SNAPSHOT_EVERY_S": "0.01", "KOORD_REBUILD_EVERY_S": "1"}
     process = copiers.start("a", KOORD_COPIER_FORGET="pod-7", KOORD_HTTP=f"127.0.0.1:{(port := free_port())}", **often)
     await wait_for_leader(url, "a")
     load = Load(writer, every_s=0.05)
