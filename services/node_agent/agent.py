@@ -136,7 +136,7 @@ class Agent:
             slo=slo.position if slo else None,
             slo_refused=self.keeper.refused,
             acted=self.governor.acted if self.governor is not None else None,
-            gauges=(*self._gauges(), *(self.governor.gauges if self.governor is not None else ())),
+            gauges=(*self._gauges(), *(self.governor.gauges() if self.governor is not None else ())),
         )
 
     def _gauges(self) -> Iterator[Gauge]:

@@ -215,6 +215,5 @@ def _grouped(rule: CoreRule, pods: Iterable[Placed]) -> Iterator[tuple[str, str 
     for each in pods:
         meta = each.pod.metadata
         group = rule.group(meta.uid, meta.labels or {}, kubernetes_qos(each.pod))
-        labels = {"pod_uid": meta.uid, "pod_namespace": meta.namespace, "pod_name": meta.name}
         for cid, folder in each.containers.items():
-            yield cid, group, folder, labels
+            yield cid, group, folder, each.labels

@@ -162,9 +162,6 @@ class Details:
 
 def _places(pods: Sequence[Placed]) -> Iterator[_Place]:
     for each in pods:
-        meta = each.pod.metadata
-        labels = {"pod_uid": meta.uid, "pod_namespace": meta.namespace, "pod_name": meta.name}
-        yield _Place(each.folder, labels, is_pod=True)
+        yield _Place(each.folder, each.labels, is_pod=True)
         for name, cid in each.seen.ids.items():
-            container = {"container_id": cid, "container_name": name}
-            yield _Place(each.containers[cid], {**labels, **container}, is_pod=False)
+            yield _Place(each.containers[cid], each.labels_of(name), is_pod=False)

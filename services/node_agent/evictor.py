@@ -1,5 +1,6 @@
 """Runs the eviction strategies: a pod that must go is asked for as a deed, which becomes an eviction through the API. Source: spec/node-agent.md 3.2, 3.3."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -38,7 +39,11 @@ class Load(NamedTuple):
 
 
 class Evictor:
-    """Asks for evictions, with a pause after each that was asked for."""
+    """Asks for evictions, with a pause after each that was asked for.
+
+    Attributes:
+        asked: reason -> how many were asked for since the start.
+    """
 
     def __init__(
         self, gates: Mapping[str, bool], tell: Callable[[AnyDeed], None], started_ns: int, every_s: int
@@ -49,6 +54,7 @@ class Evictor:
         self._cpu_ns = started_ns
         self._memory_ns: int | None = None
         self._asked_ns: dict[str, int] = {}
+        self.asked: Counter[str] = Counter()
 
     @property
     def wanted(self) -> bool:
@@ -82,7 +88,9 @@ class Evictor:
             if MIRROR in (pod.metadata.annotations or {}):
                 return False  # a static pod: the API cannot evict it
             short = ", ".join(f"{name} {size}" for name, size in sorted(releases[feature].items()))
-            self._tell(EvictionAsked(pod.metadata.uid, f"trigger by koordlet feature {feature}: to release {short}"))
+            reason = f"trigger by koordlet feature {feature}"
+            self._tell(EvictionAsked(pod.metadata.uid, f"{reason}: to release {short}"))
+            self.asked[reason] += 1
             self._asked_ns[pod.metadata.uid] = now_ns
             return True
 

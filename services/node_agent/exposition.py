@@ -26,6 +26,20 @@ TEXTS = {
     "koordlet_host_application_resource_usage": "What a host application uses",
     "koordlet_node_predicted_resource_reclaimable": "What prod pods asked for and will not need",
     "koordlet_node_predicted_resource_peak": "What prod pods will need at most",
+    "koordlet_node_resource_allocatable": "Batch and mid resources of the node",
+    "koordlet_container_resource_requests": "Batch and mid resources that a container asks for",
+    "koordlet_container_resource_limits": "Batch and mid resources that bound a container",
+    "koordlet_be_suppress_cpu_cores": "CPU that best effort is held to",
+    "koordlet_be_suppress_ls_used_cpu_cores": "CPU in use of pods that are not best effort",
+    "koordlet_be_suppress_be_used_cpu_cores": "CPU in use of best effort",
+    "koordlet_pod_eviction": "Evictions that the agent asked for since its start",
+    "koordlet_cpuset_share_pool_cpu_cores": "CPUs that pods without CPUs of their own share",
+    "koordlet_cpuset_be_share_pool_cpu_cores": "CPUs of the share pools of best effort",
+    "koordlet_cpuset_share_pool_info": "1 for each CPU of the share pools",
+    "koordlet_cpuset_be_share_pool_info": "1 for each CPU of the share pools of best effort",
+    "koordlet_container_scaled_cfs_quota_us": "Quota of a container that CPU burst has raised",
+    "koordlet_container_scaled_cfs_burst_us": "What a container may save up",
+    "koordlet_container_oom_score_adj": "What a pod states for its container",
     "koordlet_container_core_sched_cookie": "1 for each container that shares cores only with its group",
 }
 """Gauges with labels of their own."""
@@ -75,15 +89,7 @@ class AgentMetrics(Collector):
         ]
         acted = now.acted
         if acted is not None:
-            held = acted.suppress_milli
-            gauges += [
-                (
-                    "koordlet_be_suppress_cpu_cores",
-                    "CPU that best effort may use",
-                    None if held is None else max(held, 0) / 1000,
-                ),
-                ("koord_node_agent_told_pods", "Pods that the agent was told of", acted.pods),
-            ]
+            gauges.append(("koord_node_agent_told_pods", "Pods that the agent was told of", acted.pods))
         counters: list[tuple[str, str, float]] = [
             ("koord_node_agent_rounds", "Rounds of measuring", now.rounds),
             ("koord_node_agent_rounds_seconds", "Time that they took", now.cycle_s),

@@ -5,11 +5,11 @@ It works from the last NodeSLO and the last pods that it heard, so also when the
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent import topology
+from services.node_agent import koordlet_series, topology
 from services.node_agent.block_devices import BlockDevices
 from services.node_agent.burster import Burster
 from services.node_agent.cgroup.executor import Executor, Tree, Wanted
@@ -76,13 +76,11 @@ class Acted(NamedTuple):
 
     Attributes:
         written, refused: files of cgroups written, and those that the kernel did not take.
-        suppress_milli: what best effort may use; None when suppress does not hold it.
         pods: pods that the agent was told of; None before it was told.
     """
 
     written: int
     refused: int
-    suppress_milli: int | None
     pods: int | None
 
 
@@ -129,6 +127,7 @@ class Governor:
         self._kube: KubeFolders | None = None
         self._files = NodeFiles(places.proc, places.sys, places.root, state_dir, gates, clock_ns, places.terway)
         self._evictor = Evictor(gates, tell, clock_ns(), self._every_s)
+        self._measured: Round | None = None
         self._describer = Describer(places.proc, places.sys, places.kubelet, places.kubelet_config, gates, tell)
 
     def round(self, found: Round, hierarchy: Hierarchy, kube: KubePods | None, folders: Mapping[str, str]) -> None:
@@ -179,13 +178,29 @@ class Governor:
         known = self._pods.in_force
         pods = None if known is None else len(known.pods)
         if self.executor is None:
-            return Acted(0, 0, None, pods)
-        return Acted(self.executor.written, self.executor.refused, self._suppressor.suppress_milli, pods)
+            return Acted(0, 0, pods)
+        return Acted(self.executor.written, self.executor.refused, pods)
 
-    @property
-    def gauges(self) -> tuple[Gauge, ...]:
-        """What was measured besides usage."""
-        return () if self.executor is None else (*self._details.gauges(), *self._files.gauges())
+    def gauges(self) -> Iterator[Gauge]:
+        """What it knows, holds, and has measured besides usage."""
+        known, found = self._pods.in_force, self._measured
+        if known is not None:
+            yield from koordlet_series.sold(known.object)
+            yield from koordlet_series.asked_for(self._placed)
+            yield from koordlet_series.share_pools(known.topology)
+            yield from koordlet_series.oom_scores(self._placed)
+            if found is not None:
+                yield from koordlet_series.used(found, self._uids_of(known))
+        for reason, count in self._evictor.asked.items():
+            yield Gauge("koordlet_pod_eviction", {"reason": reason}, count)
+        if self.executor is not None:
+            if (policy := self._suppressor.policy) is not None:
+                held = self._suppressor.now(self._folders.best_effort)
+                yield from koordlet_series.suppressed(policy, held)
+            if (strategy := self._spec.cpu_burst_strategy) is not None and self._gates["CPUBurst"]:
+                yield from koordlet_series.burst(self.executor, self._burster.concerned(strategy, self._placed))
+            yield from self._details.gauges()
+            yield from self._files.gauges()
 
     def release(self) -> None:
         """Put back what was found."""
@@ -219,6 +234,7 @@ class Governor:
         self._reconciler = Reconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
 
     def _remember(self, found: Round) -> None:
+        self._measured = found
         if found.node is not None:
             if found.node.cpu is not None:
                 self._node_cores.add(found.at_ns, found.node.cpu / 10**6)

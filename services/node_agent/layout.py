@@ -30,6 +30,16 @@ class Placed(NamedTuple):
         """The pod."""
         return self.seen.pod
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """The pod, as series name it."""
+        meta = self.pod.metadata
+        return {"pod_uid": meta.uid, "pod_namespace": meta.namespace, "pod_name": meta.name}
+
+    def labels_of(self, container: str) -> dict[str, str]:
+        """A container of it, as series name it; without an id while it has no cgroup."""
+        return {**self.labels, "container_id": self.seen.ids.get(container, ""), "container_name": container}
+
 
 def containers(root: Path, folder: str) -> dict[str, str]:
     """Id -> folder of each container's cgroup below a pod's."""

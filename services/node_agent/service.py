@@ -72,30 +72,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     if gates["Accelerators"]:
         collector.gpus = _gpus(settings)
     agent = Agent(settings, collector, outbox, keeper)
-    pods = None
-    if settings.acts:
-        pods = PodsKeeper(settings.node, Path(settings.state_dir))
-        pods.load()
-        agent.predictor = Predictor(pods, settings.prediction, Path(settings.state_dir), time.time_ns)
-        agent.governor = Governor(
-            Places(
-                Path(settings.cgroup_root),
-                settings.cgroup_parent.strip("/"),
-                Path(settings.sys_root),
-                Path(settings.container_logs),
-                Path(settings.proc_root),
-                Path(settings.kubelet_root),
-                Path(settings.terway_root),
-                Path(settings.kubelet_config),
-            ),
-            keeper,
-            pods,
-            gates,
-            tell=agent.tell,
-            clock_ns=time.monotonic_ns,
-            state_dir=Path(settings.state_dir),
-            every_s=settings.collect_every_s,
-        )
+    pods = _acting(agent, settings, keeper, gates) if settings.acts else None
     carrier = _carrier(environment, settings, outbox, keeper, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -124,6 +101,34 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         cold.stop()
         if pages is not None:
             await pages.cleanup()
+
+
+def _acting(agent: Agent, settings: AgentSettings, keeper: SloKeeper, gates: dict[str, bool]) -> PodsKeeper:
+    """Give the agent its hands; the pods by which they go."""
+    state_dir = Path(settings.state_dir)
+    pods = PodsKeeper(settings.node, state_dir)
+    pods.load()
+    agent.predictor = Predictor(pods, settings.prediction, state_dir, time.time_ns)
+    agent.governor = Governor(
+        Places(
+            Path(settings.cgroup_root),
+            settings.cgroup_parent.strip("/"),
+            Path(settings.sys_root),
+            Path(settings.container_logs),
+            Path(settings.proc_root),
+            Path(settings.kubelet_root),
+            Path(settings.terway_root),
+            Path(settings.kubelet_config),
+        ),
+        keeper,
+        pods,
+        gates,
+        tell=agent.tell,
+        clock_ns=time.monotonic_ns,
+        state_dir=state_dir,
+        every_s=settings.collect_every_s,
+    )
+    return pods
 
 
 def _gpus(settings: AgentSettings) -> Gpus | None:

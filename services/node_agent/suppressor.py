@@ -31,14 +31,9 @@ class Cgroups(NamedTuple):
 
 
 class Suppressor:
-    """Holds best effort to what the others leave.
-
-    Attributes:
-        suppress_milli: what it may use, as worked out last; None when it was not.
-    """
+    """Holds best effort to what the others leave."""
 
     def __init__(self, executor: Executor, tell: Callable[[AnyDeed], None]) -> None:
-        self.suppress_milli: int | None = None
         self._executor = executor
         self._tell = tell
         self._status: Mapping[str, Policy] = {}
@@ -51,7 +46,12 @@ class Suppressor:
     @property
     def used(self) -> bool:
         """Whether best effort is held to anything."""
-        return Policy.USING in self._status.values()
+        return self.policy is not None
+
+    @property
+    def policy(self) -> str | None:
+        """The policy that holds best effort; None: none does."""
+        return next((policy for policy, last in self._status.items() if last is Policy.USING), None)
 
     def now(self, top: str) -> tuple[frozenset[int], int] | None:
         """The CPUs and the quota of best effort; None while it has no cgroup."""
@@ -71,7 +71,7 @@ class Suppressor:
             cgroups: looks the cgroups of best effort up.
         """
         decision = cpu_suppress.decide(threshold, at, self._status)
-        self._status, self.suppress_milli = decision.status, decision.suppress_milli
+        self._status = decision.status
         uids = frozenset(pod.metadata.uid for pod in at.pods)
         doing = (decision.cpus, uids)
         if decision.cpus and (doing != self._done or now_ns - self._done_ns >= LOOK_EVERY_NS):

@@ -128,7 +128,7 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
         await until(lambda: any(isinstance(deed, Suppressed) for deed in core.deeds))
         await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is held as a whole, its pods no more
         page = await asyncio.to_thread(_page, http, "metrics")
-        assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}"}} \d', page)
+        assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', page)
         assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', page)
         assert f'koord_node_agent_told_pods{{node="{NODE}"}} 1.0' in page
         process.ask_to_end()
