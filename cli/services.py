@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shared.errors import KoordError
 
 if TYPE_CHECKING:
+    from shared.declared import Declared
     from shared.service import Service
 
 SERVICES = (
@@ -26,7 +27,7 @@ AGENTS = ("node-agent",)
 SHARDED = ("metrics-ingest", "deeds-ingest")
 """Services of which each shard has its own: they write a family of contexts."""
 
-_MODULES = {"deeds-ingest": "services.metrics_ingest.deeds.service"}
+_FOLDERS = {"deeds-ingest": "services.metrics_ingest.deeds"}
 """Of services that have no folder named after them."""
 
 PARTITION_ROWS = 1_000_000
@@ -69,13 +70,18 @@ class NoSuchService(KoordError):
     """The name given is no service's."""
 
 
-def module_of(name: str) -> str:
-    """Where a service's declaration is."""
-    return _MODULES.get(name) or f"services.{name.replace('-', '_')}.service"
+def _folder(name: str) -> str:
+    return _FOLDERS.get(name) or f"services.{name.replace('-', '_')}"
+
+
+def declared(name: str) -> "Declared":
+    """What a service may do: read without what it needs to run."""
+    found: Declared = importlib.import_module(f"{_folder(name)}.declared").DECLARED
+    return found
 
 
 def load(name: str) -> "Service":
-    """Import a service's declaration.
+    """Import a service.
 
     Raises:
         NoSuchService: with the names there are.
@@ -84,9 +90,9 @@ def load(name: str) -> "Service":
     if name not in SERVICES:
         raise NoSuchService(f"there is no service {name!r}; there are {', '.join(SERVICES)}")
     try:
-        declaration: Service = importlib.import_module(module_of(name)).SERVICE
+        service: Service = importlib.import_module(f"{_folder(name)}.service").SERVICE
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in {"services", "shared"}:
             raise  # ours: a broken installation, not a missing extra
         raise KoordError(f"service {name} needs {error.name}; pip install 'koordstream[{name}]'") from error
-    return declaration
+    return service

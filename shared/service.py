@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from shared import families, tracing
 from shared.bus import Bus
+from shared.declared import Declared
 from shared.errors import KoordError
 from shared.events import Draft, Event, Recorded
 from shared.fold import State
@@ -45,29 +46,22 @@ class OnSubject(NamedTuple):
 
 
 class Service(NamedTuple):
-    """What a service is: the contexts it follows, the one it writes, the questions it answers.
+    """What a service is made of.
 
     Attributes:
-        follows: context -> event types that its State folds; the own context included.
+        declared: what it may do.
+        follows: context that is declared -> event types that its State folds.
         emits: every type it may append.
         lead: runs while this replica is the writer; returns when `runtime.draining` is set.
-        answers: bus subject -> answer; every replica answers, from followed state.
+        answers: bus subject that is declared -> answer; every replica answers, from followed state.
         restates: type that says what an object is -> type that says it is gone; what is live outlasts its partition.
         beside: runs around all of it, whether this replica leads or not; what it yields is `runtime.beside`.
-        hears: bus subjects it subscribes to beside those of the logs it follows; with wildcards.
-        says: bus subjects it publishes on beside those of the log it writes; with wildcards.
-        asks: subjects of the questions it asks.
-        streams: JetStream streams it makes and fills.
         retention: how long what it writes is kept, where that is not the same as for all.
         stand_by: runs while the replica has read everything and waits for the lock, and is cancelled when it gets it: for what `lead`
             would otherwise work out first. It appends nothing.
-
-    `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/families.py); the runner puts their members in
-    their place. What a service may do on the bus and in the database is generated from this declaration.
     """
 
-    name: str
-    writes: str
+    declared: Declared
     follows: Mapping[str, tuple[type[Event], ...]]
     emits: tuple[type[Event], ...]
     settings: type[Settings]
@@ -76,31 +70,31 @@ class Service(NamedTuple):
     answers: Mapping[str, AnswerWith | OnSubject] = {}
     restates: Mapping[type[Event], type[Event]] = {}
     beside: Beside | None = None
-    hears: tuple[str, ...] = ()
-    says: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
-    streams: tuple[str, ...] = ()
     retention: Retention = Retention()
     stand_by: StandBy | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the service, or of the shard."""
+        return self.declared.name
+
+    @property
+    def writes(self) -> str:
+        """The context to which it appends."""
+        return self.declared.writes
 
     def member(self, shard: int, shards: int) -> "Service":
         """This service with families replaced by their members; a sharded one as the shard that it is.
 
         Raises:
             NoSuchShard: there are not so many.
-            KoordError: it does not follow what it writes, though a service folds what it said.
+            KoordError: it is made of something else than what is declared.
         """
-        if self.writes not in self.follows:
-            raise KoordError(f"service {self.name} writes {self.writes} and does not follow it")
-        name, writes = self.name, self.writes
-        if families.is_family(writes):
-            if not 0 <= shard < shards:
-                raise families.NoSuchShard(name, shard, shards)
-            name, writes = f"{name}-{shard}", families.member(writes, shard)
+        if set(self.follows) != set(self.declared.follows) or set(self.answers) != set(self.declared.answers):
+            raise KoordError(f"service {self.name} follows or answers something else than it declares")
+        own = self.declared.member(shard, shards)
         follows = families.expanded({k: v for k, v in self.follows.items() if k != self.writes}, shards)
-        follows[writes] = self.follows[self.writes]
-        streams = tuple(families.stream_members(self.streams, shards))
-        return self._replace(name=name, writes=writes, follows=follows, streams=streams)
+        return self._replace(declared=own, follows={**follows, own.writes: self.follows[self.writes]})
 
 
 class Environment(Settings, frozen=True, kw_only=True):
@@ -160,13 +154,13 @@ class Runtime:
         )
         replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
         self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
-        self.compared: datetime | None = None  # the one that is compared, and begins the rebuild after that
         self.beside: Any = None
         self.prepared: Any = None  # what `stand_by` has made ready for `lead`
         self.phase = "starting"
         self.counts: dict[str, int] = {}  # what the service itself counts, for `/statusz`
         self.rebuilt = ""
         self.base: datetime | None = None  # the snapshot at which the next rebuild begins
+        self.compared: datetime | None = None  # the one that is compared, and begins the rebuild after that
         self._rate = (time.monotonic(), 0, 0.0)
 
     @property

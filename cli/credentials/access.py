@@ -7,9 +7,8 @@ from cli.credentials import book as books
 from cli.credentials import folder as folders
 from cli.credentials import postgres
 from cli.credentials.book import Book, NoBook
-from cli.credentials.declared import declared_logins
 from cli.credentials.folder import Reach
-from cli.credentials.rights import Login
+from cli.credentials.rights import Login, declared_logins
 from cli.services import SERVICES
 from shared.log.script import run_script
 from shared.log.session import opened
@@ -20,31 +19,40 @@ class Access:
 
     Attributes:
         folder: as `koord credentials init` makes it, less what loopback does not need.
-        declared: the logins that the declarations give, once loaded.
     """
 
     def __init__(self, folder: Path, shards: int, nodes: Sequence[str] = ()) -> None:
         self.folder = folder
         self._shards = shards
         self._nodes = nodes
-        self.declared: list[Login] = []
+        self._declared = declared_logins(SERVICES, shards)
         self._book = Book()
         self._written_ns = 0
 
-    async def load(self) -> None:
-        """Read the declarations and the book, and make what secrets are missing.
+    def load(self) -> None:
+        """Read the book, and make what secrets are missing.
 
         Raises:
-            KoordError: the declarations or the book cannot be read.
+            KoordError: the book cannot be read.
         """
-        self.declared = await declared_logins(SERVICES, self._shards)
-        self._read()
+        try:
+            self._book = books.read(self.folder)
+        except NoBook:
+            self._book = Book()
+        self._book.shards = self._shards
+        self._book.services = list(SERVICES)
+        for node in self._nodes:
+            folders.add_node(self._book, node)
+        for login in self._logins:
+            self._book.secret(login.name)
+        books.write(self.folder, self._book)
+        self._written_ns = self._at_ns()
 
     def changed(self) -> bool:
         """Whether somebody else has changed the book since, and then take it over."""
         if self._at_ns() == self._written_ns:
             return False
-        self._read()
+        self.load()
         return True
 
     def users(self) -> str:
@@ -65,21 +73,7 @@ class Access:
 
     @property
     def _logins(self) -> list[Login]:
-        return folders.with_nodes(self.declared, self._book)
-
-    def _read(self) -> None:
-        try:
-            self._book = books.read(self.folder)
-        except NoBook:
-            self._book = Book()
-        self._book.shards = self._shards
-        self._book.services = list(SERVICES)
-        for node in self._nodes:
-            folders.add_node(self._book, node)
-        for login in self._logins:
-            self._book.secret(login.name)
-        books.write(self.folder, self._book)
-        self._written_ns = self._at_ns()
+        return folders.with_nodes(self._declared, self._book)
 
     def _at_ns(self) -> int:
         return (self.folder / books.FILE).stat().st_mtime_ns

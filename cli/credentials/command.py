@@ -228,7 +228,7 @@ async def _postgres(directory: Path, owner: str | None) -> None:
         os.environ.setdefault("PGSSLROOTCERT", str(directory / "ca.crt"))
     async with opened(owner) as database:
         await run_script(database, roles(logins, book.secrets))
-        granted = await grant(database, book.shards, logins)
+        granted = await grant(database, logins)
     click.echo(f"{len(granted)} roles may do what their services declare")
 
 

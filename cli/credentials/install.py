@@ -6,9 +6,8 @@ from cli.credentials import book as books
 from cli.credentials import folder as folders
 from cli.credentials import nats, postgres
 from cli.credentials.book import OWNER, Book, write_private
-from cli.credentials.declared import load_logins
 from cli.credentials.folder import OWNER_ROLE, Reach, env_text
-from cli.credentials.rights import Login
+from cli.credentials.rights import Login, declared_logins
 from shared.bus.login import url_of
 
 Files = dict[str, str]
@@ -19,12 +18,8 @@ PUBLIC = 0o644
 
 
 def logins_of(book: Book) -> list[Login]:
-    """The logins of a book.
-
-    Raises:
-        KoordError: a service's library is not installed: its rights cannot be known.
-    """
-    return folders.with_nodes(load_logins(book.services, book.shards), book)
+    """The logins of a book."""
+    return folders.with_nodes(declared_logins(book.services, book.shards), book)
 
 
 def install(folder: Path, book: Book, logins: list[Login]) -> list[str]:

@@ -5,22 +5,21 @@ service is a login of its own.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from cli.services import CONTEXTS
+from cli.services import CONTEXTS, declared
+from services.audit.declared import READ, SUBJECT
 from shared.agents import subjects
 from shared.bus.login import INBOX
+from shared.declared import Declared
 from shared.families import is_family, members
 from shared.log.announce import batch_subject, beacon_subject
 
-if TYPE_CHECKING:
-    from shared.service import Service
-
-EVENTS = "koord.event.>"
+EVENTS = f"{SUBJECT}.>"
 """The stream of events for outsiders."""
 
-READ = "koord.log.read.*"
-"""Old events, by context."""
+OLD_EVENTS = f"{READ}.*"
+"""By context."""
 
 OPERATOR, AUDITOR = "operator", "auditor"
 CORE, FIELD, STREAMS = "CORE", "FIELD", "STREAMS"
@@ -86,16 +85,18 @@ def role_of(name: str) -> str:
     return f"koord_{name.replace('-', '_')}"
 
 
-def logins(declared: Sequence["Service"], shards: int) -> list[Login]:
-    """Every login but those of nodes: the services as their shards, then operator and auditor."""
+def declared_logins(names: Iterable[str], shards: int) -> list[Login]:
+    """Every login but those of nodes: these services as their shards, then operator and auditor."""
     services = [
-        one.member(shard, shards) for one in declared for shard in range(shards if is_family(one.writes) else 1)
+        one.member(shard, shards)
+        for one in map(declared, names)
+        for shard in range(shards if is_family(one.writes) else 1)
     ]
     return [*(of_service(one) for one in services), operator(services, shards), auditor(services)]
 
 
-def of_service(service: "Service") -> Login:
-    """What a service may do; families are expanded already."""
+def of_service(service: Declared) -> Login:
+    """Of a service, whose families are expanded already."""
     user = f"koord.{service.name}"
     publish = [batch_subject(service.writes), beacon_subject(service.writes), *service.says, *service.asks]
     for stream in service.streams:
@@ -117,7 +118,7 @@ def of_service(service: "Service") -> Login:
     )
 
 
-def operator(services: Sequence["Service"], shards: int) -> Login:
+def operator(services: Sequence[Declared], shards: int) -> Login:
     """Who runs the system: hears, asks, reads; changes only what is kept beside the logs."""
     heard = [subject(context) for context in members(CONTEXTS, shards) for subject in (batch_subject, beacon_subject)]
     asked = [subject for service in services for subject in service.answers]
@@ -125,9 +126,9 @@ def operator(services: Sequence["Service"], shards: int) -> Login:
     return Login(OPERATOR, bus, LogRights(role_of(OPERATOR), None, operates=True))
 
 
-def auditor(services: Sequence["Service"]) -> Login:
+def auditor(services: Sequence[Declared]) -> Login:
     """Who reads the event stream, with consumers of its own, asks for old events, and verifies the log."""
-    publish = [READ]
+    publish = [OLD_EVENTS]
     for stream in dict.fromkeys(one for service in services if EVENTS in service.says for one in service.streams):
         publish += _consume(stream)
     bus = BusRights(AUDITOR, _with_inbox(AUDITOR, publish), _with_inbox(AUDITOR, [EVENTS]), account=STREAMS)

@@ -17,7 +17,7 @@ from cli.doctor.finding import Finding
 from cli.doctor.services import NEEDED, BeaconHeard
 from cli.services import contexts as wanted_contexts
 from cli.supervisor.servers import Endpoints
-from services.audit.cloudevent import stream_of
+from services.audit.declared import stream_of
 from shared.bus import NoAnswer, NotPermitted
 from shared.bus.login import BadLogin
 from shared.bus.server import BusRefused, BusUnreachable

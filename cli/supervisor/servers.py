@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from cli.rotation import rotate
-from cli.services import contexts
+from cli.services import SERVICES, contexts, metrics_shards
 
 if TYPE_CHECKING:
     from cli.credentials.access import Access
     from cli.credentials.folder import Reach
-    from cli.credentials.rights import Login
     from cli.embedded import EmbeddedNats, EmbeddedPostgres
 
 CREDENTIALS = "KOORD_CREDENTIALS"
@@ -89,7 +88,7 @@ class Servers:
         """One more database on a Postgres of our own, migrated; where it is."""
         assert self._postgres, "a server of our own"
         assert self._access
-        await migrate_to_this_release(await self._postgres.create_database(name), self._access.declared)
+        await migrate_to_this_release(await self._postgres.create_database(name))
         before, _, _ = self.endpoints.postgres.rpartition("/")
         return msgspec.structs.replace(self.endpoints, postgres=f"{before}/{name}")
 
@@ -127,17 +126,13 @@ class Servers:
             return
         from cli.credentials.access import Access
 
-        self._access = Access(self.directory / "credentials", len(_metrics_contexts()), self._nodes)
-        loading = asyncio.create_task(self._access.load())  # takes as long as the servers do
-        try:
-            if not postgres:
-                from cli.embedded.postgres import EmbeddedPostgres
+        self._access = Access(self.directory / "credentials", metrics_shards(), self._nodes)
+        self._access.load()
+        if not postgres:
+            from cli.embedded.postgres import EmbeddedPostgres
 
-                self._postgres = EmbeddedPostgres(self.directory / "postgres")
-                self.own["postgres"] = await opening.enter_async_context(self._postgres)
-            await loading
-        finally:
-            loading.cancel()
+            self._postgres = EmbeddedPostgres(self.directory / "postgres")
+            self.own["postgres"] = await opening.enter_async_context(self._postgres)
         if not nats:
             from cli.embedded.nats import EmbeddedNats
 
@@ -146,7 +141,7 @@ class Servers:
             self.own["nats"] = await opening.enter_async_context(self._nats)
         if self._postgres:
             await self._access.make_roles(self._postgres.url)
-        await migrate_to_this_release(self._postgres.url if self._postgres else postgres, self._access.declared)
+        await migrate_to_this_release(self._postgres.url if self._postgres else postgres)
         self._write()
 
     def _write(self) -> None:
@@ -180,24 +175,20 @@ class Servers:
         )
 
 
-def _metrics_contexts() -> list[str]:
-    return [name for name in contexts() if name.startswith("metrics-")]
-
-
-async def migrate_to_this_release(postgres: str, declared: Sequence["Login"] = ()) -> None:
+async def migrate_to_this_release(postgres: str) -> None:
     """Bring a database to this release's schema, and its roles to the rights of this release; safe to repeat.
 
     Args:
         postgres: the owner's URL.
-        declared: the logins that the services' declarations give, where they are known already.
 
     Raises:
         KoordError: it cannot be reached, or refuses.
     """
     from cli.credentials.granting import grant
+    from cli.credentials.rights import declared_logins
     from shared.log.database import migrate
     from shared.log.session import opened
 
     async with opened(postgres) as database:
         await migrate(database, contexts())
-        await grant(database, len(_metrics_contexts()), declared)
+        await grant(database, declared_logins(SERVICES, metrics_shards()))

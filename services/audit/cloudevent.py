@@ -14,11 +14,9 @@ from hashlib import sha256
 
 import msgspec
 
+from services.audit.declared import READ, SUBJECT
 from shared.bus.streams import Outgoing
 from shared.log.raw import RawRow
-
-SUBJECT = "koord.event"
-READ = "koord.log.read"
 
 LARGEST = 960 * 1024
 """Bytes of one message, below a NATS server's default of 1 MiB with its headers. A larger event goes without its data."""
@@ -48,11 +46,6 @@ def token(key: str) -> str:
     if len(encoded) > 1024:
         encoded = f"{encoded[:960]}%{sha256(key.encode()).hexdigest()}"
     return encoded or "%"
-
-
-def stream_of(context: str) -> str:
-    """The JetStream stream of a context: `metrics-0` -> `KOORD_EVENTS_METRICS_0`."""
-    return f"KOORD_EVENTS_{context.replace('-', '_').upper()}"
 
 
 class CloudEvents:

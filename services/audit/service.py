@@ -5,7 +5,6 @@ Source: architecture.md, "For outsiders: the event stream".
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,8 @@ from pathlib import Path
 from prometheus_client import Counter, Gauge
 
 from services.audit.checkpoints import text_of, write_files
-from services.audit.cloudevent import READ, SUBJECT, stream_of
 from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
+from services.audit.declared import CONTEXTS, DECLARED, READ
 from services.audit.read import read
 from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
@@ -31,9 +30,6 @@ from shared.service import OnSubject, Runtime, Service
 from shared.tasks import end
 
 log = logging.getLogger(__name__)
-
-CONTEXTS = ("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*")
-"""What is followed beside `audit`: every context there is."""
 
 
 class Audit:
@@ -164,21 +160,12 @@ async def answer(runtime: Runtime, subject: str, data: bytes) -> bytes:
     return await read(runtime.log, settings.source, subject.removeprefix(f"{READ}."), data)
 
 
-FOLLOWS: Mapping[str, tuple[type[CheckpointSigned], ...]] = {
-    **dict.fromkeys(CONTEXTS, ()),
-    "audit": (CheckpointSigned,),
-}
-
 SERVICE = Service(
-    name="audit",
-    writes="audit",
-    follows=FOLLOWS,
+    declared=DECLARED,
+    follows={**dict.fromkeys(CONTEXTS, ()), "audit": (CheckpointSigned,)},
     emits=(CheckpointSigned, ObjectDecided, WriterStarted),
     settings=AuditSettings,
     new_state=AuditState,
     lead=lead,
     answers={f"{READ}.*": OnSubject(answer)},
-    says=(f"{SUBJECT}.>",),
-    streams=tuple(stream_of(context) for context in FOLLOWS),
 )
-"""The audit service. A context that comes to exist is added to `CONTEXTS`."""

@@ -8,6 +8,7 @@ import stamina.instrumentation
 from services.gateway import decide, permissions
 from services.gateway.api import KubeApi
 from services.gateway.carrier import Carrier
+from services.gateway.declared import DECLARED
 from services.gateway.echoes import Echoes
 from services.gateway.intake import Intake
 from services.gateway.intents import ANY_INTENTS, SCHEDULING_INTENTS
@@ -192,8 +193,7 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    name="gateway",
-    writes="cluster",
+    declared=DECLARED,
     follows={
         "cluster": (*OBSERVATIONS, *OUTCOMES, Listed, AdmissionMissed, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
@@ -211,4 +211,4 @@ SERVICE = Service(
     restates=ENDED_BY,
     beside=beside,
 )
-"""The gateway. A context that comes to append intents is added to `follows` with `ANY_INTENTS`."""
+"""The gateway. A context that comes to append intents is declared, and added to `follows` with `ANY_INTENTS`."""

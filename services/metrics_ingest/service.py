@@ -10,6 +10,7 @@ import logging
 from prometheus_client import Counter, Gauge
 
 from services.metrics_ingest.decide import check_time, forgotten, is_due, levels, reported
+from services.metrics_ingest.declared import DECLARED
 from services.metrics_ingest.desk import Batch, Refusals, serve
 from services.metrics_ingest.intake import Incoming, Intake
 from services.metrics_ingest.mqtt import Mqtt
@@ -164,15 +165,11 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    name="metrics-ingest",
-    writes="metrics-*",
+    declared=DECLARED,
     follows=FOLDED,
     emits=(WriterStarted, NodeReported, NodeForgotten, FieldsDecided, ObjectDecided),
     settings=IngestSettings,
     new_state=IngestState,
     lead=lead,
-    hears=(subjects.every_subject(subjects.REPORT),),
-    says=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.SLO)),
-    streams=(subjects.SLO_STREAM,),
     retention=RETENTION,
 )

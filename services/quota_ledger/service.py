@@ -11,6 +11,7 @@ from prometheus_client import Counter
 
 from services.quota_ledger.charge import charge
 from services.quota_ledger.decide import MOST_PODS, overuse, postings, runtimes, structure
+from services.quota_ledger.declared import DECLARED
 from services.quota_ledger.desk import Asked, Desk
 from services.quota_ledger.metrics import QuotaMetrics
 from services.quota_ledger.profiles import made_by_profiles
@@ -28,8 +29,6 @@ from shared.kube.instants import SECOND
 from shared.listener import Ports
 from shared.retain import Retention
 from shared.service import Runtime, Service
-
-NAME = "quota-ledger"
 
 
 class Ledger:
@@ -137,19 +136,17 @@ def beside(runtime: Runtime) -> AbstractAsyncContextManager[None]:
 
 def new_state() -> LedgerState:
     """An empty ledger, by the settings that every replica must have in common."""
-    return LedgerSettings.load(NAME, os.environ).new_state()
+    return LedgerSettings.load(DECLARED.name, os.environ).new_state()
 
 
 SERVICE = Service(
-    name=NAME,
-    writes="quota",
+    declared=DECLARED,
     follows=FOLDED,
     emits=(*OWN, ConfigTaken, EvictionAsked, FieldsDecided, ObjectDecided, WriterStarted),
     settings=LedgerSettings,
     new_state=new_state,
     lead=lead,
     beside=beside,
-    hears=(SUBJECT,),
     retention=Retention(days=36_500, restates=False),
 )
 """The quota ledger. Its books are sums over its whole log, which is small: it is kept."""

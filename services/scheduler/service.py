@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.scheduler.config import config_of
+from services.scheduler.declared import DECLARED
 from services.scheduler.explanations import answers
 from services.scheduler.index import Index
 from services.scheduler.quotas.preempting import QuotaPreemptor
@@ -21,7 +22,6 @@ from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.collecting import uncollected
-from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
 from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable, RoundDecided
@@ -161,8 +161,7 @@ class ConfigFile:
 
 
 SERVICE = Service(
-    name="scheduler",
-    writes="scheduling",
+    declared=DECLARED,
     follows=FOLDED,
     emits=(
         WriterStarted,
@@ -182,5 +181,4 @@ SERVICE = Service(
     lead=lead,
     stand_by=stand_by,
     beside=serving,
-    asks=(CHARGE,),
 )

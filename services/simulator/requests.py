@@ -65,8 +65,6 @@ class Request(NamedTuple):
     data: bytes
 
 
-VERBS = ("create", "delete", "patch")
-
 _HEADS = msgspec.json.Decoder(_Head)
 
 

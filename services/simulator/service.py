@@ -9,6 +9,7 @@ from functools import partial
 from services.simulator import requests
 from services.simulator.clock import Clock
 from services.simulator.decide import Due, Step, decide, is_begun, next_arrival_ns
+from services.simulator.declared import CHANGES, DECLARED, SUBJECT
 from services.simulator.desk import Desk
 from services.simulator.refusal import Refused
 from services.simulator.requests import Request
@@ -18,8 +19,6 @@ from services.simulator.timers import Timers
 from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES
 from shared.events.log import WriterStarted
 from shared.service import Runtime, Service
-
-SUBJECT = "koord.simulator"
 
 REQUEST_BYTES = 512 * 1024
 """JSON of the requests of one step, about a thousand pods: a step must not hold the loop for long."""
@@ -118,8 +117,7 @@ def simulator() -> Service:
     """The declaration, with a desk of its own."""
     desk = Desk()
     return Service(
-        name="simulator",
-        writes="cluster",
+        declared=DECLARED,
         follows={
             "cluster": (*OBSERVATIONS, *OUTCOMES),
             "scheduling": INTENTS,
@@ -133,7 +131,7 @@ def simulator() -> Service:
         settings=SimulatorSettings,
         new_state=SimulatorState,
         lead=partial(lead, desk),
-        answers={f"{SUBJECT}.{verb}": partial(change, desk, verb) for verb in requests.VERBS}
+        answers={f"{SUBJECT}.{verb}": partial(change, desk, verb) for verb in CHANGES}
         | {f"{SUBJECT}.get": get, f"{SUBJECT}.list": list_},
         restates=ENDED_BY,
     )

@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge
 
 from services.slo_controller.config import InForce
 from services.slo_controller.decide import decide_config, decide_nodes, expired
+from services.slo_controller.declared import DECLARED
 from services.slo_controller.exported import OUTCOMES, Exported
 from services.slo_controller.recommend import Recommender
 from services.slo_controller.settings import SloSettings
@@ -120,8 +121,7 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    name="slo-controller",
-    writes="slo",
+    declared=DECLARED,
     follows={**FOLDED, "cluster": (*FOLDED["cluster"], *OUTCOMES)},
     emits=(
         NodeOvercommitted,

@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from services.metrics_ingest.deeds.decide import forgotten, recorded
+from services.metrics_ingest.deeds.declared import DECLARED
 from services.metrics_ingest.deeds.residents import PodsDesk
 from services.metrics_ingest.deeds.state import FOLDED, DeedsState, Told, is_told, with_number
 from services.metrics_ingest.desk import Batch, Refusals, serve
@@ -102,13 +103,10 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    name="deeds-ingest",
-    writes="nodes-*",
+    declared=DECLARED,
     follows=FOLDED,
     emits=(WriterStarted, *DEEDS, NodeTopologyForgotten, EvictionAsked),
     settings=DeedsSettings,
     new_state=DeedsState,
     lead=lead,
-    hears=(subjects.every_subject(subjects.DEED),),
-    says=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.PODS)),
 )

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
+from shared.declared import Declared
 from shared.events import Cause, Draft, Event, Recorded
 from shared.events.log import WriterStarted
 from shared.running import run
@@ -109,8 +110,7 @@ async def count(runtime: Runtime, _question: bytes) -> bytes:
 
 
 SERVICE = Service(
-    name="copier",
-    writes="copy",
+    declared=Declared("copier", "copy", ("source", "copy"), ("koord.ask.copier",)),
     follows={"source": (Seen,), "copy": (Copied,)},
     emits=(Copied, WriterStarted),
     settings=CopierSettings,

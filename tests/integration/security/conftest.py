@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from cli.credentials.folder import read_env
-from cli.services import SERVICES, load
+from cli.services import SERVICES, declared
 from cli.supervisor.servers import Servers
-from shared.service import Service
+from shared.declared import Declared
 
 NODES = ("node-a", "rack.1")
 SHARDS = 2
@@ -65,9 +65,7 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sec
             yield Secured(servers, credentials, owner, f"127.0.0.1:{nats.port}")
 
 
-def members(names: Iterable[str] = SERVICES) -> list[Service]:
+def members(names: Iterable[str] = SERVICES) -> list[Declared]:
     """Every declared service, each shard of a sharded one."""
-    declared = [load(name) for name in names]
-    return [
-        one.member(shard, SHARDS) for one in declared for shard in range(SHARDS if one.writes.endswith("-*") else 1)
-    ]
+    found = map(declared, names)
+    return [one.member(shard, SHARDS) for one in found for shard in range(SHARDS if one.writes.endswith("-*") else 1)]

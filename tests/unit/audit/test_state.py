@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.services import SERVICES, load
+from cli.services import SERVICES, declared
 from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
-from services.audit.service import CONTEXTS, SERVICE
+from services.audit.declared import CONTEXTS, DECLARED
 from services.audit.state import AuditState
 from shared.events import Recorded
 from shared.events.audit import CheckpointSigned
@@ -63,8 +63,8 @@ def test_a_statement_says_the_heads_in_one_way_and_is_read_back() -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_every_context_that_a_service_writes_is_relayed_into_a_stream(shards: int) -> None:
-    assert {load(name).writes for name in SERVICES} <= {*CONTEXTS, "audit"}
-    member = SERVICE.member(0, shards)
+    assert {declared(name).writes for name in SERVICES} <= {*CONTEXTS, "audit"}
+    member = DECLARED.member(0, shards)
     sharded = [name for name in member.follows if name[-1].isdigit()]
     assert len(sharded) == 2 * shards
     assert len(member.streams) == len(member.follows)

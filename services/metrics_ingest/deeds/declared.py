@@ -1,0 +1,12 @@
+"""What deeds ingest may do."""
+
+from shared.agents import subjects
+from shared.declared import Declared
+
+DECLARED = Declared(
+    name="deeds-ingest",
+    writes="nodes-*",
+    follows=("cluster", "nodes-*"),
+    hears=(subjects.every_subject(subjects.DEED),),
+    says=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.PODS)),
+)

@@ -1,0 +1,53 @@
+"""What a service may do on the bus and in the log: read without what the service is made of.
+
+Rights are generated from this alone (`cli/credentials/rights.py`).
+"""
+
+from typing import NamedTuple, Self
+
+from shared import families
+from shared.errors import KoordError
+
+
+class Declared(NamedTuple):
+    """A service, as others see it.
+
+    Attributes:
+        writes: the context to which it appends.
+        follows: the contexts that it reads; the own one included.
+        answers: bus subjects of the questions that it answers.
+        hears: bus subjects it subscribes to beside those of the logs it follows; with wildcards.
+        says: bus subjects it publishes on beside those of the log it writes; with wildcards.
+        asks: subjects of the questions it asks.
+        streams: JetStream streams it makes and fills.
+
+    `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/families.py); `member` puts their members in their place.
+    """
+
+    name: str
+    writes: str
+    follows: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    hears: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+
+    def member(self, shard: int, shards: int) -> Self:
+        """This service with families replaced by their members; a sharded one as the shard that it is.
+
+        Raises:
+            NoSuchShard: there are not so many.
+            KoordError: it does not follow what it writes, though a service folds what it said.
+        """
+        if self.writes not in self.follows:
+            raise KoordError(f"service {self.name} writes {self.writes} and does not follow it")
+        name, writes = self.name, self.writes
+        if families.is_family(writes):
+            if not 0 <= shard < shards:
+                raise families.NoSuchShard(name, shard, shards)
+            name, writes = f"{name}-{shard}", families.member(writes, shard)
+        others = [context for context in self.follows if context != self.writes]
+        follows = (*families.members(others, shards), writes)
+        streams = tuple(families.stream_members(self.streams, shards))
+        return self._replace(name=name, writes=writes, follows=follows, streams=streams)
