@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from services.scheduler.framework import Int64, Room
 from services.scheduler.kernels.best import FEASIBLE
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.kernels.rows import Int64, Rows
 from services.scheduler.kernels.whole import judge
 from services.scheduler.parts import Evenness, Fullness, Left, Part, Shortage
+from services.scheduler.room import Room
 
 _NO_NUMBERS: Int64 = np.zeros(0, np.int64)
 _NO_ARRAYS: Int64 = np.zeros((0, 0), np.int64)

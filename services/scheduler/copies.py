@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Counting, Plugin, Removing, Returning, Room, Surprising, Trial, is_kind
+from services.scheduler.framework import Plugin
 from services.scheduler.giving import Givers
 from services.scheduler.index import Index
+from services.scheduler.kind import is_kind
 from services.scheduler.pods import Held, PodFacts
+from services.scheduler.room import Room
+from services.scheduler.trials import Counting, Removing, Returning, Surprising, Trial
 
 
 class WorkingCopies:

@@ -11,10 +11,14 @@ import numpy as np
 
 from services.scheduler.arithmetic import Pass
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Foreseeing, Int64, Normalize, Room, Summed, Trial, is_kind, normalized
+from services.scheduler.framework import Normalize, normalized
 from services.scheduler.kernels.best import close, note_refusals
+from services.scheduler.kernels.rows import Int64
+from services.scheduler.kind import is_kind
 from services.scheduler.panel import Panel, Scoring
 from services.scheduler.parts import Part
+from services.scheduler.room import Room
+from services.scheduler.trials import Foreseeing, Summed, Trial
 
 WORTH_IT = 12
 """Equal pods of a round from which on it pays to look ahead."""

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Giver, Plugin, Profile, Returning, Trial, is_kind
+from services.scheduler.framework import Plugin, Profile
 from services.scheduler.judge import Judge
+from services.scheduler.kind import is_kind
 from services.scheduler.pods import Held, PodFacts
+from services.scheduler.trials import Giver, Returning, Trial
 
 
 class Givers:

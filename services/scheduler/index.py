@@ -10,7 +10,9 @@ from typing import Any
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.facts import Touched
-from services.scheduler.framework import Ledger, Plugin, Profile, SelectiveLedger, TopologyLedger, is_kind
+from services.scheduler.framework import Plugin, Profile
+from services.scheduler.kind import is_kind
+from services.scheduler.ledgers import Ledger, SelectiveLedger, TopologyLedger
 from services.scheduler.measured import newest, youngest
 from services.scheduler.node_reservation import less_reserved
 from services.scheduler.nodes import NodeTable

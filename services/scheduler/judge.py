@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from services.scheduler.arithmetic import Pass
 from services.scheduler.ask import PodAsk
 from services.scheduler.foresight import Foresight, foresee
-from services.scheduler.framework import Int64, Normalize, Plugin, Room, normalized
+from services.scheduler.framework import Normalize, Plugin, normalized
 from services.scheduler.kernels.best import (
     AS_IT_IS,
     DOWN,
@@ -28,9 +28,11 @@ from services.scheduler.kernels.best import (
     overlay,
     run,
 )
+from services.scheduler.kernels.rows import Int64
 from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Filtering, Panel, refuse_by
 from services.scheduler.record import BEST, rejections
+from services.scheduler.room import Room
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
 _HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}

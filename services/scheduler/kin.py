@@ -8,12 +8,14 @@ import numpy as np
 
 from services.scheduler.arithmetic import lay_out
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Foreseeing, Int64, is_kind
 from services.scheduler.kernels.best import FEASIBLE
 from services.scheduler.kernels.one_by_one import place
+from services.scheduler.kernels.rows import Int64
+from services.scheduler.kind import is_kind
 from services.scheduler.panel import Panel, refuse_by
 from services.scheduler.parts import Evenness, Fullness, Left
 from services.scheduler.record import BEST, listed, rejections
+from services.scheduler.trials import Foreseeing
 from shared.events.scheduling import Candidate, ClassJudged, Rejections
 
 _KINDS = 16

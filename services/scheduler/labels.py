@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.kernels.rows import Bools
 from shared.kube.selectors import Requirement
 
-Bools = NDArray[np.bool_]
 Numbers = NDArray[np.int32]
 
 ABSENT = -1

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import LARGEST_AMOUNT, HostPort, PodAsk
 from services.scheduler.change import Change
+from services.scheduler.kernels.rows import Int64
 from services.scheduler.labels import LabelColumns
 from services.scheduler.ties import name_hash
 from shared.kube.node import Node, Taint
 from shared.kube.quantity import BadQuantity, amount, nanos
 
-Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 Rows = NDArray[np.intp]
 

@@ -9,25 +9,13 @@ from copy import copy
 import numpy as np
 
 from services.scheduler.ask import PodAsk, kin
-from services.scheduler.framework import (
-    MAX_SCORE,
-    Fitting,
-    Giver,
-    Guide,
-    Int64,
-    Normalize,
-    Plugin,
-    Profile,
-    Room,
-    Selective,
-    Summed,
-    Trial,
-    WideTrial,
-    is_kind,
-)
+from services.scheduler.framework import MAX_SCORE, Guide, Normalize, Plugin, Profile
 from services.scheduler.kernels.best import FEASIBLE, NO_NODE, note_refusals
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.kernels.rows import Int64, Rows
+from services.scheduler.kind import is_kind
 from services.scheduler.parts import Part, Shortage
+from services.scheduler.room import Room
+from services.scheduler.trials import Fitting, Giver, Selective, Summed, Trial, WideTrial
 
 Filtering = tuple[int, Plugin, Trial]
 """(place among the profile's filters, plugin, working copy)."""

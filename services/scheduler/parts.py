@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
+from services.scheduler.kernels.rows import Int64
 
 
 class Shortage(NamedTuple):

@@ -9,12 +9,10 @@ Counts nobody has asked for lately are dropped; they can be counted anew at any 
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
+from services.scheduler.kernels.rows import Int64
 from services.scheduler.selectors import Matcher, anchors, label_pairs
-
-Int64 = NDArray[np.int64]
 
 MOST_ENTRIES = 2_000_000
 """How many (selector, node) pairs are kept at most: some 200 MB."""

@@ -3,8 +3,9 @@
 from collections import Counter
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Int64, Plugin, Profile
+from services.scheduler.framework import Plugin, Profile
 from services.scheduler.kernels.best import NO_NODE, tally
+from services.scheduler.kernels.rows import Int64
 from shared.events.scheduling import Rejections
 
 BEST = 3

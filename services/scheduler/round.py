@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from services.scheduler.ahead import Ahead
 from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
 from services.scheduler.copies import WorkingCopies
 from services.scheduler.due import FRESH, REFUSED_BEFORE
 from services.scheduler.foresight import WORTH_IT
@@ -26,11 +25,12 @@ from services.scheduler.index import Index
 from services.scheduler.judge import Judge, Placement
 from services.scheduler.panel import Panel
 from services.scheduler.plugins.volume_binding import BindingTrial
-from services.scheduler.pods import PluginReason, PodFacts
+from services.scheduler.pods import PodFacts
 from services.scheduler.preempting import Kept, Preemptor, WhatIf, leaving_from
-from services.scheduler.queue import BinKey, Chosen, PoolKey
+from services.scheduler.queue import Chosen
 from services.scheduler.reasons import UNREADABLE_POD, text
 from services.scheduler.ties import name_hash
+from services.scheduler.waking import awake
 from services.scheduler.wording import main_code, message
 from shared.events import Cause, Draft
 from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
@@ -47,9 +47,6 @@ MOST_JUDGED = 2_000_000
 ALSO_A_CLASS = 1000
 """A class costs as much as so many nodes, besides the nodes themselves."""
 
-EXACT_CLASSES = 64
-"""Up to so many refused classes are judged on what changed before one of their pods is tried; beyond, a pod tries it."""
-
 
 def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     """Try up to `batch_size` waiting pods: RoundDecided first, then one event for each pod that it places or that must be told.
@@ -62,7 +59,7 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     if not index.queue:
         return ()
     round_ = _Round(index, now_ns)
-    line = sorted(index.queue.choose(batch_size, round_.awake()), key=_turn)
+    line = sorted(index.queue.choose(batch_size, awake(index, round_.feasible)), key=_turn)
     round_.expect(line)
     for pod, due in _in_turn(line, round_.has_refused):
         if round_.is_full(pod):
@@ -141,67 +138,6 @@ class _Round:
         self._fruitless: set[PodAsk] = set()  # classes for which no pod can give way
         self._nominated: list[PodFacts] = []  # pods for whom room is made, the least first
 
-    # which refused pods to try
-
-    def awake(self) -> list[BinKey | PoolKey]:
-        """The refused pods since whose refusal something changed that lets one of them pass.
-
-        Every change of the right kind counts when there are many classes. For a few, they are judged anew and only
-        changes of nodes that would take them count: a change that cures nothing is not worth a line in the log.
-        """
-        view, table, queue = self._index.view, self._index.table, self._index.queue
-        bins = queue.bins()
-        if not bins:
-            return []
-        changed, alive = table.changed[: table.size], table.alive[: table.size]
-        newest_by_class = np.where(alive[:, None], changed, 0).max(axis=0, initial=0)
-
-        def around(kinds: list[Change]) -> int:
-            return max((view.changed[kind] for kind in kinds), default=0)
-
-        newest: dict[tuple[str, tuple[PluginReason, ...]], int] = {}
-        awake: list[BinKey | PoolKey] = []
-        classes: dict[PodAsk, None] = {}
-        for bin_ in bins:
-            group = bin_.scheduler, bin_.reasons
-            if group not in newest:
-                kinds = sorted(self._index.profiles[bin_.scheduler].cures(bin_.reasons))
-                newest[group] = max(int(newest_by_class[kinds].max(initial=0)), view.released_seq, around(kinds))
-            if newest[group] > bin_.saw or (
-                bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any())
-            ):
-                awake.append(bin_)
-                if len(classes) <= EXACT_CLASSES:
-                    classes.update(dict.fromkeys(queue.asks(bin_)))
-        if len(classes) > EXACT_CLASSES:
-            return awake
-        cured: dict[tuple[PodAsk, tuple[PluginReason, ...]], tuple[int, NDArray[Any]]] = {}
-        pools = [PoolKey(bin_, ask) for bin_ in awake if isinstance(bin_, BinKey) for ask in queue.asks(bin_)]
-        for bin_, ask in pools:
-            reasons = bin_.reasons
-            if (ask, reasons) in cured:
-                continue
-            kinds = sorted(self._profile(ask).cures(reasons))
-            feasible = self._class(ask).judge.feasible()
-            # What a wide plugin refuses, a change on a node that itself stays closed may have opened elsewhere.
-            there = alive if self._profile(ask).reaches_far(reasons) else feasible
-            last = int(changed[there][:, kinds].max(initial=0))
-            if len(feasible):
-                cured[ask, reasons] = max(last, view.released_seq, around(kinds)), there
-            else:
-                cured[ask, reasons] = -1, feasible
-
-        def is_cured(pool: PoolKey) -> bool:
-            last, there = cured[pool.ask, pool.bin.reasons]
-            saw_reports = pool.bin.saw_reports
-            return last > pool.bin.saw or (
-                saw_reports is not None and bool(table.reported_since(saw_reports)[there].any())
-            )
-
-        return [pool for pool in pools if is_cured(pool)]
-
-    # placing
-
     def expect(self, line: Sequence[Chosen]) -> None:
         """Take note of the pods that are to come, in the order in which they do if none is refused."""
         self._coming.update(pod.ask for pod, *_ in line)
@@ -211,6 +147,10 @@ class _Round:
         self._places = {pod.uid: place for place, pod in enumerate(self._line)}
         waiting = [pod for uid, pod in self._index.nominated.items() if uid not in coming]
         self._nominated = sorted(waiting, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
+
+    def feasible(self, ask: PodAsk) -> NDArray[Any]:
+        """The nodes that would take a pod of the class."""
+        return self._class(ask).judge.feasible()
 
     def is_full(self, pod: PodFacts) -> bool:
         """Whether the pod is left to the next round, because its class is new and this round has judged enough."""

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.compiled import Number, compiled, inlined
+from services.scheduler.kernels.rows import Int64
 
-Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 
 FEASIBLE, NO_NODE = -1, -2

@@ -1,11 +1,7 @@
 """Verdicts that depend on the topology domain a node is in."""
 
-import numpy as np
-from numpy.typing import NDArray
-
 from services.scheduler.kernels.compiled import compiled
-
-Int64 = NDArray[np.int64]
+from services.scheduler.kernels.rows import Int64
 
 WHERE_ANY, WHERE_NONE = 1, 0
 """Which nodes `mark` refuses: those with something in their domain, or with nothing."""

@@ -5,11 +5,9 @@ from numpy.typing import NDArray
 
 from services.scheduler.kernels.compiled import Number, compiled, part
 from services.scheduler.kernels.room import percents
-from services.scheduler.kernels.rows import TILE, at
+from services.scheduler.kernels.rows import TILE, Bools, Int64, at
 
-Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @part

@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from services.scheduler.kernels.best import FEASIBLE, leading
 from services.scheduler.kernels.compiled import Number, compiled, part
+from services.scheduler.kernels.rows import Int64
 from services.scheduler.kernels.whole import judge
 
-Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 
 _NODES = "int64[::1], uint64[::1], int64"

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.compiled import Number, compiled, inlined, part
-from services.scheduler.kernels.rows import TILE, at
+from services.scheduler.kernels.rows import TILE, Bools, Int64, at
 
-Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 _EXACT = (1 << 53) // 100

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from services.scheduler.kernels.compiled import compiled
 
 Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp] | slice
 """Rows of the table: an array of them, or a slice from 0."""
 

@@ -5,15 +5,12 @@ and `load`.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.kernels.best import FEASIBLE
 from services.scheduler.kernels.compiled import compiled
 from services.scheduler.kernels.load import leaves
 from services.scheduler.kernels.room import balance, fullness, short_of
-from services.scheduler.kernels.rows import TILE
-
-Int64 = NDArray[np.int64]
+from services.scheduler.kernels.rows import TILE, Int64
 
 _NODES = "int64[::1], int64, int64[::1], int64[::1], int64[::1], int64[:, ::1]"
 _ROOM = "int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1]"

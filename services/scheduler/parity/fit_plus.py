@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
-from services.scheduler.framework import Profile, Room, Scorer
+from services.scheduler.framework import Profile, Scorer
 from services.scheduler.index import Index
 from services.scheduler.plugins.node_resources_fit_plus import added_by
 from services.scheduler.registry import PLUGINS
+from services.scheduler.room import Room
 from services.scheduler.state import ClusterView
 from shared.domain.requests import held_requests, pod_requests, whole
 from shared.events import Recorded

@@ -11,12 +11,15 @@ import msgspec
 import numpy as np
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
-from services.scheduler.framework import Bools, Int64, Plugin, Profile, Room, Trial, WideTrial, normalized
+from services.scheduler.framework import Plugin, Profile, normalized
 from services.scheduler.index import Index
+from services.scheduler.kernels.rows import Bools, Int64
 from services.scheduler.plugins.node_affinity import NodeAffinity
 from services.scheduler.reasons import text
 from services.scheduler.registry import PLUGINS
+from services.scheduler.room import Room
 from services.scheduler.state import ClusterView
+from services.scheduler.trials import Trial, WideTrial
 from shared.events import Event, Recorded
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
 from shared.kube.node import Node

@@ -21,13 +21,16 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Bools, Int64, Ledger, Normalize, Room, Trial
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.framework import MAX_SCORE, Normalize
+from services.scheduler.kernels.rows import Bools, Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.plugins.inter_pod_state import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
 from services.scheduler.plugins.pod_terms import NO_TERMS, terms_of
 from services.scheduler.plugins.term_ledger import TermLedger
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.errors import KoordError
 
 _CODES = {

@@ -3,11 +3,12 @@
 import numpy as np
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Int64, Room
 from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
+from services.scheduler.kernels.rows import Int64
 from services.scheduler.plugins.pod_terms import NO_TERMS, Term, terms_of
 from services.scheduler.plugins.term_ledger import TermLedger
 from services.scheduler.plugins.topology import Domains, domains
+from services.scheduler.room import Room
 from services.scheduler.selectors import Matcher
 
 EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3

@@ -8,14 +8,17 @@ from typing import Any, ClassVar
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.framework import Normalize
+from services.scheduler.kernels.rows import Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.parts import Left
 from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger, LoadAwareTrial
 from services.scheduler.plugins.load_aware.trial import reasons
 from services.scheduler.plugins.load_aware.view import told
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import Node, NodeMetric
 from shared.kube.quantity import BadQuantity

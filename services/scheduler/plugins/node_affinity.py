@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Trial
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.framework import Normalize
+from services.scheduler.kernels.rows import Bools, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.static import StaticTrial
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.errors import KoordError
 from shared.kube.pod import NodeAffinity as Affinity
 from shared.kube.selectors import NodeSelectorTerm, Requirement
-
-Bools = NDArray[np.bool_]
-
 
 _NO_MATCH, _NO_ENFORCED_MATCH = 1, 2
 

@@ -8,11 +8,14 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Trial
+from services.scheduler.framework import Normalize
 from services.scheduler.kernels.rows import Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.static import StaticTrial
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 
 
 class NodeName:

@@ -14,9 +14,10 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.framework import Normalize
 from services.scheduler.kernels.room import filled
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.kernels.rows import Bools, Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.parts import Fullness, Part
 from services.scheduler.plugins.numa.args import NumaArgs
 from services.scheduler.plugins.numa.cycle import Cycle
@@ -28,6 +29,8 @@ from services.scheduler.plugins.numa.scorer import ALWAYS_SCORED, score
 from services.scheduler.plugins.numa.wire import allocation_of, annotations_for
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 
 _ROOM = frozenset((Change.POD_RELEASED, Change.ALLOCATABLE, Change.TOPOLOGY))
 _OFFER = frozenset((Change.LABELS, Change.ANNOTATIONS, Change.TOPOLOGY))

@@ -8,9 +8,12 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import HostPort, PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Trial
+from services.scheduler.framework import Normalize
 from services.scheduler.kernels.rows import Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a node's addresses)
 

@@ -17,12 +17,15 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.framework import MAX_SCORE, Normalize
 from services.scheduler.kernels.room import evenness
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.kernels.rows import Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.parts import Evenness
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, WeightedResource
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.errors import KoordError
 
 

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Trial
+from services.scheduler.framework import Normalize
 from services.scheduler.kernels.room import filled, on_shape, shortages
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.kernels.rows import Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.nodes import NodeTable
 from services.scheduler.parts import Fullness, Part, Shortage
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, RATIO, FitArgs
 from services.scheduler.reasons import Reason
-
-Int64 = NDArray[np.int64]
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
 _TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing on it

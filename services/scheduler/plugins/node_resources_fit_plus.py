@@ -17,11 +17,14 @@ import numpy as np
 
 from services.scheduler.ask import LARGEST_AMOUNT, PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Int64, Ledger, Normalize, Room, Trial
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.framework import MAX_SCORE, Normalize
+from services.scheduler.kernels.rows import Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.nodes import CPU, MEMORY
 from services.scheduler.plugins.fit_args import LEAST, MOST
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.domain.requests import DEFAULT_REQUESTS
 from shared.errors import KoordError
 from shared.kube.pod import Container, Pod

@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Ledger, Normalize, Room, Trial
+from services.scheduler.framework import Normalize
 from services.scheduler.kernels.rows import Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.static import StaticTrial
 from services.scheduler.plugins.taint_toleration import tolerates, tolerations_of
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.kube.node import Taint
 
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

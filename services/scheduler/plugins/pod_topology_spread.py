@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Bools, Int64, Ledger, Normalize, Room, Trial
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.framework import MAX_SCORE, Normalize
+from services.scheduler.kernels.rows import Bools, Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.plugins.node_affinity import own_matches
 from services.scheduler.plugins.taint_toleration import all_tolerated
 from services.scheduler.plugins.topology import domains
@@ -39,7 +40,9 @@ from services.scheduler.plugins.topology_spread_constraints import (
 from services.scheduler.pod_book import RowCounts
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
 from services.scheduler.selectors import Matcher, selects
+from services.scheduler.trials import Trial
 
 _MISSING_LABEL, _SKEWED = 1, 2
 _PODS_MOVE = frozenset(

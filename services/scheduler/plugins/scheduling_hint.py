@@ -11,12 +11,15 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.framework import Normalize
+from services.scheduler.kernels.rows import Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.hint import BadHint, Hint, read_hint
 from services.scheduler.plugins.static import StaticTrial
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.errors import KoordError
 
 _ELSEWHERE, _UNREADABLE = 1, 2

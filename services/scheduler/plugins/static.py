@@ -8,14 +8,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.kernels.rows import Int64, Rows
 from services.scheduler.nodes import NodeTable
 
-Int64 = NDArray[np.int64]
 Judge = Callable[[NodeTable, PodAsk, Rows], Int64]
 """Works verdicts or scores out for some rows."""
 

@@ -5,12 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.kernels.rows import Bools, Int64
 from services.scheduler.labels import ABSENT
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import RowCounts
-
-Int64 = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _SPARSE = 8
 """Counts on fewer than one row in so many are summed up row by row."""

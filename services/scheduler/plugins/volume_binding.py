@@ -13,19 +13,20 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.framework import Normalize
+from services.scheduler.kernels.rows import Bools, Int64
+from services.scheduler.ledgers import Ledger
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.volume_choice import Choice, can_make, free_volumes, reachable, wanted
 from services.scheduler.plugins.volume_claims import Claims, claim_keys, claims_of
 from services.scheduler.plugins.volume_trial import ClaimsTrial
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.kube.storage import SELECTED_NODE, Claim
-
-Bools = NDArray[np.bool_]
 
 _CONFLICT, _NONE_TO_BIND, _NO_SPACE, _VOLUME_GONE = 1, 2, 4, 8
 _TROUBLE = 16

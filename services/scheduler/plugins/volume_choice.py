@@ -6,8 +6,8 @@ Source: upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding/binder
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from services.scheduler.kernels.rows import Bools
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.node_affinity import term_matches
 from services.scheduler.selectors import canonical, selects
@@ -24,8 +24,6 @@ from shared.kube.storage import (
     StorageCapacity,
     TopologyTerm,
 )
-
-Bools = NDArray[np.bool_]
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 FIELDS = "volume-binding"

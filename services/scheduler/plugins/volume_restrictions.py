@@ -10,13 +10,16 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Bools, Int64, Ledger, Normalize, Room, Trial
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.framework import Normalize
+from services.scheduler.kernels.rows import Bools, Int64, Rows
+from services.scheduler.ledgers import Ledger
 from services.scheduler.plugins.volume_claims import claim_keys
 from services.scheduler.plugins.volume_trial import VolumeTrial
 from services.scheduler.plugins.volume_use import Disk, VolumeLedger, disks_of
 from services.scheduler.pods import PodFacts
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 
 _DISK, _CLAIM = 1, 2
 _CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse"}

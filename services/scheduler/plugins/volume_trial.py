@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Int64, Room
-from services.scheduler.kernels.rows import Rows
+from services.scheduler.kernels.rows import Int64, Rows
 from services.scheduler.plugins.volume_claims import claim_keys
+from services.scheduler.room import Room
 
 
 class VolumeTrial(ABC):

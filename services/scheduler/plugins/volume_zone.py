@@ -12,11 +12,15 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.change import Change
-from services.scheduler.framework import Int64, Ledger, Normalize, Room, Trial
+from services.scheduler.framework import Normalize
+from services.scheduler.kernels.rows import Int64
 from services.scheduler.labels import ABSENT
+from services.scheduler.ledgers import Ledger
 from services.scheduler.plugins.volume_claims import claims_of
 from services.scheduler.plugins.volume_trial import ClaimsTrial
 from services.scheduler.reasons import Reason
+from services.scheduler.room import Room
+from services.scheduler.trials import Trial
 from shared.kube.selectors import Requirement
 
 NEWER: Mapping[str, str] = {

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
-from services.scheduler.framework import Plugin, Profile, Room, Scorer, Trial
+from services.scheduler.framework import Plugin, Profile, Scorer
 from services.scheduler.index import Index
+from services.scheduler.room import Room
 from services.scheduler.state import ClusterView
+from services.scheduler.trials import Trial
 from shared.events import Event, Recorded
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
 from shared.kube.node import Node

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
 from services.scheduler.config import read_config
-from services.scheduler.framework import Bools, Counting, Room, WideTrial
 from services.scheduler.index import Index
+from services.scheduler.kernels.rows import Bools
 from services.scheduler.pods import PodFacts
+from services.scheduler.room import Room
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
+from services.scheduler.trials import Counting, WideTrial
 from shared.events import Event, Recorded
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node

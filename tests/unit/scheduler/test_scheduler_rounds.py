@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.config import config_of, read_config
-from services.scheduler.framework import MAX_SCORE, Normalize, Room
+from services.scheduler.framework import MAX_SCORE, Normalize
 from services.scheduler.index import Index
+from services.scheduler.room import Room
 from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cli.parity.tally import read_cases
-from services.scheduler.framework import Room
 from services.scheduler.parity.stock import Cluster, ask_of
+from services.scheduler.room import Room
 
 SHARED = Path(os.environ.get("KOORD_SHARED", Path(__file__).parents[3] / "../shared"))
 CASES = Path(os.environ.get("KOORD_VECTORS", SHARED / "vectors")) / "stock.jsonl"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.load import exceeded, left
-from services.scheduler.kernels.rows import Rows, selected
+from services.scheduler.kernels.rows import Int64, Rows, selected
 from services.scheduler.parts import Left
 from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, initialized_at_ns, uses_its_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
@@ -18,7 +18,6 @@ from shared.kube.pod import Pod
 if TYPE_CHECKING:
     from services.scheduler.plugins.load_aware.ledger import LoadAwareLedger
 
-Int64 = NDArray[np.int64]
 
 PASSES, EXPIRED = 0, 1
 _FIRST_RESOURCE = 2

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from services.scheduler.framework import Bools
+from services.scheduler.kernels.rows import Bools
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.allocate import NumaNode
 from services.scheduler.plugins.numa.cycle import Cycle
