@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from services.slo_controller.seats import Seat
 from services.slo_controller.shapes import PodShape
-from services.slo_controller.state import Seat, SloState
+from services.slo_controller.state import SloState
 from services.slo_controller.steady import differs
 from shared.domain.cpu_memory import MILLI, Amount, scaled
 from shared.domain.node_selection import selects
@@ -151,8 +152,8 @@ def matching(state: SloState, name: str, target: Mapping[str, Any]) -> Iterator[
     namespace = name.partition("/")[0]
     workload = target.get("workload") or {}
     selector = _selector(target)
-    for uid in state.by_namespace.get(namespace, ()):
-        seat = state.seats[uid]
+    for uid in state.seats.by_namespace.get(namespace, ()):
+        seat = state.seats.by_uid[uid]
         if seat.gone_ns:
             continue
         if target.get("type") == "podSelector":

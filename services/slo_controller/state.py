@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from services.slo_controller.books import Books, PodFacts, add_up, facts_of
+from services.slo_controller.books import Books, add_up
 from services.slo_controller.measured import NOTHING, Measured, of_report, of_status
 from services.slo_controller.reserved import capacity_of, reserved_of
-from services.slo_controller.shapes import PodShape, shape_of
+from services.slo_controller.seats import Seat, Seats
 from services.slo_controller.topology import has_zones
 from shared.domain.cpu_memory import Amount
 from shared.events import Event, Recorded
@@ -31,11 +31,9 @@ from shared.events.log import ConfigRefused, ConfigTaken
 from shared.events.metrics import NodeForgotten, NodeReported
 from shared.events.nodes import NodeTopologyForgotten, NodeTopologyStated
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationMade
-from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetricSpec, NodeStatus
 from shared.kube.node_topology import Zone
-from shared.kube.pod import Pod
 from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
 
 NODES = "nodes"
@@ -56,25 +54,6 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 
 GONE = "gone"
 """`why` of a NodeOvercommitted that says that a node is there no longer."""
-
-GONE_KEPT_NS = 1800 * SECOND
-"""How long a pod that is gone counts for reports of the time when it was there, on a node that says nothing newer."""
-
-
-class Seat(NamedTuple):
-    """A pod on its node.
-
-    Attributes:
-        shape: what it has in common with others of its workload.
-        since_ns: when it came there, by its own status.
-        gone_ns: when it was seen to have ended or gone; 0 while it is there.
-    """
-
-    node: str
-    facts: PodFacts
-    since_ns: int
-    gone_ns: int = 0
-    shape: PodShape = PodShape()
 
 
 class Topology(NamedTuple):
@@ -107,8 +86,7 @@ class SloState:
 
     Attributes:
         nodes: name -> the node, without conditions and images.
-        seats: uid -> a pod on a node; also after it has gone, while a report may still be about the time before.
-        gone: uids of those that are gone, in the order in which they went.
+        seats: the pods on nodes, also those that went lately.
         objects: node -> what its NodeMetric object says.
         reports: node -> its newest report; heard: node -> the newest instant that it ever reported.
         metric_specs: node -> spec of its NodeMetric; present exactly while the object is.
@@ -122,8 +100,7 @@ class SloState:
         written: place -> field group -> what we last said it must be; saw: up to where we had read `cluster` for our last append.
         gone_at: place -> `cluster` seq at which the object there went last: what was said of it before ended then.
         recommendations: `namespace/name` -> `spec.target` of a Recommendation; recommended: what we said of it last.
-        by_node, by_namespace, changed: what follows from the above: uids, and the nodes of which something changed since they were
-            looked at.
+        changed: what follows from the above: the nodes of which something changed since they were looked at.
     """
 
     SCHEMA: ClassVar[int] = 3
@@ -131,8 +108,7 @@ class SloState:
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
-        self.seats: dict[str, Seat] = {}
-        self.gone: dict[str, None] = {}
+        self.seats = Seats()
         self.objects: dict[str, Measured] = {}
         self.reports: dict[str, Measured] = {}
         self.heard: dict[str, int] = {}
@@ -152,10 +128,7 @@ class SloState:
         self.recommended: dict[str, RecommendationMade] = {}
         self.saw = 0
         self.gone_at: dict[str, int] = {}
-        self.by_node: dict[str, dict[str, None]] = {}
         self.changed: dict[str, None] = {}
-        self.by_namespace: dict[str, dict[str, None]] = {}
-        self._shapes: dict[PodShape, PodShape] = {}
         self._books: dict[str, Books] = {}
         self._machines: dict[str, Machine] = {}
 
@@ -172,9 +145,9 @@ class SloState:
     def _seen(self, record: Recorded) -> None:
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
-                self._pod_observed(record.at_ns, uid, pod)
+                self._joined_anew(self.seats.observed(record.at_ns, uid, pod))
             case PodDeleted(pod_uid=uid):
-                self._pod_gone(record.at_ns, uid)
+                self._joined_anew(self.seats.left(record.at_ns, uid))
             case NodeMetricObserved(node=node, object=metric):
                 self.metric_specs[node] = metric.spec
                 self.objects[node] = of_status(metric.status)
@@ -280,17 +253,8 @@ class SloState:
         if books is None:
             measured, _ = self.measured(node)
             zones = len(self.zones(node))
-            books = self._books[node] = add_up(self.pods_as_of(node, measured.at_ns), measured, zones)
+            books = self._books[node] = add_up(self.seats.as_of(node, measured.at_ns), measured, zones)
         return books
-
-    def pods_as_of(self, node: str, at_ns: int) -> list[PodFacts]:
-        """The pods that were on a node at an instant; without one, those that are there."""
-        there = map(self.seats.__getitem__, self.by_node.get(node, ()))
-        if not at_ns:
-            return [facts for _, facts, _, gone_ns, _ in there if not gone_ns]
-        return [
-            facts for _, facts, since_ns, gone_ns, _ in there if since_ns <= at_ns and (not gone_ns or gone_ns > at_ns)
-        ]
 
     def machine(self, name: str) -> Machine:
         """A node's capacity and what it keeps for itself."""
@@ -300,46 +264,6 @@ class SloState:
             machine = Machine(node.metadata, node.status.allocatable is not None, capacity_of(node), reserved_of(node))
             self._machines[name] = machine
         return machine
-
-    def _pod_observed(self, at_ns: int, uid: str, pod: Pod) -> None:
-        node = pod.spec.node_name
-        if not node:
-            return
-        facts, shape = facts_of(pod), shape_of(pod)
-        if not facts.live:
-            self._pod_gone(at_ns, uid)
-            return
-        before = self.seats.get(uid)
-        if before is not None and before[:2] == (node, facts) and before.shape == shape and not before.gone_ns:
-            return
-        since_ns = before.since_ns if before is not None else _since_ns(pod, at_ns)
-        self.seats[uid] = Seat(node, facts, since_ns, shape=self._shapes.setdefault(shape, shape))
-        self.gone.pop(uid, None)
-        self.by_node.setdefault(node, {})[uid] = None
-        self.by_namespace.setdefault(pod.metadata.namespace, {})[uid] = None
-        self._joined_anew(node)
-
-    def _pod_gone(self, at_ns: int, uid: str) -> None:
-        seat = self.seats.get(uid)
-        if seat is None or seat.gone_ns:
-            return
-        self.seats[uid] = seat._replace(gone_ns=at_ns)
-        self.gone[uid] = None
-        while self.gone and self.seats[first := next(iter(self.gone))].gone_ns < at_ns - GONE_KEPT_NS:
-            self._forget(first)
-        self._joined_anew(seat.node)
-
-    def _forget(self, uid: str) -> None:
-        seat = self.seats.pop(uid)
-        self.gone.pop(uid, None)
-        there = self.by_node[seat.node]
-        del there[uid]
-        if not there:
-            del self.by_node[seat.node]
-        namespace = seat.facts.key.partition("/")[0]
-        del self.by_namespace[namespace][uid]
-        if not self.by_namespace[namespace]:
-            del self.by_namespace[namespace]
 
     def _object(self, event: ObjectObserved) -> None:
         resource, name, body = event.resource, event.name, event.object
@@ -385,7 +309,9 @@ class SloState:
         self._touch(name)
 
     def _joined_anew(self, node: str) -> None:
-        """Forget a node's sums: a pod came or went, or there is a newer report."""
+        """Forget a node's sums: a pod came or went, or there is a newer report. Nothing to forget without a node."""
+        if not node:
+            return
         self._books.pop(node, None)
         self._touch(node)
 
@@ -399,23 +325,20 @@ class SloState:
 
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
-        return _ENCODER.encode({name: getattr(self, name) for name in _FIELDS} | {"gone": list(self.gone)})
+        seats = {"seats": self.seats.by_uid, "gone": list(self.seats.gone)}
+        return _ENCODER.encode({name: getattr(self, name) for name in _FIELDS} | seats)
 
     def restore(self, data: bytes) -> None:
         """Take over what `encode` wrote."""
         stored = _DECODER.decode(data)
         for name in _FIELDS:
             setattr(self, name, getattr(stored, name))
-        self.gone = dict.fromkeys(stored.gone)
-        for uid, seat in self.seats.items():
-            self.by_node.setdefault(seat.node, {})[uid] = None
-            self.by_namespace.setdefault(seat.facts.key.partition("/")[0], {})[uid] = None
-            self.seats[uid] = seat._replace(shape=self._shapes.setdefault(seat.shape, seat.shape))
+        self.seats.restore(stored.seats, stored.gone)
         self._touch_all()
 
 
 _FIELDS = (
-    "positions", "nodes", "seats", "objects", "reports", "heard", "metric_specs", "slos", "topologies", "devices", "stated",
+    "positions", "nodes", "objects", "reports", "heard", "metric_specs", "slos", "topologies", "devices", "stated",
     "config_data", "listed", "texts", "config", "refused", "decided", "written", "recommendations", "recommended", "saw", "gone_at",
 )  # fmt: skip
 
@@ -455,18 +378,3 @@ _DECODER = msgspec.json.Decoder(_Stored)
 def place_of(resource: str, name: str) -> str:
     """The key of an object."""
     return f"{resource} {name}"
-
-
-def _since_ns(pod: Pod, at_ns: int) -> int:
-    """When a pod came to its node, by its own status; when it was seen there, where that says nothing.
-
-    By the status, so that pods that were there long before this log began count from then on.
-    """
-    scheduled = pod.condition("PodScheduled")
-    for text in (pod.status.start_time, scheduled.last_transition_time if scheduled else None):
-        if text:
-            try:
-                return min(instant_ns(text), at_ns) if at_ns else instant_ns(text)
-            except BadTime:
-                continue
-    return at_ns

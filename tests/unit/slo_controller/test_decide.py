@@ -123,7 +123,7 @@ def test_a_pod_that_was_there_before_this_log_counts_from_its_own_start() -> Non
     cluster.node()
     cluster.report(30, {})
     cluster.pod("old", cpu="10", at_s=-500)
-    assert [facts.key for facts in cluster.state.pods_as_of("n", cluster.state.heard["n"])] == ["d/old"]
+    assert [facts.key for facts in cluster.state.seats.as_of("n", cluster.state.heard["n"])] == ["d/old"]
 
 
 def test_a_node_whose_reports_stop_sells_nothing_after_the_degrade_time() -> None:
@@ -313,4 +313,4 @@ def test_a_pod_that_is_gone_is_forgotten_after_a_while() -> None:
     cluster.no_pod("web", at_s=100)
     cluster.pod("other", at_s=100)
     cluster.say("cluster", PodDeleted(pod="d/other", pod_uid="uid-other"), at_s=100 + 1801)
-    assert list(cluster.state.seats) == ["uid-other"]
+    assert list(cluster.state.seats.by_uid) == ["uid-other"]
