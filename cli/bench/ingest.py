@@ -11,7 +11,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -21,19 +20,17 @@ import msgspec
 import psutil
 import uvloop
 
+from cli.bench.reporters import ANSWERED_S, INTERVAL_S, MIB, node_name, pod_uid, send
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
 from cli.process import Process
 from cli.services import contexts
-from shared.agents import answer, subjects
-from shared.agents.report import PodSum, Report, Series, encode
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Recorded
 from shared.events.cluster import NodeMetricObserved, NodeObserved, PodObserved
 from shared.events.intents import FieldsDecided
 from shared.events.metrics import NodeReported
-from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod, PodSpec, PodStatus
@@ -42,20 +39,12 @@ from shared.log.follower import Follower
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
 
-INTERVAL_S = 60
-LONG_S = 1_500
-"""The first report of each node is of 25 minutes, so that its windows are almost full."""
 FILLING = 3
 """Reports of each node before anything is measured, with that one."""
 MEASURED = 10_000
 """Reports that are then sent as fast as they are answered, or a little more: whole rounds of all nodes."""
 MOST_ROUNDS = 20
 """More minutes would not lie within the windows."""
-ANSWERED_S = 900.0
-"""The first report is answered when ingest has read a million pods."""
-AT_ONCE = 128
-"""Questions without an answer, at most."""
-MIB = 1024 * 1024
 
 
 class IngestFigures(msgspec.Struct, frozen=True):
@@ -158,7 +147,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     await follower.start()
     pipe, theirs = multiprocessing.get_context("spawn").Pipe()
     sender = multiprocessing.get_context("spawn").Process(
-        target=_send, args=(theirs, servers.nats.url, nodes, pods, FILLING + rounds), daemon=True
+        target=send, args=(theirs, servers.nats.url, nodes, pods, FILLING + rounds), daemon=True
     )
     sender.start()
     click.echo(f"{FILLING} reports of each node, to fill windows", err=True)
@@ -244,11 +233,11 @@ async def _observe(database: Database, bus: Bus, nodes: int, pods: int) -> None:
     await writer.begin("bench", (), now_ns=time.time_ns(), seen={})
     drafts: list[Draft] = []
     for number in range(nodes):
-        node = _node(number)
+        node = node_name(number)
         drafts.append(Draft(NodeObserved(node=node, object=Node(metadata=Metadata(name=node)))))
         drafts.append(Draft(NodeMetricObserved(node=node, object=NodeMetric(metadata=Metadata(name=node)))))
         for pod in range(pods):
-            uid = _uid(number, pod)
+            uid = pod_uid(number, pod)
             metadata = Metadata(name=f"service-{pod:03}-7d9f8b6c5d-{number:05}", namespace="production", uid=uid)
             status = PodStatus(phase="Running", qos_class="BestEffort" if pod % 3 == 0 else "Burstable")
             held = Pod(metadata=metadata, spec=PodSpec(node_name=node), status=status)
@@ -258,14 +247,6 @@ async def _observe(database: Database, bus: Bus, nodes: int, pods: int) -> None:
             drafts = []
     await writer.append(drafts, now_ns=time.time_ns(), seen={})
     await writer.close()
-
-
-def _node(number: int) -> str:
-    return f"node-{number:05}.rack-{number // 40:03}"
-
-
-def _uid(node: int, pod: int) -> str:
-    return f"{node:08x}-{pod:04x}-4000-8000-{node * 1_000 + pod:012x}"
 
 
 def _cpu_s(pid: int | None) -> float:
@@ -287,118 +268,3 @@ def _peak_bytes(process: Process) -> int:
 async def _said(pipe: Connection, command: tuple[str, float]) -> Any:
     pipe.send(command)
     return await asyncio.to_thread(pipe.recv)
-
-
-# The sender: a process of its own.
-
-
-def _send(pipe: Connection, nats: str, nodes: int, pods: int, minutes: int) -> None:
-    uvloop.run(_Sender(pipe, nodes, pods, minutes).run(nats))
-
-
-class _Sender:
-    """Agents of all nodes. Each report is the next minute of its node, up to now."""
-
-    def __init__(self, pipe: Connection, nodes: int, pods: int, minutes: int) -> None:
-        self._pipe = pipe
-        self._nodes = nodes
-        self._minutes = 0
-        self._began_ns = time.time_ns() - minutes * INTERVAL_S * SECOND
-        self._bytes = 0
-        self._reports = [_Reports(number, pods) for number in range(nodes)]
-        self._bus: Bus
-
-    async def run(self, nats: str) -> None:
-        """Do what is asked for, until None is."""
-        self._bus = Bus(nats, name="bench agents")
-        await self._bus.start()
-        while (command := await asyncio.to_thread(self._pipe.recv)) is not None:
-            kind, amount = command
-            if kind == "flood":
-                self._pipe.send(await self._flood(int(amount)))
-            else:
-                self._pipe.send(await self._steady(amount))
-        await self._bus.close()
-
-    async def _flood(self, rounds: int) -> tuple[float, int, dict[tuple[str, int], float]]:
-        began = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for first in range(min(AT_ONCE, self._nodes)):
-                group.create_task(self._some(range(first, self._nodes, AT_ONCE), rounds))
-        self._minutes += rounds
-        return time.monotonic() - began, self._bytes, {}
-
-    async def _some(self, numbers: range, rounds: int) -> None:
-        for minute in range(self._minutes, self._minutes + rounds):
-            for number in numbers:
-                await self._tell(number, self._began_ns + minute * INTERVAL_S * SECOND)
-
-    async def _steady(self, seconds: float) -> tuple[float, int, dict[tuple[str, int], float]]:
-        sent: dict[tuple[str, int], float] = {}
-        pause_s = INTERVAL_S / self._nodes
-        began = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for turn in range(int(seconds / pause_s)):
-                await asyncio.sleep(max(0.0, began + turn * pause_s - time.monotonic()))
-                at_ns, number = time.time_ns(), turn % self._nodes
-                sent[_node(number), at_ns] = time.monotonic()
-                group.create_task(self._tell(number, at_ns))
-        return time.monotonic() - began, self._bytes, sent
-
-    async def _tell(self, number: int, at_ns: int) -> None:
-        report = self._reports[number].next(at_ns)
-        data = encode(report)
-        self._bytes = len(data)
-        said = answer.decode(
-            await self._bus.ask(subjects.subject(report.node, subjects.REPORT), data, deadline_s=ANSWERED_S)
-        )
-        if not said.accepted:
-            raise KoordError(said.refused)
-
-
-class _Reports:
-    """The reports of one node: a minute of samples each second, and its pods' sums."""
-
-    def __init__(self, number: int, pods: int) -> None:
-        self._number = number
-        self._node = _node(number)
-        self._seqs = iter(range(1, sys.maxsize))
-        self._series = self._of(INTERVAL_S)
-        self._pods = tuple(
-            PodSum(_uid(number, pod), 60 * (50_000 + pod * 997), 60, 50_000, 60 * (pod + 64) * MIB, 60, MIB)
-            for pod in range(pods)
-        )
-
-    def next(self, at_ns: int) -> Report:
-        """The report of the minute that ends at an instant; the first is longer."""
-        seq = next(self._seqs)
-        seconds, series = (LONG_S, self._of(LONG_S)) if seq == 1 else (INTERVAL_S, self._series)
-        node, system, best_effort = series
-        return Report(
-            node=self._node,
-            boot="bench",
-            seq=seq,
-            at_ns=at_ns,
-            interval_ns=seconds * SECOND,
-            node_usage=node,
-            system_usage=system,
-            best_effort_usage=best_effort,
-            pods=self._pods,
-        )
-
-    def _of(self, seconds: int) -> tuple[Series, ...]:
-        """A sample each second, of the node, of the system, of best effort."""
-        offsets = tuple(range(1_000, seconds * 1_000 + 1, 1_000))
-        return tuple(
-            Series(
-                offsets,
-                tuple(_wave(self._number + shift, scale, seconds)),
-                tuple(_wave(self._number + shift, scale * 1_000, seconds)),
-            )
-            for shift, scale in ((0, 8_000_000), (17, 1_000_000), (31, 3_000_000))
-        )
-
-
-def _wave(seed: int, scale: int, seconds: int) -> Iterator[int]:
-    """Some samples around `scale`."""
-    return (scale + (seed * 7_919 + second * 104_729) % scale for second in range(seconds))
