@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -104,12 +105,18 @@ class Teams:
         """What each object says."""
         return {body["metadata"]["name"]: _said(body) for body in await self.items(self.quotas())}
 
-    async def settled(self, wanted: dict[str, Said], within_s: float = 600) -> dict[str, Said]:
-        """What the objects say once they say this, or when the time is over."""
+    async def settled(
+        self, wanted: dict[str, Said], within_s: float = 600, among: Collection[str] | None = None
+    ) -> dict[str, Said]:
+        """What the objects say once they say this, or when the time is over.
+
+        Args:
+            among: the quotas that are looked at; all of them without.
+        """
         deadline = time.monotonic() + within_s
         while True:
             await asyncio.to_thread(self.tend)
-            said = await self.said()
+            said = {name: found for name, found in (await self.said()).items() if among is None or name in among}
             if said == wanted or time.monotonic() > deadline:
                 return said
             await asyncio.sleep(0.5)

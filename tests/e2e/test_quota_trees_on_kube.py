@@ -110,8 +110,7 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             await teams.call("POST", teams.quotas(), body)
         teams.wants = {"k-team": 8000, "g-team": 8000}
         said = {"k-team": Said(6000, 6000), "g-team": Said(3900, 3500)}
-        await teams.settled(said, within_s=60)
-        assert {name: found for name, found in (await teams.said()).items() if name in said} == said
+        assert await teams.settled(said, within_s=60, among=said) == said
         found = audit(await fold_log(system.log))
         assert found.trial.findings == []
         assert found.exceeded == []
