@@ -10,7 +10,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,8 @@ from shared.bus import Bus, NoAnswer
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.log.verify import verify
-from shared.tasks import end
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.system import System, running
+from tests.e2e.system import System, beside, running, struck
 from tests.e2e.test_overcommit_on_kube import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.integration.metrics_ingest.stage import report
 
@@ -39,13 +38,15 @@ LEAST, MOST = 4.0, 16.0
 """Cores in use on the node, half of them beside pods."""
 SELLABLE = 32_000 * 60 // 100
 """Of 32 cores, by the default percentage; what runs beside pods comes off."""
+BUSY, IDLE = SELLABLE - MOST * 1000 / 2, SELLABLE - LEAST * 1000 / 2
+"""What is sold while the node is busy, and while it is not."""
 WITHIN_S = 60.0
 EVERY_S = 0.5
 
 COLOCATION = {
     "enable": True,
     "metricReportIntervalSeconds": 1,
-    "metricAggregateDurationSeconds": 60,
+    "metricAggregateDurationSeconds": 4,  # as long as the load stays the same, so that the amount moves all the way
     "updateTimeThresholdSeconds": 1,
     "resourceDiffThreshold": 0.001,  # each report that says something else is seen on the node
     "degradeTimeMinutes": 2,
@@ -67,7 +68,7 @@ class Agent:
         waiting: list[bytes] = []
         while True:
             seq = next(self._seqs)
-            cores = LEAST if seq // 12 % 2 else MOST
+            cores = LEAST if seq // 8 % 2 else MOST
             waiting.append(encode(report(NODE, seq, boot="swing", cores=cores, seconds=4)))
             with contextlib.suppress(NoAnswer):
                 while waiting:
@@ -96,33 +97,9 @@ class Watch:
             await asyncio.sleep(0.2)
 
 
-@contextlib.asynccontextmanager
-async def beside(*parts: Any) -> AsyncIterator[None]:
-    """Run these meanwhile; an error of theirs is one of the test."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        yield
-        for task in tasks:
-            if task.done():
-                task.result()
-    finally:
-        await end(*tasks)
-
-
 async def decisions(system: System) -> list[NodeOvercommitted]:
     rows = [row async for row in system.log.rows(context="slo", kind="NodeOvercommitted", key=NODE)]
     return [msgspec.json.decode(row.data, type=NodeOvercommitted) for row in rows]
-
-
-async def struck(system: System, victim: str) -> None:
-    """With -9; the supervisor starts a service again, and `koord up` a server, as here."""
-    if victim != "nats":
-        system.supervisor.kill(victim)
-        return
-    nats = system.servers.own["nats"]
-    await asyncio.to_thread(nats.process.kill)  # type: ignore[union-attr]
-    await asyncio.sleep(2)
-    assert await system.servers.mend() == ["nats"]
 
 
 def shuffled(seed: int, count: int) -> Iterator[str]:
@@ -163,9 +140,10 @@ async def test_whoever_is_killed_amounts_follow_the_load_and_pods_are_bound(
                         await asyncio.to_thread(api.call, "POST", pods, batch_pod(f"work-{number}"))
                         await until(lambda name=f"work-{number}": bound(kube_cluster, f"{pods}/{name}"))
                         await until(lambda since=killed_ns: follows(system, watch, since))
+                        await swings(watch)
                         await asyncio.to_thread(api.call, "DELETE", f"{pods}/work-{number}", {"gracePeriodSeconds": 0})
             await bus.close()
-            await what_was_seen_is_in_order(system, watch, len(victims))
+            await what_was_seen_is_in_order(system, watch)
     finally:
         for path in (f"{CONFIG_MAPS}/slo-controller-config", f"{SLO}/nodemetrics/{NODE}", f"{SLO}/nodeslos/{NODE}"):
             with contextlib.suppress(ApiRefused):
@@ -192,11 +170,18 @@ async def follows(system: System, watch: Watch, since_ns: int) -> bool:
     return await asyncio.to_thread(watch.sold) == decided.batch_cpu.amount
 
 
-async def what_was_seen_is_in_order(system: System, watch: Watch, kills: int) -> None:
-    least, most = SELLABLE - MOST * 1000 / 2, SELLABLE - LEAST * 1000 / 2
-    assert len(watch.seen) > 4 * kills
-    assert all(size is not None and least <= size <= most for size in watch.seen), "never gone, never absurd"
-    assert len(set(watch.seen)) > kills, "the amount moved all the while"
+async def swings(watch: Watch) -> None:
+    """Wait until the node has been seen to sell little and much, from now on."""
+    since, middle = len(watch.seen), (BUSY + IDLE) / 2
+
+    async def both() -> bool:
+        return len({size > middle for size in watch.seen[since:] if size is not None}) == 2
+
+    await until(both)
+
+
+async def what_was_seen_is_in_order(system: System, watch: Watch) -> None:
+    assert all(size is not None and BUSY <= size <= IDLE for size in watch.seen), "never gone, never absurd"
     decided = await decisions(system)
     assert {each.why for each in decided} <= {"first", "moved", "time"}, "never degraded, never off"
     assert all(part.adds_up for each in decided for part in explain(each))

@@ -7,13 +7,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cli.dev.cluster import Cluster
 from cli.supervisor.servers import Endpoints, Servers
 from cli.supervisor.supervisor import Spec, Supervisor
 from shared.log.database import Database
 from shared.log.reader import LogReader
+from shared.tasks import end
 
 K8S = Path(__file__).parents[2] / "k8s"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
@@ -31,6 +32,30 @@ class System(NamedTuple):
     endpoints: Endpoints
     log: LogReader
     servers: Servers
+
+
+@asynccontextmanager
+async def beside(*parts: Any) -> AsyncIterator[None]:
+    """Run these meanwhile; an error of theirs is one of the test."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        yield
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        await end(*tasks)
+
+
+async def struck(system: System, victim: str) -> None:
+    """End a process with -9; the supervisor starts a service again, and NATS is started again here, as `koord up` does."""
+    if victim != "nats":
+        system.supervisor.kill(victim)
+        return
+    nats = system.servers.own["nats"]
+    await asyncio.to_thread(nats.process.kill)  # type: ignore[union-attr]
+    await asyncio.sleep(2)
+    assert await system.servers.mend() == ["nats"]
 
 
 @asynccontextmanager

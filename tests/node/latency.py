@@ -10,10 +10,9 @@ from tests.node.pods import ask, pod
 from tests.node.system import Site, until
 
 COLOCATED = {"koordinator.sh/enable-colocation": "true"}
-HELD = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 30}
+THRESHOLD = 30
+HELD = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": THRESHOLD}
 """Of two cores the service and all that runs beside the node use more: best effort is held to the least, 2 ms of each 100."""
-
-SETTLES_S = 5
 
 
 class Pace(NamedTuple):
@@ -23,11 +22,13 @@ class Pace(NamedTuple):
         length_s: of one measurement.
         every_ms: between two requests.
         rounds: work of each, in blocks that are hashed.
+        settles_s: how long what was changed is given to act before anything is measured.
     """
 
     length_s: int
     every_ms: int = 200
     rounds: int = 3000
+    settles_s: float = 5
 
 
 class Service(NamedTuple):
@@ -89,13 +90,13 @@ async def service_in(there: Site, namespace: str) -> Service:
 async def measured(service: Service, pace: Pace) -> dict[str, dict[str, int]]:
     """Latency alone, with batch pods that are held, and with the same ones that are not."""
     await service.hold(on=True)
-    await asyncio.sleep(SETTLES_S)
+    await asyncio.sleep(pace.settles_s)
     found = {"quiet": await service.latency(pace)}
     await service.burn(2)
-    await asyncio.sleep(SETTLES_S)
+    await asyncio.sleep(pace.settles_s)
     found["held"] = await service.latency(pace)
     await service.hold(on=False)
-    await asyncio.sleep(SETTLES_S)
+    await asyncio.sleep(pace.settles_s)
     found["free"] = await service.latency(pace)
     await service.burn(0)
     print({name: (each["p50_us"], each["p99_us"], each["max_us"]) for name, each in found.items()}, os.getloadavg())

@@ -1,12 +1,14 @@
 """A service that answers requests does not notice batch pods beside it, as long as best effort is held to what is left."""
 
+import asyncio
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 from cli.dev.node.node import RealNode
-from tests.node.latency import COLOCATED, Pace, measured, service_in
+from tests.node.kills import VICTIMS, struck_at_random, struck_in_turn, watched
+from tests.node.latency import COLOCATED, Pace, Service, measured, service_in
 from tests.node.system import site
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
@@ -38,3 +40,38 @@ async def test_a_service_next_to_batch_pods_that_are_held_answers_as_if_it_were_
     for held, free in ratios:
         assert held <= 1.2, ratios
         assert free >= 1.5, ratios
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_whoever_is_killed_the_service_does_not_notice(real_node: RealNode, tmp_path: Path) -> None:
+    """Three turns of a minute's quiet and a minute with batch pods, in which a service, the agent or NATS is ended with -9 again and again."""
+    namespace = f"{SPACE}-kills"
+    real_node.cluster.create_namespace(namespace, COLOCATED)
+    real_node.cluster.apply(EXAMPLES / "colocation-profile.yaml")
+    async with site(real_node, tmp_path) as there:
+        service = await service_in(there, namespace)
+        (real_node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))
+        await service.hold(on=True)
+        turns = [await _with_kills(service, seed) for seed in range(3)]
+        await struck_in_turn(service, VICTIMS)
+        await service.hold(on=False)
+    ratios = [held / quiet for quiet, held in turns]
+    print(turns, ratios)
+    assert median(ratios) <= 1.2, turns
+
+
+async def _with_kills(service: Service, seed: int) -> tuple[int, int]:
+    """p99 of a quiet minute, and of one with batch pods that are held and thirteen kills."""
+    pace = Pace(60)
+    await asyncio.sleep(pace.settles_s)
+    quiet = await service.latency(pace)
+    await service.burn(2)
+    async with watched(service):
+        await asyncio.sleep(pace.settles_s)
+        held, _ = await asyncio.gather(
+            service.latency(pace), struck_at_random(service.there, seed, 13, pace.length_s - 10)
+        )
+    await service.burn(0)
+    await service.there.system.supervisor.wait_leading(60)
+    return quiet["p99_us"], held["p99_us"]

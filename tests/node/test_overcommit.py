@@ -16,7 +16,8 @@ from shared.domain.cpu_set import cpu_list
 from shared.kube.node_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
 from tests.e2e.test_published_yaml import koord
-from tests.node.latency import COLOCATED, Pace, measured, service_in
+from tests.node.kills import VICTIMS, struck_in_turn, watched
+from tests.node.latency import COLOCATED, Pace, Service, measured, service_in
 from tests.node.pods import ask, pod
 from tests.node.system import Site, site, until
 
@@ -220,13 +221,28 @@ async def test_the_topology_of_the_node_is_stated_and_its_cpu_normalized_and_amp
     await until(as_before, "cpu as the kubelet says it")
 
 
-async def test_best_effort_is_held_by_quota_beside_a_service_that_answers_and_let_go_again(there: Site) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def service(there: Site) -> Service:
+    return await service_in(there, SPACE)
+
+
+async def test_best_effort_is_held_by_quota_beside_a_service_that_answers_and_let_go_again(service: Service) -> None:
     """The short form of test_latency.py: what acts. How much it helps shows on a machine that does nothing else."""
-    found = await measured(await service_in(there, SPACE), Pace(2, every_ms=10, rounds=10))
+    found = await measured(service, Pace(2, every_ms=10, rounds=10, settles_s=1))
     assert all(each["count"] == 200 for each in found.values())
 
 
+async def test_whoever_is_killed_pods_run_on_and_are_held_and_what_is_asked_for_comes_late(service: Service) -> None:
+    await service.hold(on=True)
+    await service.burn(2)
+    async with watched(service):
+        await struck_in_turn(service, VICTIMS)
+    await service.hold(on=False)
+    await service.burn(0)
+
+
 async def test_an_agent_that_ends_leaves_cgroups_as_the_kubelet_made_them(there: Site) -> None:
+    """It was killed once, above: what it had found before it wrote for the first time outlasts that."""
     work = await there.call("GET", f"/api/v1/namespaces/{SPACE}/pods/work")
     cpu, memory = (_cgroup(there, work["metadata"]["uid"], controller) for controller in ("cpu", "memory"))
 
