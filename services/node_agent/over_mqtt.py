@@ -1,15 +1,19 @@
 """Reports and deeds as MQTT messages of QoS 1: taken is what the broker has acknowledged; ingest's refusals come on a topic of the node.
 
-The session outlasts the connection, so a refusal or NodeSLO published meanwhile arrives later.
+The broker keeps nothing for an agent: what matters is retained, so a subscription brings it, and one is made again each minute. A broker
+may lose a retained message for whom subscribes in that instant (NATS does), and a subscription of QoS 1 is a consumer in NATS, of which it
+has a thousand. A refusal that comes while the agent is away is lost to it; ingest counts it.
 """
 
+import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 
 import msgspec
 from aiomqtt import Client, MqttError
 
-from services.node_agent.carrier import Pauses, until_one_ends
+from services.node_agent.carrier import LOOK_EVERY_S, Pauses, until_one_ends
 from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Outbox
 from services.node_agent.slo import SloKeeper
@@ -62,7 +66,7 @@ class OverMqtt:
         while True:
             try:
                 async with self._client() as client:
-                    await self._subscribe(client)
+                    await self._subscribe(client, subjects.TO_AGENT)
                     if said:
                         log.info("the broker is there again", extra={"waiting": len(self._outbox)})
                     self._connected, said = True, False
@@ -88,21 +92,21 @@ class OverMqtt:
             username=broker.user,
             password=broker.password,
             identifier=f"koord-agent-{subjects.token(self._node)}",
-            clean_session=False,
+            clean_session=True,
             keepalive=KEEPALIVE_S,
             tls_context=self._tls,
             timeout=ACKNOWLEDGED_WITHIN_S,
             max_queued_incoming_messages=1_000,
         )
 
-    async def _subscribe(self, client: Client) -> None:
-        """Hear what is for this node.
+    async def _subscribe(self, client: Client, kinds: Iterable[str]) -> None:
+        """Hear what is for this node; what is retained comes again.
 
         Raises:
             MqttError: the login is another node's. NATS says so here alone: what a login may not publish it acknowledges and drops.
         """
-        topics = [subjects.topic(self._node, kind) for kind in subjects.TO_AGENT]
-        answers = await client.subscribe([(topic, 1) for topic in topics])
+        topics = [subjects.topic(self._node, kind) for kind in kinds]
+        answers = await client.subscribe([(topic, 0) for topic in topics])
         codes = [said if isinstance(said, int) else said.value for said in answers]
         for topic, code in zip(topics, codes, strict=True):
             if code >= REFUSED_FROM:
@@ -117,13 +121,18 @@ class OverMqtt:
         Raises:
             MqttError: how it ended.
         """
-        await until_one_ends(self._send(client), self._hear(client))
+        await until_one_ends(self._send(client), self._hear(client), self._look(client))
 
     async def _send(self, client: Client) -> None:
         while True:
             message = await self._outbox.next()
             await client.publish(subjects.topic(self._node, message.kind), message.data, qos=1)
             self._outbox.done(message)
+
+    async def _look(self, client: Client) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self._subscribe(client, [subjects.SLO])
 
     async def _hear(self, client: Client) -> None:
         slo, pods = (subjects.topic(self._node, kind) for kind in (subjects.SLO, subjects.PODS))

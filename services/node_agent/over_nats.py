@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 
-from services.node_agent.carrier import Pauses, until_one_ends
+from services.node_agent.carrier import LOOK_EVERY_S, Pauses, until_one_ends
 from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.slo import SloKeeper
@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 ECHO_EVERY_S = 5.0
 """A fleet's echoes are the server's load: an agent has time to notice a connection that is half alive."""
 ANSWER_WITHIN_S = 5.0
-LOOK_EVERY_S = 60.0
-"""The newest NodeSLO is heard when it is published; asked for at each connection, and so often for good measure."""
 CONNECTION_SEEN_EVERY_S = 2.0
 
 
