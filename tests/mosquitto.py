@@ -16,17 +16,26 @@ allow_anonymous true
 user root
 persistence true
 persistence_location {directory}/
-max_queued_messages 0
+max_queued_messages 100000
 """
 
 
 class Mosquitto:
     """One broker on loopback; `start` after `stop` keeps port and sessions."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, acl: str = "") -> None:
+        """Make its configuration.
+
+        Args:
+            acl: who may do what; everybody everything without.
+        """
         directory.mkdir()
         self.port = free_port()
-        (directory / "mosquitto.conf").write_text(_CONFIGURATION.format(port=self.port, directory=directory))
+        configuration = _CONFIGURATION.format(port=self.port, directory=directory)
+        if acl:
+            (directory / "acl").write_text(acl)
+            configuration += f"acl_file {directory}/acl\n"
+        (directory / "mosquitto.conf").write_text(configuration)
         self._process = Process(
             "mosquitto", [program(), "-c", directory / "mosquitto.conf"], directory / "mosquitto.log"
         )

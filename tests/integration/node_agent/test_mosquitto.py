@@ -1,23 +1,28 @@
-"""The agent through Mosquitto, as through any broker that keeps sessions."""
+"""The agent through Mosquitto, as through any broker that retains messages and keeps sessions."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from aiomqtt import Client
 
+from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.over_mqtt import OverMqtt
 from services.node_agent.slo import SloKeeper
-from shared.agents import answer, slo, subjects
+from shared.agents import answer, pods, slo, subjects
 from shared.agents.answer import Answer
 from shared.agents.broker import Broker
+from shared.agents.pods import NodePods
 from shared.agents.slo import NodeSlo
-from shared.agents.subjects import REFUSED, REPORT, SLO
+from shared.agents.subjects import DEED, PODS, REFUSED, REPORT, SLO
 from shared.tasks import end
 from tests.integration.node_agent.test_carriers import NODE, until
 from tests.mosquitto import Mosquitto
+
+SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
 
 
 @pytest.fixture
@@ -31,10 +36,11 @@ async def broker(tmp_path: Path) -> AsyncIterator[Mosquitto]:
 class Agent:
     """What an agent carries through the broker; each `start` is another run of it."""
 
-    def __init__(self, broker: Mosquitto, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path) -> None:
         self.outbox = Outbox(1_000_000)
         self.keeper = SloKeeper(NODE, folder / "state")
-        self.carrier = OverMqtt(NODE, Broker.parse(broker.url), self.outbox, self.keeper)
+        self.pods = PodsKeeper(NODE, folder / "state")
+        self.carrier = OverMqtt(NODE, Broker.parse(url), self.outbox, self.keeper, self.pods)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -47,14 +53,14 @@ class Agent:
 
 def ingest(broker: Mosquitto) -> Client:
     where = Broker.parse(broker.url)
-    return Client(where.host, where.port, identifier="ingest", clean_session=False)
+    return Client(where.host, where.port, identifier="ingest", clean_session=False, username="ingest")
 
 
 async def test_reports_of_a_broker_restart_all_arrive(broker: Mosquitto, tmp_path: Path) -> None:
     topic = subjects.topic(NODE, REPORT)
     async with ingest(broker) as client:
         await client.subscribe(topic, qos=1)
-    agent = Agent(broker, tmp_path)
+    agent = Agent(broker.url, tmp_path)
     agent.start()
     await until(lambda: agent.carrier.connected)
     agent.outbox.put(Message(REPORT, 1, b"1"))
@@ -74,17 +80,50 @@ async def test_reports_of_a_broker_restart_all_arrive(broker: Mosquitto, tmp_pat
     await agent.stop()
 
 
-async def test_what_was_said_while_the_agent_was_away_is_heard_when_it_is_back(
+async def test_a_node_slo_of_while_the_agent_was_away_is_heard_when_it_is_back(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
-    agent = Agent(broker, tmp_path)
+    agent = Agent(broker.url, tmp_path)
     agent.start()
     await until(lambda: agent.carrier.connected)
     await agent.stop()
     async with ingest(broker) as client:
-        said = Answer("report", "boot", 7, "its clock is an hour ahead")
-        await client.publish(subjects.topic(NODE, REFUSED), answer.encode(said), qos=1)
         await client.publish(subjects.topic(NODE, SLO), slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
     agent.start()
-    await until(lambda: agent.outbox.refused == 1 and agent.keeper.in_force is not None)
+    await until(lambda: agent.keeper.in_force is not None)
     await agent.stop()
+
+
+async def test_the_rules_of_the_guide_let_an_agent_do_what_it_does_and_nothing_of_others(tmp_path: Path) -> None:
+    rules = [line for line in SECURITY.read_text().splitlines() if line.startswith("    pattern ")]
+    everything = ["user ingest", "topic readwrite koord/node/#"]
+    broker = Mosquitto(tmp_path / "mosquitto", "\n".join([*map(str.strip, rules), *everything, ""]))
+    await asyncio.to_thread(broker.start)
+    agent = Agent(broker.url.replace("//", f"//{quote(subjects.token(NODE))}@"), tmp_path)
+    agent.outbox.put(Message(REPORT, 1, b"own report"))
+    agent.outbox.put(Message(DEED, 1, b"own deed"))
+    where = Broker.parse(broker.url)
+    heard: list[bytes] = []
+    async with (
+        ingest(broker) as told,
+        Client(where.host, where.port, identifier="another", username="another") as other,
+    ):
+        for kind in (REPORT, DEED):
+            await told.subscribe(subjects.topic(NODE, kind), qos=1)
+            await other.publish(subjects.topic(NODE, kind), b"forged", qos=1)
+        await other.subscribe("#", qos=1)
+        agent.start()
+        await told.publish(subjects.topic(NODE, SLO), slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
+        await told.publish(subjects.topic(NODE, PODS), pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True)
+        await until(lambda: agent.keeper.in_force is not None and agent.pods.in_force is not None)
+        refusal = Answer("report", "boot", 1, "its clock is an hour ahead")
+        await told.publish(subjects.topic(NODE, REFUSED), answer.encode(refusal), qos=1)
+        await until(lambda: agent.outbox.refused == 1)
+        async for message in told.messages:
+            heard.append(bytes(message.payload))
+            if len(heard) == 2:
+                break
+        assert len(other.messages) == 0
+    assert sorted(heard) == [b"own deed", b"own report"]
+    await agent.stop()
+    await asyncio.to_thread(broker.stop)
