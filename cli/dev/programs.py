@@ -25,7 +25,8 @@ from shared.errors import KoordError
 
 INSTALLED = {"runc": ("/usr/sbin", "/usr/bin"), "loopback": ("/opt/cni/bin", "/usr/lib/cni")}
 """Where distributions put what works in the version that they have."""
-WITH_C = {"runc"}
+WITH_C = {"runc": "seccomp"}
+"""Built with a C compiler, and tags: pods' sandboxes run under a seccomp profile, which a runc without libseccomp refuses."""
 REPORT_EVERY_S = 10.0
 
 Report = Callable[[str], None]
@@ -50,9 +51,9 @@ class NoNetwork(BuildFailed):
 
 
 def find(name: str) -> Path | None:
-    """A program that is there already: in KUBEBUILDER_ASSETS first, then in the cache, then, of a few, installed."""
+    """A program that is there already: in KUBEBUILDER_ASSETS first, then, of a few, installed, then in the cache."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    folders = [Path(assets) if assets else None, SOURCES[name].cache_folder(), *map(Path, INSTALLED.get(name, ()))]
+    folders = [Path(assets) if assets else None, *map(Path, INSTALLED.get(name, ())), SOURCES[name].cache_folder()]
     for folder in folders:
         if folder and (folder / name).is_file() and os.access(folder / name, os.X_OK):
             return folder / name
@@ -121,7 +122,7 @@ def _build_one(go: Path, name: str, source: Source, folder: Path, report: Report
     report(f"building {name} with {go}, once (all programs together: about 10 minutes on two cores) -> {folder}")
     partial = folder / f".{name}.{os.getpid()}"
     command: list[str | Path] = [go, "build", "-v", "-trimpath", "-ldflags", source.stamps()]
-    command += ["-o", partial, source.packages[name]]
+    command += ["-tags", WITH_C.get(name, ""), "-o", partial, source.packages[name]]
     environment = os.environ | {"CGO_ENABLED": "1" if name in WITH_C else "0"}
     began = time.monotonic()
     try:
@@ -160,7 +161,8 @@ def _explain(name: str, folder: Path, said: list[str]) -> BuildFailed:
             f"cannot build {name}: Go cannot download its modules. The first build needs a Go module proxy (GOPROXY); "
             f"without network set KUBEBUILDER_ASSETS to a folder that has {name}. Go said:\n{text}"
         )
-    return BuildFailed(f"cannot build {name} from {folder}. Go said:\n{text}")
+    hint = f" Install {name}, or a C compiler, pkg-config and lib{WITH_C[name]}-dev." if name in WITH_C else ""
+    return BuildFailed(f"cannot build {name} from {folder}.{hint} Go said:\n{text}")
 
 
 @click.command()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.dev import programs
 from cli.dev.programs import NoNetwork, ProgramsMissing, find, find_go, provide
-from cli.dev.sources import CLUSTER
+from cli.dev.sources import CLUSTER, NODE
 
 
 @pytest.fixture
@@ -44,6 +45,18 @@ def test_kubebuilder_assets_come_before_the_cache(
     assert find("etcd") == cached
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     assert provide("etcd", "kubectl") == {"etcd": given, "kubectl": kubectl}
+
+
+def test_what_a_distribution_installs_comes_before_the_cache(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = NODE.cache_folder()
+    assert cache
+    monkeypatch.setattr(programs, "INSTALLED", {"runc": (str(tmp_path / "sbin"),)})
+    built = a_program(cache, "runc")
+    assert find("runc") == built
+    installed = a_program(tmp_path / "sbin", "runc")
+    assert find("runc") == installed
 
 
 def test_without_programs_and_go_one_line_says_what_to_set(empty_cache: Path, no_go: None) -> None:

@@ -16,6 +16,7 @@ from shared.agents import slo, subjects
 from shared.agents.broker import Broker
 from shared.agents.slo import NodeSlo
 from shared.tasks import end
+from tests.integration.node_agent.test_carriers import until
 
 AGENTS = 400
 """Of three topics each; a stream has a thousand consumers."""
@@ -49,6 +50,6 @@ async def test_each_of_a_fleet_is_told_its_node_slo(
     while missing := [number for number, keeper in enumerate(keepers) if keeper.in_force is None]:
         assert time.monotonic() < ends, missing
         await asyncio.sleep(0.1)
+    await until(lambda: sum(outbox.sent for outbox in outboxes) == AGENTS // AT_ONCE)
     assert all(carrier.connected for carrier in carriers)
-    assert sum(outbox.sent for outbox in outboxes) == AGENTS // AT_ONCE
     await end(*running)
