@@ -8,7 +8,7 @@ from services.scheduler.known_facts import KnownFacts
 from services.scheduler.pods import PluginReason, PodFacts
 from services.scheduler.questions import QUESTIONS, Answered, digest_of, forget_old
 from services.scheduler.storage import VOLUMES
-from shared.events import Event, Recorded
+from shared.events import Cause, Event, Recorded
 from shared.events.cluster import (
     EvictionFailed,
     EvictionRefused,
@@ -72,7 +72,7 @@ class DecidedFacts(KnownFacts):
                 self.touched.pods[event.pod_uid] = None
 
     def _eviction_asked(self, record: Recorded, event: EvictionAsked) -> None:
-        facts = self._seen_by_round(event.pod_uid)
+        facts = self._seen_by_round(event.pod_uid, record.cause)
         if facts is not None:
             facts.asked_seq = record.seq
 
@@ -114,18 +114,19 @@ class DecidedFacts(KnownFacts):
     def _config_refused(self, _: Recorded, event: ConfigRefused) -> None:
         self.refused_digest = event.digest
 
-    def _seen_by_round(self, uid: str) -> PodFacts | None:
-        """The pod that the last round meant, or None when it is gone.
+    def _seen_by_round(self, uid: str, cause: Cause | None = None) -> PodFacts | None:
+        """The pod that the last round meant, or, where the cause is an observation, who decided after it; None when it is gone.
 
-        The round saw the pod: absent although we have read as far means gone for good, and one that was first observed
+        The pod was seen then: absent although we have read as far means gone for good, and one that was first observed
         later is another life of the same uid.
         """
+        saw = max(self.round_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
         facts = self.pods.get(uid)
         if facts is None:
-            if self.positions.get("cluster", 0) >= self.round_saw:
+            if self.positions.get("cluster", 0) >= saw:
                 return None
             facts = self.pods[uid] = PodFacts(uid)
-        elif facts.since > self.round_saw:
+        elif facts.since > saw:
             return None
         return facts
 

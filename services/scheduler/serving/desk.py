@@ -10,9 +10,10 @@ from typing import TypeVar
 from services.scheduler.index import Index
 from services.scheduler.pods import PodFacts
 from services.scheduler.quotas.purse import Purse
-from services.scheduler.serving.extender import cheapest
+from services.scheduler.serving.extender import cheapest, names_of
 from services.scheduler.serving.opinion import Opinion
-from services.scheduler.serving.wire import BindAsk, MetaVictims
+from services.scheduler.serving.rooms import Rooms
+from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaVictims
 from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
 from shared.events.intents import EvictionAsked
@@ -45,6 +46,7 @@ class Desk:
         self.turn = asyncio.Lock()
         self.profile: str = runtime.settings.extender_profile
         self._timeout_s: float = runtime.settings.extender_timeout_s
+        self._rooms = Rooms()
 
     def opinion(self, pod: Pod) -> Opinion:
         """Judge a pod as things stand.
@@ -54,6 +56,19 @@ class Desk:
         """
         assert self.index is not None, "asked only while leading"
         return Opinion(self.index, pod, self.runtime.now_ns(), self.profile)
+
+    async def opinion_for(self, ask: FilterAsk) -> Opinion:
+        """Judge a pod as things stand; where its room is being made on one of the nodes, once those who were asked to go have gone.
+
+        Raises:
+            BadQuestion: its requests cannot be read.
+        """
+        opinion = self.opinion(ask.pod)
+        node = self._awaited(ask.pod)
+        if not node or opinion.feasible(node) or node not in names_of(ask):
+            return opinion
+        await self._until(lambda: None if self._awaited(ask.pod) else True, _now_s() + self._timeout_s)
+        return self.opinion(ask.pod)
 
     async def bind(self, ask: BindAsk) -> str:
         """Bind a pod through the gateway: a round of one pod. Returns once its outcome is known; why it is not bound, or empty."""
@@ -96,13 +111,18 @@ class Desk:
 
         Returns:
             The chosen node with its victims once they are going; nothing when none of the nodes helps, the evictions were refused, or
-            it is not known in time what becomes of them: the caller asks again then, and is told of the same node.
+            it is not known in time what becomes of them: the caller asks again then, and is told of the same node. Nothing either while
+            room is on its way on a node that the caller does not name any more: it has seen them leave before we have.
         """
         ends = _now_s() + self._timeout_s
+        awaited = self._awaited(pod)
+        if awaited and awaited not in candidates:
+            return {}
         left = dict(candidates)
         while node := cheapest(left, self._asked_to_go):
             victims = left.pop(node)
-            going = await self._evict(pod, [victim.uid for victim in victims.pods or ()], ends)
+            uids = [victim.uid for victim in victims.pods or ()]
+            going = await self._evict(pod, node, uids, ends)
             if going is not False:
                 return {node: victims} if going else {}
         return {}
@@ -132,7 +152,7 @@ class Desk:
         records = await self.runtime.append(charged, now_ns=self.runtime.now_ns(), seen=seen, config=view.config_digest)
         return records[-1].seq if isinstance(records[-1].event, PodPlaced) else 0
 
-    async def _evict(self, pod: Pod, uids: list[str], ends: float) -> bool | None:
+    async def _evict(self, pod: Pod, node: str, uids: list[str], ends: float) -> bool | None:
         """Ask for the victims' evictions, of those that are not asked to go already.
 
         Returns:
@@ -156,6 +176,7 @@ class Desk:
         if drafts:
             async with self.turn:
                 await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
+        self._rooms.make(pod.metadata.uid, node, uids, self.index.view.pods)
 
         def going() -> bool | None:
             assert self.index is not None
@@ -166,6 +187,9 @@ class Desk:
             return None if left else True
 
         return await self._until(going, ends)
+
+    def _awaited(self, pod: Pod) -> str:
+        return "" if self.index is None else self._rooms.awaited(pod.metadata.uid, self.index.view.pods)
 
     def _asked_to_go(self, uid: str) -> bool:
         facts = self._known(uid)

@@ -59,7 +59,7 @@ class _Handlers:
     async def filter(self, request: web.Request) -> web.Response:
         ask = await _read(request, FilterAsk)
         try:
-            return json_response(filtered(ask, self._desk.opinion(ask.pod)))
+            return json_response(filtered(ask, await self._desk.opinion_for(ask)))
         except BadQuestion as error:
             return json_response(FilterAnswer(error=str(error)))
 

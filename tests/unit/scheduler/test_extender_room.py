@@ -1,0 +1,96 @@
+"""Another scheduler sees a pod leave before ours does: nobody else is asked to go for the same pod meanwhile."""
+
+import asyncio
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from services.scheduler.serving.desk import Desk
+from services.scheduler.serving.extender import filtered
+from services.scheduler.serving.wire import FilterAsk, MetaPod, MetaVictims
+from shared.events import Draft, Recorded
+from shared.events.intents import EvictionAsked
+from tests.unit.scheduler.scheduling_world import World, node, pod
+
+URGENT = pod("urgent", cpu="4")
+ROOM = {name: MetaVictims(pods=(MetaPod(uid=f"{name}-1"),)) for name in ("a", "b")}
+
+
+class Runtime:
+    """What a desk asks of its runtime, on a world's logs."""
+
+    def __init__(self, world: World, timeout_s: float) -> None:
+        self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=timeout_s)
+        self.draining = asyncio.Event()
+        self._world = world
+
+    def now_ns(self) -> int:
+        return self._world.now_ns
+
+    async def append(self, drafts: Iterable[Draft], **_: Any) -> list[Recorded]:
+        records = [self._world.append("scheduling", draft.event, draft.cause) for draft in drafts]
+        for record in records:
+            self._world.view.apply(record)
+        return records
+
+
+@pytest.fixture
+def world() -> World:
+    """Two nodes, each full of one pod."""
+    world = World()
+    for name in ("a", "b"):
+        world.add_node(node(name, cpu="4"))
+        world.add_pod(pod(f"{name}-1", cpu="4", on=name, phase="Running"))
+    world.add_pod(URGENT)
+    world.read()
+    return world
+
+
+def desk(world: World, timeout_s: float = 0.05) -> Desk:
+    found = Desk(Runtime(world, timeout_s))  # type: ignore[arg-type]
+    found.index = world.indexed()
+    return found
+
+
+def asked(world: World) -> list[str]:
+    events = [record.event for record in world.logs["scheduling"]]
+    return [event.pod_uid for event in events if isinstance(event, EvictionAsked)]
+
+
+async def test_no_other_nodes_pods_go_while_those_that_were_asked_are_still_there(world: World) -> None:
+    ours = desk(world)
+    assert await ours.preempt(URGENT, ROOM) == {}, "nothing is known of the eviction in time"
+    assert await ours.preempt(URGENT, ROOM) == {}, "asked again: the same node"
+    assert await ours.preempt(URGENT, {"b": ROOM["b"]}) == {}, "who asks has seen a-1 leave"
+    assert asked(world) == ["a-1"]
+    world.drop_pod("a-1")
+    world.add_pod(pod("late", cpu="4", on="a", phase="Running"))  # somebody took the room
+    world.read()
+    await ours.preempt(URGENT, {"b": ROOM["b"]})
+    assert asked(world) == ["a-1", "b-1"]
+
+
+async def test_where_the_caller_sees_room_before_we_do_the_answer_waits_for_us(world: World) -> None:
+    ours = desk(world, timeout_s=5)
+    evicting = asyncio.create_task(ours.preempt(URGENT, ROOM))
+    while not asked(world):
+        await asyncio.sleep(0)
+    asking = asyncio.create_task(ours.opinion_for(FilterAsk(pod=URGENT, node_names=("a",))))
+    await asyncio.sleep(0.02)
+    assert not asking.done()
+    world.drop_pod("a-1")
+    world.read()
+    ask = FilterAsk(pod=URGENT, node_names=("a",))
+    assert filtered(ask, await asking).node_names == ("a",)
+    assert list(await evicting) == ["a"]
+
+
+async def test_nobody_waits_for_room_on_a_node_that_is_not_asked_about_or_that_is_not_being_made(world: World) -> None:
+    ours = desk(world)
+    await ours.preempt(URGENT, ROOM)
+    ours._timeout_s = 60
+    async with asyncio.timeout(5):
+        await ours.opinion_for(FilterAsk(pod=URGENT, node_names=("b",)))
+        await ours.opinion_for(FilterAsk(pod=pod("other", cpu="4"), node_names=("a", "b")))
