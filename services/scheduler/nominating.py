@@ -50,7 +50,7 @@ def consequences(
     where = f"in quota {said.quota}" if said.quota else f"on node {said.node}"
     for victim in victims:
         facts = index.view.pods[victim.uid]
-        if not facts.deleting and not facts.is_asked_to_go():
+        if not facts.is_leaving():
             reason = f"preempted by {pod.name} of priority {ask.priority} {where}"
             yield EvictionAsked(pod_uid=victim.uid, pod=victim.name, reason=reason)
     for other in index.nominated.values():

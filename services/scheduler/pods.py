@@ -108,6 +108,10 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
         """Whether an eviction that we asked for is on its way."""
         return self.asked_seq > self.stayed_seq
 
+    def is_leaving(self) -> bool:
+        """Whether it is being deleted, or asked to go."""
+        return self.deleting or self.is_asked_to_go()
+
     def waiting(self, gateway_since: int) -> bool:
         """Whether the pod needs a node from us, whoever's profile it is.
 

@@ -162,7 +162,7 @@ class _Making:
             self._leaving[quota] = {
                 uid: entry
                 for uid, entry in self._charged(quota)
-                if (facts := pods.get(uid)) is not None and (facts.deleting or facts.is_asked_to_go())
+                if (facts := pods.get(uid)) is not None and facts.is_leaving()
             }
         return self._leaving[quota]
 

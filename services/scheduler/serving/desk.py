@@ -10,9 +10,9 @@ from typing import TypeVar
 from services.scheduler.index import Index
 from services.scheduler.pods import PodFacts
 from services.scheduler.quotas.purse import Purse
+from services.scheduler.serving.departures import Departures
 from services.scheduler.serving.extender import cheapest, names_of
 from services.scheduler.serving.opinion import Opinion
-from services.scheduler.serving.rooms import Rooms
 from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaVictims
 from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
@@ -46,7 +46,7 @@ class Desk:
         self.turn = asyncio.Lock()
         self.profile: str = runtime.settings.extender_profile
         self._timeout_s: float = runtime.settings.extender_timeout_s
-        self._rooms = Rooms()
+        self._departures = Departures()
 
     def opinion(self, pod: Pod) -> Opinion:
         """Judge a pod as things stand.
@@ -171,12 +171,12 @@ class Desk:
                 facts.uid,
             )
             for facts in known
-            if not facts.deleting and not facts.is_asked_to_go()
+            if not facts.is_leaving()
         ]
         if drafts:
             async with self.turn:
                 await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
-        self._rooms.make(pod.metadata.uid, node, uids, self.index.view.pods)
+        self._departures.note(pod.metadata.uid, node, uids, self.index.view.pods)
 
         def going() -> bool | None:
             assert self.index is not None
@@ -189,7 +189,7 @@ class Desk:
         return await self._until(going, ends)
 
     def _awaited(self, pod: Pod) -> str:
-        return "" if self.index is None else self._rooms.awaited(pod.metadata.uid, self.index.view.pods)
+        return "" if self.index is None else self._departures.awaited(pod.metadata.uid, self.index.view.pods)
 
     def _asked_to_go(self, uid: str) -> bool:
         facts = self._known(uid)
