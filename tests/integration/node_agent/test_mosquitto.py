@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,12 +26,20 @@ from tests.mosquitto import Mosquitto
 SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
 
 
+@asynccontextmanager
+async def started(folder: Path, acl: str = "") -> AsyncIterator[Mosquitto]:
+    running = Mosquitto(folder / "mosquitto", acl)
+    await asyncio.to_thread(running.start)
+    try:
+        yield running
+    finally:
+        await asyncio.to_thread(running.stop)
+
+
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Mosquitto]:
-    running = Mosquitto(tmp_path / "mosquitto")
-    await asyncio.to_thread(running.start)
-    yield running
-    await asyncio.to_thread(running.stop)
+    async with started(tmp_path) as running:
+        yield running
 
 
 class Agent:
@@ -95,35 +104,32 @@ async def test_a_node_slo_of_while_the_agent_was_away_is_heard_when_it_is_back(
 
 
 async def test_the_rules_of_the_guide_let_an_agent_do_what_it_does_and_nothing_of_others(tmp_path: Path) -> None:
-    rules = [line for line in SECURITY.read_text().splitlines() if line.startswith("    pattern ")]
-    everything = ["user ingest", "topic readwrite koord/node/#"]
-    broker = Mosquitto(tmp_path / "mosquitto", "\n".join([*map(str.strip, rules), *everything, ""]))
-    await asyncio.to_thread(broker.start)
-    agent = Agent(broker.url.replace("//", f"//{quote(subjects.token(NODE))}@"), tmp_path)
-    agent.outbox.put(Message(REPORT, 1, b"own report"))
-    agent.outbox.put(Message(DEED, 1, b"own deed"))
-    where = Broker.parse(broker.url)
+    rules = [line.strip() for line in SECURITY.read_text().splitlines() if line.startswith("    pattern ")]
     heard: list[bytes] = []
-    async with (
-        ingest(broker) as told,
-        Client(where.host, where.port, identifier="another", username="another") as other,
-    ):
-        for kind in (REPORT, DEED):
-            await told.subscribe(subjects.topic(NODE, kind), qos=1)
-            await other.publish(subjects.topic(NODE, kind), b"forged", qos=1)
-        await other.subscribe("#", qos=1)
-        agent.start()
-        await told.publish(subjects.topic(NODE, SLO), slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
-        await told.publish(subjects.topic(NODE, PODS), pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True)
-        await until(lambda: agent.keeper.in_force is not None and agent.pods.in_force is not None)
-        refusal = Answer("report", "boot", 1, "its clock is an hour ahead")
-        await told.publish(subjects.topic(NODE, REFUSED), answer.encode(refusal), qos=1)
-        await until(lambda: agent.outbox.refused == 1)
-        async for message in told.messages:
-            heard.append(bytes(message.payload))
-            if len(heard) == 2:
-                break
-        assert len(other.messages) == 0
+    async with started(tmp_path, "\n".join([*rules, "user ingest", "topic readwrite koord/node/#", ""])) as broker:
+        agent = Agent(broker.url.replace("//", f"//{quote(subjects.token(NODE))}@"), tmp_path)
+        agent.outbox.put(Message(REPORT, 1, b"own report"))
+        agent.outbox.put(Message(DEED, 1, b"own deed"))
+        where = Broker.parse(broker.url)
+        async with (
+            ingest(broker) as told,
+            Client(where.host, where.port, identifier="another", username="another") as other,
+        ):
+            for kind in (REPORT, DEED):
+                await told.subscribe(subjects.topic(NODE, kind), qos=1)
+                await other.publish(subjects.topic(NODE, kind), b"forged", qos=1)
+            await other.subscribe("#", qos=1)
+            agent.start()
+            await told.publish(subjects.topic(NODE, SLO), slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
+            await told.publish(subjects.topic(NODE, PODS), pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True)
+            await until(lambda: agent.keeper.in_force is not None and agent.pods.in_force is not None)
+            refusal = Answer("report", "boot", 1, "its clock is an hour ahead")
+            await told.publish(subjects.topic(NODE, REFUSED), answer.encode(refusal), qos=1)
+            await until(lambda: agent.outbox.refused == 1)
+            async for message in told.messages:
+                heard.append(bytes(message.payload))
+                if len(heard) == 2:
+                    break
+            assert len(other.messages) == 0
+        await agent.stop()
     assert sorted(heard) == [b"own deed", b"own report"]
-    await agent.stop()
-    await asyncio.to_thread(broker.stop)
