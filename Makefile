@@ -22,7 +22,6 @@ COMPILE = @$(BIN)/python -c "import services.scheduler.engine"
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
-	$(COMPILE)
 	@$(BIN)/koord demo
 
 test: $(VENV)/installed
