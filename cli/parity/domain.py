@@ -1,4 +1,4 @@
-"""What a domain of recorded cases is, which there are, and what makes a difference a documented one."""
+"""Domains of recorded cases, and the rules by which an answer may differ from upstream's."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -9,15 +9,15 @@ Answer = Callable[[str, Mapping[str, Any]], Any]
 
 
 class Rule(NamedTuple):
-    """A situation in which we differ from upstream on purpose.
+    """A situation in which our answer differs from upstream's on purpose.
 
     Attributes:
-        name: heading in docs/compat.md that says why ours is right.
-        recognises: whether an input (op, input) is such a situation; it never sees the case's name.
-        upstream: what upstream answers there; it must equal the recorded output.
+        section: heading in docs/compat.md that gives the reason.
+        recognises: whether an input (op, input) is such a situation; it never sees the case's name or output.
+        upstream: predicts upstream's answer from the input alone; it must equal the recorded output.
     """
 
-    name: str
+    section: str
     recognises: Callable[[str, Mapping[str, Any]], bool]
     upstream: Answer
 
@@ -26,14 +26,16 @@ class Domain(NamedTuple):
     """One domain: the file `NAME.jsonl` of a folder of cases.
 
     Attributes:
-        answer: our code.
-        rules: the documented differences.
-        remarks: members of a recorded output that are the recorder's words about the case, not an answer of upstream's; not compared.
+        answer: runs our code, as production runs it.
+        rules: the differences that docs/compat.md argues for.
+        remarks: members of a recorded output that comment on the case and are no answer of upstream; not compared.
+        argued_share: the largest share of the cases that rules may explain.
     """
 
     answer: Answer
     rules: tuple[Rule, ...] = ()
     remarks: frozenset[str] = frozenset()
+    argued_share: float = 0.02
 
 
 DOMAINS = (
