@@ -9,14 +9,21 @@ from pathlib import Path
 import pytest
 
 from cli.ports import FIRST, LAST, RANGE
+from tests.support import templates
 
-pytest_plugins = ("tests.servers", "tests.cluster.fixtures", "tests.node.fixtures")
+pytest_plugins = (
+    "tests.servers",
+    "tests.cluster.fixtures",
+    "tests.node.fixtures",
+    "tests.support.allowed_skips",
+    "tests.support.file_order",
+)
 
 _TEMP_ROOT = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the session a temporary root of its own.
+    """Give the session a temporary root of its own, for templates and, where root runs it, for all that tests write.
 
     Pytest closes the root that all sessions of a user share to other users whenever a session begins, and a Postgres that
     root starts is another user: a second session would shut its servers out.
@@ -29,9 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
         size = (LAST - FIRST) // workers
         first = FIRST + int(worker.removeprefix("gw")) * size
         os.environ[RANGE] = f"{first}-{first + size}"
-    if os.geteuid() == 0 and "PYTEST_DEBUG_TEMPROOT" not in os.environ:
-        config.stash[_TEMP_ROOT] = root = Path(tempfile.mkdtemp(prefix="koord-tests-"))
-        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(root)
+        return
+    config.stash[_TEMP_ROOT] = root = Path(tempfile.mkdtemp(prefix="koord-tests-"))
+    os.environ[templates.ROOT] = str(root / "templates")
+    if os.geteuid() == 0:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(root))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -13,6 +13,7 @@ import pytest_asyncio
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.services import contexts
 from shared.log.database import Database, migrate
+from tests.support.templates import copy_postgres
 
 _TEMPLATE = "migrated"
 _numbers = itertools.count(1)
@@ -21,7 +22,7 @@ _numbers = itertools.count(1)
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPostgres]:
     """A Postgres server for the session."""
-    async with EmbeddedPostgres(tmp_path_factory.mktemp("postgres")) as server:
+    async with EmbeddedPostgres(copy_postgres(tmp_path_factory.mktemp("servers") / "postgres")) as server:
         yield server
 
 

@@ -1,6 +1,6 @@
 """The real Kubernetes API for tests.
 
-kube_cluster   one cluster for the whole session, with the CRDs of k8s/crds; tests leave it running and whole
+kube_cluster   one cluster for the whole session, with the CRDs and k8s/base; tests leave it running and whole
 namespace      a namespace of `kube_cluster` for one test; removed with its content afterwards
 kube_nodes     a function that creates nodes in `kube_cluster`; removed afterwards
 kube_client    a kubernetes_asyncio ApiClient on `kube_cluster`, as the administrator
@@ -23,6 +23,7 @@ from kubernetes_asyncio import client, config
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, delete_nodes, node_object
 from cli.dev.programs import NoNetwork, ProgramsMissing, provide
+from tests.support.templates import copy_cluster
 
 STARTERS = {"kube_cluster", "own_cluster"}
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
@@ -61,10 +62,9 @@ def require_programs(pytest_config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def kube_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+def kube_cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     require_programs(pytestconfig)
-    with Cluster() as cluster:
-        cluster.apply_crds()
+    with Cluster(copy_cluster(tmp_path_factory.mktemp("cluster"))) as cluster:
         yield cluster
 
 
@@ -97,15 +97,13 @@ async def kube_client(kube_cluster: Cluster) -> AsyncIterator[client.ApiClient]:
 
 
 @pytest.fixture
-def own_cluster(pytestconfig: pytest.Config) -> Iterator[StartCluster]:
-    """`own_cluster()` starts one; `own_cluster(crds=True)` applies k8s/crds too."""
+def own_cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartCluster]:
+    """`own_cluster()` starts an empty one; `own_cluster(installed=True)` one with the CRDs and k8s/base."""
     require_programs(pytestconfig)
     with ExitStack() as started:
 
-        def start(*, crds: bool = False, apiserver_flags: Sequence[str] = ()) -> Cluster:
-            cluster = started.enter_context(Cluster(apiserver_flags=apiserver_flags))
-            if crds:
-                cluster.apply_crds()
-            return cluster
+        def start(*, installed: bool = False, apiserver_flags: Sequence[str] = ()) -> Cluster:
+            folder = copy_cluster(tmp_path_factory.mktemp("cluster")) if installed else None
+            return started.enter_context(Cluster(folder, apiserver_flags))
 
         yield start

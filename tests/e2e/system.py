@@ -15,6 +15,7 @@ from cli.supervisor.supervisor import Spec, Supervisor
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.tasks import end
+from tests.support.templates import copy_installation, install_base
 
 K8S = Path(__file__).parents[2] / "k8s"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
@@ -76,13 +77,13 @@ async def running(
         nodes: nodes whose agents get a login.
     """
     env = env or {}
-    await asyncio.to_thread(cluster.apply, K8S / "base")
+    await asyncio.to_thread(install_base, cluster)
     kubeconfig = await asyncio.to_thread(cluster.service_account_kubeconfig, *account)
     gateway = {"KOORD_GATEWAY_KUBECONFIG": str(kubeconfig), **env.get("gateway", {})}
     specs = [Spec("gateway", "gateway", gateway), Spec("scheduler", "scheduler", env.get("scheduler", {}))]
     specs += [Spec(name, name, env.get(name, {})) for name in more]
     async with (
-        Servers(directory, nodes=nodes) as servers,
+        Servers(copy_installation(directory), nodes=nodes) as servers,
         Supervisor(specs, servers.endpoints, directory) as supervisor,
     ):
         await supervisor.wait_leading(60)

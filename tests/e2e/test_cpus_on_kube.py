@@ -45,8 +45,7 @@ async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
 ) -> None:
     from cli.dev.nodes import create_nodes, node_object
 
-    cluster: Cluster = await asyncio.to_thread(own_cluster)
-    await asyncio.to_thread(cluster.kubectl, "apply", "-k", str(EXAMPLES.parent / "base"))
+    cluster: Cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "web")
     machine = {"cpu": "16", "memory": "32Gi"}
     await asyncio.to_thread(create_nodes, cluster.api, [node_object(name, capacity=machine) for name in ("a", "blind")])

@@ -77,8 +77,7 @@ async def rounds_by_extender(system: System) -> int:
 async def test_kube_scheduler_asks_us_and_we_bind_for_it(
     own_cluster: StartCluster, tmp_path: Path, *, by_name: bool
 ) -> None:
-    cluster = await asyncio.to_thread(own_cluster)
-    await asyncio.to_thread(cluster.kubectl, "apply", "-k", str(Path(__file__).parents[2] / "k8s" / "base"))
+    cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "shop")
     await asyncio.to_thread(create_nodes, cluster.api, [node_object(name) for name in ("calm", "busy", "hot")])
     for name, cores in (("calm", "3"), ("busy", "12"), ("hot", "28")):

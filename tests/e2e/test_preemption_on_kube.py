@@ -27,7 +27,7 @@ def runs(name: str, cpu: str, on: str, *, grace_s: int = 0, **more: Any) -> dict
 async def test_pods_of_lower_priority_give_way_through_the_eviction_api(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:
-    cluster: Cluster = await asyncio.to_thread(own_cluster, crds=True)
+    cluster: Cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "shop")
     stage = Stage(cluster, "shop", lambda *_, **__: [])
     await asyncio.to_thread(cluster.apply, BASE)

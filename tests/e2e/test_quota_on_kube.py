@@ -206,7 +206,7 @@ def make_nodes(cluster: Cluster, names: Sequence[str]) -> None:
 @pytest.fixture
 async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[tuple[Cluster, System]]:
     # A cluster of its own: what there is to share is the sum of all nodes.
-    cluster = await asyncio.to_thread(own_cluster, crds=True)
+    cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "teams")
     await asyncio.to_thread(make_nodes, cluster, NODES)
     env = {"quota-ledger": {"KOORD_QUOTA_LEDGER_REVOKE": "true", "KOORD_QUOTA_LEDGER_REVOKE_AFTER_S": "1"}}

@@ -40,7 +40,7 @@ def annotations(body: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.timeout(600)
 async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path) -> None:
-    cluster = await asyncio.to_thread(own_cluster, crds=True)
+    cluster = await asyncio.to_thread(own_cluster, installed=True)
     for folder in ("base", "webhooks"):
         await asyncio.to_thread(cluster.apply, K8S / folder)
     await asyncio.to_thread(cluster.create_namespace, "kube-system")  # the account in it, that is

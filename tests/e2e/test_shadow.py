@@ -25,7 +25,7 @@ from shared.kube.quantity import amount, nanos
 from shared.log.codec import Codec
 from shared.log.positions import Position
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.system import K8S, System, running
+from tests.e2e.system import System, running
 from tests.e2e.test_published_yaml import koord, until
 
 ACCOUNT = ("koordinator-system", "koordstream-shadow")
@@ -125,10 +125,8 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
 ) -> None:
     policy, audit = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text(json.dumps(POLICY))
-    cluster = await asyncio.to_thread(
-        own_cluster, apiserver_flags=[f"--audit-policy-file={policy}", f"--audit-log-path={audit}"]
-    )
-    await asyncio.to_thread(cluster.apply, K8S / "base")
+    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit}"]
+    cluster = await asyncio.to_thread(own_cluster, installed=True, apiserver_flags=flags)
     await asyncio.to_thread(cluster.create_namespace, "shop")
     nodes = [node_object(f"small-{i:02}", capacity={"cpu": "16", "memory": "64Gi"}) for i in range(30)]
     nodes += [node_object(f"large-{i:02}", capacity={"cpu": "64", "memory": "128Gi"}) for i in range(10)]

@@ -63,7 +63,7 @@ def uses(name: str, *claims: str, on: str = "") -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 async def test_pods_and_volumes_come_together_on_one_node(own_cluster: StartCluster, tmp_path: Path) -> None:
-    cluster: Cluster = await asyncio.to_thread(own_cluster, crds=True)
+    cluster: Cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "shop")
     stage = Stage(cluster, "shop", lambda *_, **__: [])
     nodes = [node_object(name, labels={ZONE: f"zone-{name[0]}"}) for name in ("a1", "a2", "b1", "b2")]

@@ -52,7 +52,6 @@ class Site:
         self.cluster = cluster
         self.folder = folder
         self.port = free_port()
-        cluster.apply(K8S / "base")
         cluster.apply(K8S / "webhooks")
         for name in ("web", "bare"):
             cluster.create_namespace(name)
@@ -168,7 +167,7 @@ async def until(condition: Callable[[], Any], what: str, within_s: float = 30) -
 
 @pytest.fixture
 async def site(own_cluster: StartCluster, tmp_path: Path) -> Site:
-    cluster = await asyncio.to_thread(own_cluster)
+    cluster = await asyncio.to_thread(own_cluster, installed=True)
     return await asyncio.to_thread(Site, cluster, tmp_path)
 
 

@@ -22,6 +22,7 @@ from cli.dev.node.node import NAMES, RealNode, check_machine
 from cli.dev.programs import provide
 from shared.errors import KoordError
 from tests.cluster.fixtures import require_programs
+from tests.support.templates import copy_cluster
 
 K8S = Path(__file__).parents[2] / "k8s"
 NODE = "worker"
@@ -62,9 +63,7 @@ def require_node(pytest_config: pytest.Config) -> None:
 def real_node(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
     require_programs(pytestconfig)
     require_node(pytestconfig)
-    with Cluster() as cluster:
-        cluster.apply_crds()
-        for part in ("base", "webhooks"):
-            cluster.apply(K8S / part)
+    with Cluster(copy_cluster(tmp_path_factory.mktemp("cluster"))) as cluster:
+        cluster.apply(K8S / "webhooks")
         with RealNode(cluster, NODE, tmp_path_factory.mktemp("node")) as node:
             yield node

@@ -15,6 +15,7 @@ from cli.main import koord
 from cli.supervisor.audit import with_audit
 from cli.supervisor.servers import Servers
 from cli.supervisor.supervisor import Spec, Supervisor
+from tests.support.templates import copy_installation
 
 SIMULATOR = Spec("simulator", "simulator", {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "20"})
 AUDIT = Spec("audit", "audit", {"KOORD_AUDIT_CHECKPOINT_EVERY_S": "0.5", "KOORD_AUDIT_LOOK_EVERY_S": "0.3"})
@@ -34,7 +35,7 @@ class System:
 
     def __init__(self, folder: Path, specs: tuple[Spec, ...] = (SIMULATOR, AUDIT)) -> None:
         self.folder = folder
-        self._servers = Servers(folder, alone=True)
+        self._servers = Servers(copy_installation(folder), alone=True)
         self._specs = specs
         self.auditor: dict[str, str] = {}
         self.owner = ""

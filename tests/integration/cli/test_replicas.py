@@ -4,11 +4,15 @@ import time
 from pathlib import Path
 
 from cli.supervisor import Servers, Spec, Supervisor
+from tests.support.templates import copy_installation
 
 
 async def test_when_the_writer_is_killed_the_other_replica_takes_over_within_seconds(tmp_path: Path) -> None:
     specs = [Spec("one", "simulator"), Spec("two", "simulator")]
-    async with Servers(tmp_path) as servers, Supervisor(specs, servers.endpoints, tmp_path) as supervisor:
+    async with (
+        Servers(copy_installation(tmp_path)) as servers,
+        Supervisor(specs, servers.endpoints, tmp_path) as supervisor,
+    ):
         await supervisor.wait_until(lambda unit: unit.state in {"leading", "waiting-for-lock"}, 30, "caught up")
         writer, standby = sorted(supervisor.units.values(), key=lambda unit: unit.state)
         assert (writer.state, standby.state) == ("leading", "waiting-for-lock")

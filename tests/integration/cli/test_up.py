@@ -14,6 +14,7 @@ import pytest
 
 from cli.supervisor.supervisor import DRAIN_S
 from tests.integration.cli.terminal import CTRL_C, Terminal
+from tests.support.templates import copy_installation
 
 ENV = {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "10"}
 
@@ -52,7 +53,7 @@ def postmaster_of(folder: Path) -> psutil.Process:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for `koord up`; afterwards nothing that was started for it runs."""
-    yield tmp_path / "up"
+    yield copy_installation(tmp_path / "up")
     deadline = time.monotonic() + 30
     while left := processes_of(tmp_path):
         assert time.monotonic() < deadline, left

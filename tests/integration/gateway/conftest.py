@@ -11,8 +11,8 @@ from cli.dev.kubeconfig import write_kubeconfig
 from services.gateway.api import KubeApi
 from tests.integration.gateway.faults import FaultProxy
 from tests.integration.gateway.stage import Stage
+from tests.support.templates import install_base
 
-K8S = Path(__file__).parents[3] / "k8s"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
 
 MakePod = Callable[..., dict[str, Any]]
@@ -21,7 +21,7 @@ MakePod = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="module")
 def cluster(kube_cluster: Cluster) -> Cluster:
     """The session's cluster with everything that `kubectl apply -k k8s/base` installs."""
-    kube_cluster.apply(K8S / "base")
+    install_base(kube_cluster)
     return kube_cluster
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from cli.dev.cluster import Cluster
-from tests.integration.k8s.inventory import K8S, Store
+from tests.integration.k8s.inventory import Store
+from tests.support.templates import install_base
 
 
 @pytest.fixture(scope="module")
 def installed(kube_cluster: Cluster) -> Cluster:
-    kube_cluster.apply(K8S / "base")
+    install_base(kube_cluster)
     return kube_cluster
 
 

@@ -19,6 +19,7 @@ from shared.service import Environment
 from tests.cluster.fixtures import require_programs
 from tests.integration.k8s.inventory import K8S
 from tests.integration.k8s.test_permissions import NAMESPACE, as_account, granted
+from tests.support.templates import copy_cluster
 
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
@@ -31,8 +32,7 @@ def site(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) 
     """A cluster of its own: the rights of the webhooks are more than the other tests of this folder count with."""
     require_programs(pytestconfig)
     folder = tmp_path_factory.mktemp("credentials")
-    with Cluster() as cluster:
-        cluster.apply(K8S / "base")
+    with Cluster(copy_cluster(tmp_path_factory.mktemp("cluster"))) as cluster:
         koord("credentials", "init", folder, "--without", "simulator")
         koord("audit", "keygen", "--out", folder / "logins" / "audit" / "checkpoint.key")
         cluster.kubectl("apply", "-f", "-", stdin=koord("credentials", "secrets", folder))

@@ -11,6 +11,7 @@ from cli.credentials.folder import read_env
 from cli.services import SERVICES, declared
 from cli.supervisor.servers import Servers
 from shared.declared import Declared
+from tests.support.templates import copy_installation
 
 NODES = ("node-a", "rack.1")
 SHARDS = 2
@@ -50,7 +51,7 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sec
         for name in ("KOORD_POSTGRES", "KOORD_NATS", "KOORD_MQTT", "KOORD_CREDENTIALS"):
             patch.delenv(name, raising=False)
         patch.setenv("KOORD_METRICS_SHARDS", str(SHARDS))
-        async with Servers(folder, nodes=NODES) as servers:
+        async with Servers(copy_installation(folder), nodes=NODES) as servers:
             nats: Any = servers.own["nats"]
             head, *accounts = nats.users.split("users: [")
             spies = [
