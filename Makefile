@@ -1,6 +1,7 @@
 # Needs python3 >= 3.11 and make; everything else is installed into .venv.
 #
 #   make demo      1,000 pods on 100 simulated nodes, in under two minutes
+#   make unit      the tests that need no server and no program of a cluster, in a minute
 #   make test      all tests, on real servers: Postgres, NATS, kube-apiserver (WORKERS=number side by side, TESTS=paths)
 #   make lint      format, lint rules, types, import contracts, migrations, generated files
 #   make parity    our decisions against upstream's, case by case (VECTORS=folder)
@@ -13,16 +14,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests wait for servers more than they compute: two files at a time, each with servers of its own.
 WORKERS ?= 2
+UNIT := tests/unit tests/parity tests/property
 VECTORS ?= $(or $(KOORD_VECTORS),../shared/vectors)
 
 # Compiles the scheduler's passes where that has not been done yet: some 20 s, once.
 COMPILE = @$(BIN)/python -c "import services.scheduler.engine"
 
-.PHONY: demo test lint parity soak generate clean
+.PHONY: demo unit test lint parity soak generate clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
 	@$(BIN)/koord demo
+
+unit: $(VENV)/installed
+	$(COMPILE)
+	$(BIN)/pytest -n $(WORKERS) -m "not soak and not servers and not kube and not node" $(or $(TESTS),$(UNIT))
 
 test: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1

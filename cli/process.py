@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO, Protocol
 
 from shared.errors import KoordError
 
@@ -36,6 +37,43 @@ os.execv(sys.argv[4], sys.argv[4:])
 
 class ProgramFailed(KoordError):
     """A program ended, or did not become ready in time; the text ends with the last lines of its log."""
+
+
+class Child(Protocol):
+    """A running program, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int:
+        """The process id, also after the end."""
+
+    def poll(self) -> int | None:
+        """Returns the exit code, negative for a signal; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for the end; returns the exit code."""
+
+    def send_signal(self, sig: int) -> None:
+        """Sends a signal; does nothing after the end."""
+
+    def kill(self) -> None:
+        """Sends SIGKILL; does nothing after the end."""
+
+
+def spawn(process: "Process", log: IO[bytes]) -> Child:
+    """Starts a process's program, which dies with this one, with its output in `log`."""
+    keeper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
+    keeper += [str(os.getpid()), str(int(process.death_signal)), str(process.user)]
+    # A session of its own: Ctrl-C reaches the parent alone, which then stops its programs in order.
+    return _STARTER.submit(
+        subprocess.Popen,
+        [*keeper, *process.command],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=process.env,
+        cwd="/" if process.user else None,  # another user may be unable to stand where this one does
+        start_new_session=True,
+    ).result()
 
 
 class Process:
@@ -66,7 +104,7 @@ class Process:
         self.env = env
         self.user = user
         self.death_signal = death_signal
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
@@ -87,20 +125,8 @@ class Process:
         """Start the program; does nothing while it runs. It is not ready yet when this returns."""
         if self.running:
             return
-        keeper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
-        keeper += [str(os.getpid()), str(int(self.death_signal)), str(self.user)]
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C reaches the parent alone, which then stops its programs in order.
-            self._child = _STARTER.submit(
-                subprocess.Popen,
-                [*keeper, *self.command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.env,
-                cwd="/" if self.user else None,  # another user may be unable to stand where this one does
-                start_new_session=True,
-            ).result()
+            self._child = spawn(self, log)
 
     def ask_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send the signal, to a paused program too. It may still run when this returns."""

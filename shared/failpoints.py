@@ -9,8 +9,15 @@ import os
 CODE = 137
 """The exit status of a process killed by signal 9, as a shell shows it."""
 
-_name, _, _count = os.environ.get("KOORD_FAILPOINT", "").partition(":")
-_left = int(_count or "1")
+_name = ""
+_left = 1
+
+
+def arm(text: str) -> None:
+    """Takes over a value of KOORD_FAILPOINT; the empty one disarms."""
+    global _name, _left  # noqa: PLW0603  a process has one failpoint
+    _name, _, count = text.partition(":")
+    _left = int(count or "1")
 
 
 def hit(name: str) -> None:
@@ -21,3 +28,6 @@ def hit(name: str) -> None:
     _left -= 1
     if _left <= 0:
         os._exit(CODE)
+
+
+arm(os.environ.get("KOORD_FAILPOINT", ""))

@@ -6,10 +6,11 @@ import signal
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from cli.ports import FIRST, LAST, RANGE
-from tests.support import templates
+from tests.support import templates, warm_start
 
 pytest_plugins = (
     "tests.servers",
@@ -18,6 +19,12 @@ pytest_plugins = (
     "tests.support.allowed_skips",
     "tests.support.file_order",
 )
+
+# A slow or busy machine is no fault of the code under test: neither an example nor making one has a time limit.
+hypothesis.settings.register_profile(
+    "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any-machine")
 
 _TEMP_ROOT = pytest.StashKey[Path]()
 
@@ -31,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's job ignores Ctrl-C, and the commands under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    warm_start.install()
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if worker:  # ports of their own: what one has chosen and does not listen on yet, another must not choose
         size = (LAST - FIRST) // workers

@@ -15,8 +15,18 @@ from cli.services import contexts
 from shared.log.database import Database, migrate
 from tests.support.templates import copy_postgres
 
+STARTERS = {"postgres", "nats", "server"}
+
 _TEMPLATE = "migrated"
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server of this file before `-m` selects."""
+    for item in items:
+        if STARTERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("servers")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -68,7 +68,7 @@ async def running(
             "KOORD_GATEWAY_KUBECONFIG": str(kubeconfig),
             **(env or {}),
         }
-        command = [sys.executable, "-c", "from cli.main import main; main()", "run", "gateway"]
+        command = [sys.executable, "-P", "-m", "cli", "run", "gateway"]
         gateway = Process("gateway", command, folder / "gateway.log", env=os.environ | settings)
         database = Database(postgres)
         bus = Bus(nats.url, name="scheduling")
