@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.node_agent.parity import blkio, burst, eviction, hooks, memory
+from cli.parity.runners.node_agent import blkio, burst, eviction, hooks, memory
 
 ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "batchResource": hooks.batch_resources,

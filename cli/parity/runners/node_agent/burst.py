@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.parity.memory import node_pod
-from services.node_agent.parity.series import Store
+from cli.parity.runners.node_agent.memory import node_pod
+from cli.parity.runners.node_agent.series import Store
 from services.node_agent.qos.cpu_burst import Bursts, Held, Measured, PodBurst, Stated, concerns, node_state
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.slo_config import CpuBurst

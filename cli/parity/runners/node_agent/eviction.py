@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.parity.series import Store
+from cli.parity.runners.node_agent.series import Store
 from services.node_agent.qos import cpu_evict, evict, memory_evict
 from services.node_agent.qos.cpu_evict import BestEffort, Window
 from services.node_agent.qos.evict import Outcome, Task
