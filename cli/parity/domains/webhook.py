@@ -4,23 +4,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.parity.domain import Domain, Rule
-from cli.parity.runners.webhook import node_slo, pods
+from cli.parity.runners.webhook import configuration, node_slo, pods
 from services.quota_ledger.parity.webhook import answer as quota_tree
 
 _ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "mutatePod": pods.mutate_pod,
     "validatePod": pods.validate_pod,
     "quotaTree": quota_tree,
-    "mutateNodeStatus": pods.mutate_node_status,
-    "validateNode": pods.validate_node,
-    "validateConfigMap": pods.validate_config_map,
+    "mutateNodeStatus": configuration.mutate_node_status,
+    "validateNode": configuration.validate_node,
+    "validateConfigMap": configuration.validate_config_map,
     "renderNodeSLO": node_slo.render_node_slo,
     "agentMergeNodeSLO": node_slo.agent_merge_node_slo,
 }
 
 
 def answer(op: str, given: Mapping[str, Any]) -> Any:
-    """What our code says to one case."""
+    """Runs one case."""
     return _ANSWERS[op](given)
 
 

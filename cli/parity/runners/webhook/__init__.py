@@ -1,1 +1,1 @@
-"""The gateway's answers in the shape of recorded cases, for `koord parity`."""
+"""Runs the admission webhooks and the rendering of NodeSLOs on recorded cases of the domain `webhook`."""

@@ -1,50 +1,40 @@
-"""The `webhook` vectors' cases of pods, nodes and the ConfigMap: the admission rules asked as the webhook server asks them."""
+"""Runs the pod webhooks: ops `mutatePod` and `validatePod`."""
 
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-from msgspec import structs
-
-from shared.admission.config_map import check_config_map, check_node
+from cli.parity.runners.webhook.amounts import canonical
+from cli.parity.runners.webhook.desk import Given, desk_of, request_of
+from services.gateway.webhooks.desk import MARK
 from shared.admission.device_resources import GPU, SHARED, asks_for_gpu
-from shared.admission.node_amplification import RAW, amplified
-from shared.admission.pod_colocation import RefusedTogether, RequiredLabels, required_labels
-from shared.admission.pod_view import annotations_of, app_containers, labels_of, stated
-from shared.admission.pods import PodWorld, check, mutated
+from shared.admission.pod_colocation import RefusedTogether
+from shared.admission.pod_view import app_containers, stated
 from shared.admission.refused import Refused
-from shared.kube.elastic_quota import declared
-from shared.kube.quantity import amount, nanos
-from shared.kube.quantity_text import notation_of, quantity_text
-
-Given = Mapping[str, Any]
 
 _AMOUNTS = frozenset({"requests", "limits", "overhead"})
 
 
 def mutate_pod(given: Given) -> dict[str, Any]:
-    """A `mutatePod` case."""
+    """Runs op `mutatePod`: the pod as it is stored, without the annotation that names its profiles, which is our own."""
     pod = given["pod"]
-    if given["operation"] == "CREATE" and not given.get("subResource"):
-        try:
-            pod = mutated(_world(given), pod, pod["metadata"]["namespace"], draw=lambda _profile: 0)
-        except Refused:
-            return {"allowed": False, "code": 500}
-    return {"allowed": True, "pod": _recorded(pod)}
+    try:
+        after = desk_of(given).mutate_pod(request_of(given, pod)) or pod
+    except Refused:
+        return {"allowed": False, "code": 500}
+    (after["metadata"].get("annotations") or {}).pop(MARK, None)
+    return {"allowed": True, "pod": _recorded(after)}
 
 
 def writes_to_an_absent_list(given: Given) -> bool:
-    """Whether a `mutatePod` case writes out GPUs of a container that has requests without limits, or limits without requests."""
-    world = _world(given)
-    if "DisableDeviceResourceSpec" in world.gates or given.get("subResource"):
+    """Reports whether op `mutatePod` writes GPUs of a container that has requests without limits, or limits without requests."""
+    request = request_of(given, given["pod"])
+    if "DisableDeviceResourceSpec" in desk_of(given).terms.gates:
         return False
-    world = structs.replace(world, gates=world.gates | {"DisableDeviceResourceSpec"})
-    pod = given["pod"]
     try:
-        before = mutated(world, pod, pod["metadata"]["namespace"], draw=lambda _profile: 0)
+        before = desk_of(given, without=("DisableDeviceResourceSpec",)).mutate_pod(request)
     except Refused:
         return False
-    return any(
+    return before is not None and any(
         asks_for_gpu(each)
         and bool(stated(each, "requests")) != bool(stated(each, "limits"))
         and (GPU in stated(each, "requests") or SHARED not in stated(each, "requests"))
@@ -53,10 +43,9 @@ def writes_to_an_absent_list(given: Given) -> bool:
 
 
 def validate_pod(given: Given) -> dict[str, Any]:
-    """A `validatePod` case."""
-    pod = given["pod"]
+    """Runs op `validatePod`: the group of rules that refuses the pod, and of `colocation` all kinds of errors."""
     try:
-        check(_world(given), pod, given.get("oldPod"), pod["metadata"]["namespace"])
+        desk_of(given).validate_pod(request_of(given, given["pod"], given.get("oldPod")))
     except RefusedTogether as refused:
         return {"allowed": False, "code": 400, "group": refused.code, "codes": refused.codes}
     except Refused as refused:
@@ -64,84 +53,16 @@ def validate_pod(given: Given) -> dict[str, Any]:
     return {"allowed": True}
 
 
-def mutate_node_status(given: Given) -> dict[str, Any]:
-    """A `mutateNodeStatus` case."""
-    return {"steps": [_node_step(step) for step in given["steps"]]}
-
-
-def _world(given: Given) -> PodWorld:
-    return PodWorld(
-        gates=frozenset(name for name, on in (given.get("gates") or {}).items() if on),
-        profiles=given.get("profiles") or (),
-        namespaces=_by_name(given.get("namespaces")),
-        classes=_by_name(given.get("priorityClasses")),
-        quotas={each["metadata"]["name"]: declared(each) for each in given.get("elasticQuotas") or ()},
-        quota_profiles=given.get("elasticQuotaProfiles") or (),
-        required_labels=required_labels(given.get("enhancedValidatorConfigMap"), RequiredLabels()),
-    )
-
-
-def _by_name(objects: Any) -> dict[str, Any]:
-    return {each["metadata"]["name"]: each for each in objects or ()}
-
-
 def _recorded(value: Any) -> Any:
-    """An object as it is recorded: empty parts left out, quantities in the API's own texts."""
+    """Returns an object as it is recorded: empty parts left out, quantities in canonical text."""
     if isinstance(value, list):
         return [_recorded(part) for part in value]
     if not isinstance(value, Mapping):
         return value
     found = {
-        name: _texts(part) if name in _AMOUNTS and isinstance(part, Mapping) else _recorded(part)
+        name: {resource: canonical(str(text)) for resource, text in part.items()}
+        if name in _AMOUNTS and isinstance(part, Mapping)
+        else _recorded(part)
         for name, part in value.items()
     }
     return {name: part for name, part in found.items() if part is not None and part not in ({}, [])}
-
-
-def _texts(amounts: Given) -> dict[str, str]:
-    return {name: quantity_text(nanos(str(text)), notation_of(str(text))) for name, text in amounts.items()}
-
-
-def _node_step(step: Given) -> dict[str, Any]:
-    node = step["node"]
-    if step["operation"] == "UPDATE":
-        try:
-            node = amplified(node, step["oldNode"])
-        except Refused:
-            return {"error": True}
-    kept = annotations_of(node).get(RAW)
-    raw = None if kept is None else msgspec.json.decode(kept)
-    return {
-        "error": False,
-        "allocatable": _whole((node.get("status") or {}).get("allocatable")),
-        "rawAllocatable": None if raw is None else _whole(raw),
-    }
-
-
-def _whole(amounts: Given | None) -> dict[str, int]:
-    return {name: amount(name, nanos(str(text))) for name, text in (amounts or {}).items()}
-
-
-def validate_config_map(given: Given) -> dict[str, Any]:
-    """A `validateConfigMap` case."""
-    if given["operation"] == "DELETE":
-        return {"allowed": True}
-    nodes = {name: labels_of(node) for name, node in _by_name(given.get("nodes")).items()}
-    names = bool(given.get("nodeStrategyNameNeedCheck"))
-    try:
-        check_config_map(
-            given["configMap"], given.get("oldConfigMap"), nodes, namespace="koordinator-system", names=names
-        )
-    except Refused as refused:
-        return {"allowed": False, "reason": refused.code}
-    return {"allowed": True}
-
-
-def validate_node(given: Given) -> dict[str, Any]:
-    """A `validateNode` case; what is created is only told of."""
-    if given["operation"] == "UPDATE":
-        try:
-            check_node(given.get("configMap"), given["node"], given["oldNode"])
-        except Refused as refused:
-            return {"allowed": False, "reason": refused.code}
-    return {"allowed": True}
