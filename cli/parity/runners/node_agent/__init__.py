@@ -1,1 +1,1 @@
-"""Recorded cases of upstream's node agent as questions to ours."""
+"""Runs the node agent's strategies and hooks on recorded cases of the domains `cpusuppress` and `node-qos`."""

@@ -1,156 +1,155 @@
-"""Recorded cases of evictions by cpu and memory: rounds with a store of metrics each, and an executor that may refuse."""
+"""Runs evictions by cpu and memory: rounds with a store of metrics each, and an executor that may refuse."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from cli.parity.runners.node_agent.series import Store
-from services.node_agent.qos import cpu_evict, evict, memory_evict
+from services.node_agent.qos import cpu_evict
 from services.node_agent.qos.cpu_evict import BestEffort, Window
-from services.node_agent.qos.evict import Outcome, Task
+from services.node_agent.qos.evict import Amounts, Candidate, Outcome, Task
+from services.node_agent.qos.eviction_round import Load, Outcomes, Strategies, cpu_strategies, memory_strategies, reason
 from shared.kube.instants import SECOND, instant_ns, instant_text
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold
 
-Judge = Callable[..., Outcome]
+Given = Mapping[str, Any]
+Changed = Callable[[Outcomes, Node], Outcomes]
+
+OPS = frozenset({"cpuEvict", "memoryEvict"})
 
 
-class _Round:
-    """One round's question."""
-
-    def __init__(self, given: Mapping[str, Any], now: Mapping[str, Any], node: Node, pods: list[Pod]) -> None:
-        self.now_ns = instant_ns(now["time"])
-        self.store = Store(now["series"])
-        self.every_s: int = given["collectIntervalSeconds"]
-        self.threshold = _threshold(now["threshold"])
-        self.node, self.pods = node, pods
-
-    def last(self, metric: str) -> dict[str, float]:
-        """Uid -> newest value."""
-        begin = self.now_ns - 2 * self.every_s * SECOND
-        uids = [pod.metadata.uid for pod in self.pods]
-        found = {uid: self.store.last(metric, begin, self.now_ns, pod_uid=uid) for uid in uids}
-        return {uid: number for uid, number in found.items() if number is not None}
-
-    def best_effort(self, begin_ns: int, *, newest: bool = False) -> tuple[BestEffort | None, int]:
-        """Means, or newest values, and the number of samples."""
-        found, samples = [], 0
-        for what in ("usage", "request", "real-limit"):
-            labels = {"be_resource": "cpu", "be_allocation": what}
-            values = self.store.within("node_be", begin_ns, self.now_ns, **labels)
-            if not values:
-                return None, 0
-            samples = samples or len(values)
-            found.append(values[-1] if newest else sum(values) / len(values))
-        return BestEffort(*found), samples
+def evictions(op: str, given: Given) -> dict[str, Any]:
+    """Runs op `cpuEvict` or `memoryEvict`."""
+    return {"rounds": [each for each, _ in _rounds(op, given, lambda outcomes, _: outcomes)]}
 
 
-def _threshold(raw: Mapping[str, Any] | None) -> ResourceThreshold | None:
-    if raw is None:
-        return None
-    names = {field.encode_name: field.name for field in msgspec.structs.fields(ResourceThreshold)}
-    return ResourceThreshold(**{names[name]: value for name, value in raw.items()})  # bounds are the webhook's
+def upstreams(op: str, given: Given) -> dict[str, Any]:
+    """Predicts upstream's rounds: no eviction releases `cpu` or `memory` as such, and cpu of a node that has some counts 1000 times."""
+    return {"rounds": [each for each, _ in _rounds(op, given, _as_upstream)]}
 
 
-def cpu_evictions(given: Mapping[str, Any], *, upstream: bool = False) -> dict[str, Any]:
-    """Op `cpuEvict`."""
-    features = ("BECPUEvict", "CPUAllocatableEvict", "CPUEvict")
-    return _run(given, features, partial(_cpu, upstream=upstream), starts_cool=True)
-
-
-def memory_evictions(given: Mapping[str, Any], *, upstream: bool = False) -> dict[str, Any]:
-    """Op `memoryEvict`."""
-    features = ("BEMemoryEvict", "MemoryAllocatableEvict", "MemoryEvict")
-    return _run(given, features, partial(_memory, upstream=upstream), starts_cool=False)
-
-
-def native_is_short(op: str, given: Mapping[str, Any]) -> bool:
-    """Whether pods ask for more cpu or memory as such than the node has, in one of the rounds."""
-    if op not in {"cpuEvict", "memoryEvict"}:
-        return False
-    rounds = upstreams(op, given)["rounds"]
-    tasks = [task for each in rounds for name, task in each["tasks"].items() if name.endswith("AllocatableEvict")]
-    return any({"cpu", "memory"} & task.get("release", {}).keys() for task in tasks)
-
-
-def upstreams(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What upstream answers where native resources are short."""
-    return (cpu_evictions if op == "cpuEvict" else memory_evictions)(given, upstream=True)
-
-
-def _cpu(feature: str, at: _Round, *, upstream: bool) -> Outcome:
-    assert at.threshold is not None
-    if feature == "CPUAllocatableEvict":
-        cores = at.last("pod_cpu_usage")
-        return cpu_evict.by_allocatable(at.threshold, at.node, at.pods, cores, upstream=upstream)
-    begin = at.now_ns - cpu_evict.window_s(at.threshold, at.every_s) * SECOND
-    mean, samples = at.best_effort(begin)
-    window = Window(mean, samples, at.store.mean("node_cpu_usage", begin, at.now_ns))
-    cores = at.last("pod_cpu_usage")
-    if feature == "CPUEvict":
-        return cpu_evict.by_usage(at.threshold, at.node, at.pods, cores, window)
-    last, _ = at.best_effort(at.now_ns - 2 * at.every_s * SECOND, newest=True)
-    return cpu_evict.best_effort(
-        at.threshold, at.node, at.pods, cores, mean=window, last=last, collect_every_s=at.every_s
+def native_is_short(op: str, given: Given) -> bool:
+    """Reports whether pods request more cpu or memory as such than the node has, in one of the rounds."""
+    return op in OPS and any(
+        {"cpu", "memory"} & outcome.release.keys()
+        for _, outcomes in _rounds(op, given, _as_upstream)
+        for feature, outcome in outcomes.items()
+        if feature.endswith("AllocatableEvict") and isinstance(outcome, Task)
     )
 
 
-def _memory(feature: str, at: _Round, *, upstream: bool) -> Outcome:
-    assert at.threshold is not None
-    used = at.store.last("node_memory_usage", at.now_ns - 2 * at.every_s * SECOND, at.now_ns)
-    match feature:
-        case "BEMemoryEvict":
-            return memory_evict.best_effort(at.threshold, at.node, at.pods, at.last("pod_memory_usage"), used)
-        case "MemoryEvict":
-            return memory_evict.by_usage(at.threshold, at.node, at.pods, at.last("pod_memory_usage"), used)
-    used_bytes = at.last("pod_memory_usage")
-    return memory_evict.by_allocatable(at.threshold, at.node, at.pods, used_bytes, upstream=upstream)
-
-
-def _run(given: Mapping[str, Any], features: tuple[str, ...], judge: Judge, *, starts_cool: bool) -> dict[str, Any]:
+def _rounds(op: str, given: Given, changed: Changed) -> list[tuple[dict[str, Any], Outcomes]]:
+    strategies = cpu_strategies(instant_ns(given["startTime"])) if op == "cpuEvict" else memory_strategies()
     node = msgspec.convert(given["node"], Node)
     pods = [msgspec.convert(pod, Pod) for pod in given["pods"]]
-    last_ns = instant_ns(given["startTime"]) if starts_cool else None
     evicted: set[str] = set()
-    said = []
+    rounds = []
     for now in given["rounds"]:
-        at = _Round(given, now, node, pods)
-        cooling = last_ns is not None and at.now_ns < last_ns + given["coolTimeSeconds"] * SECOND
-        outcomes: dict[str, Outcome] = {}
-        if not cooling and at.threshold is not None and at.threshold.enable:
-            outcomes = {feature: judge(feature, at) for feature in features if given["gates"][feature]}
-        tasks = [outcome for outcome in outcomes.values() if isinstance(outcome, Task)]
-        evictions = evict.carry_out(
-            tasks,
-            lambda pod, _: pod.metadata.name not in given["evictReject"],
-            lambda pod, evicted=frozenset(evicted): pod.metadata.uid in evicted,  # type: ignore[misc]
-        )
-        done = {each.pod.metadata.uid for each in evictions if each.done}
-        evicted |= done
-        if done:
-            last_ns = at.now_ns
+        said, outcomes = _round(strategies, given, now, node, pods, evicted, changed)
+        rounds.append((said, outcomes))
         if given.get("removeEvicted"):
             pods = [pod for pod in pods if pod.metadata.uid not in evicted]
-        said.append(
+    return rounds
+
+
+def _round(
+    strategies: Strategies,
+    given: Given,
+    now: Given,
+    node: Node,
+    pods: list[Pod],
+    evicted: set[str],
+    changed: Changed,
+) -> tuple[dict[str, Any], Outcomes]:
+    now_ns = instant_ns(now["time"])
+    cooling, threshold = strategies.cools(now_ns), _threshold(now["threshold"])
+    outcomes: Outcomes = {}
+    if not cooling and threshold is not None:
+        load = _load(given, now, pods, threshold, now_ns)
+        outcomes = changed(strategies.outcomes(given["gates"], threshold, node, pods, load), node)
+    done = strategies.carry_out(
+        outcomes,
+        lambda pod, _: pod.metadata.name not in given["evictReject"],
+        lambda pod: pod.metadata.uid in evicted,
+        now_ns,
+    )
+    evicted |= {each.pod.metadata.uid for each in done if each.done}
+    last_ns = strategies.evicted_ns
+    said = {
+        "cooling": cooling,
+        "tasks": {feature: _said(outcome) for feature, outcome in outcomes.items()},
+        "evictions": [
             {
-                "cooling": cooling,
-                "tasks": {feature: _said(outcome) for feature, outcome in outcomes.items()},
-                "evictions": [
-                    {
-                        "pod": each.pod.metadata.name,
-                        "reason": "evicted",
-                        "message": f"trigger by koordlet feature {each.feature}, kill pod: {each.pod.metadata.name}",
-                        "success": each.done,
-                    }
-                    for each in evictions
-                ],
-                "lastEvictTime": None if last_ns is None else instant_text(last_ns),
+                "pod": each.pod.metadata.name,
+                "reason": "evicted",
+                "message": f"{reason(each.feature)}, kill pod: {each.pod.metadata.name}",
+                "success": each.done,
             }
-        )
-    return {"rounds": said}
+            for each in done
+        ],
+        "lastEvictTime": None if last_ns is None else instant_text(last_ns),
+    }
+    return said, outcomes
+
+
+def _threshold(raw: Given | None) -> ResourceThreshold | None:
+    """Returns a threshold that may lie outside of the bounds that the webhook enforces."""
+    if raw is None:
+        return None
+    names = {field.encode_name: field.name for field in msgspec.structs.fields(ResourceThreshold)}
+    return ResourceThreshold(**{names[name]: value for name, value in raw.items()})
+
+
+def _load(given: Given, now: Given, pods: list[Pod], threshold: ResourceThreshold, now_ns: int) -> Load:
+    store, every_s = Store(now["series"]), given["collectIntervalSeconds"]
+    latest_ns = now_ns - 2 * every_s * SECOND
+    begin_ns = now_ns - cpu_evict.window_s(threshold, every_s) * SECOND
+
+    def last(metric: str) -> dict[str, float]:
+        found = {uid: store.last(metric, latest_ns, now_ns, pod_uid=uid) for uid in (pod.metadata.uid for pod in pods)}
+        return {uid: value for uid, value in found.items() if value is not None}
+
+    def best_effort(since_ns: int) -> list[list[float]]:
+        labels = [
+            {"be_resource": "cpu", "be_allocation": allocation} for allocation in ("usage", "request", "real-limit")
+        ]
+        return [store.within("node_be", since_ns, now_ns, **each) for each in labels]
+
+    means, newest = best_effort(begin_ns), best_effort(latest_ns)
+    return Load(
+        Window(
+            BestEffort(*(sum(values) / len(values) for values in means)) if all(means) else None,
+            min(map(len, means)),
+            store.mean("node_cpu_usage", begin_ns, now_ns),
+        ),
+        BestEffort(*(values[-1] for values in newest)) if all(newest) else None,
+        store.last("node_memory_usage", latest_ns, now_ns),
+        last("pod_cpu_usage"),
+        last("pod_memory_usage"),
+        every_s,
+    )
+
+
+def _as_upstream(outcomes: Outcomes, node: Node) -> Outcomes:
+    return {
+        feature: _without_native(outcome, node)
+        if feature.endswith("AllocatableEvict") and isinstance(outcome, Task)
+        else outcome
+        for feature, outcome in outcomes.items()
+    }
+
+
+def _without_native(task: Task, node: Node) -> Task:
+    scale = 1000 if (node.status.allocatable or {}).get("cpu") else 1
+
+    def part(each: Candidate) -> Amounts:
+        return {name: size for name, size in task.part(each).items() if name not in {"cpu", "memory"}}
+
+    release = {name: size * scale if name == "cpu" else size for name, size in task.release.items()}
+    return task._replace(release=release, part=part)
 
 
 def _said(outcome: Outcome) -> dict[str, Any]:
