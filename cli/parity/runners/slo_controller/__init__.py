@@ -1,1 +1,1 @@
-"""Recorded inputs of upstream, answered by this code, in the shape of the recorded outputs."""
+"""Runs the SLO controller on recorded cases of the domain `overcommit`, and the node's predictions on those of `prediction`."""
