@@ -22,7 +22,7 @@ CRASH = {"panic": True}
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One line of a domain's file. `input` and `output` are what upstream was asked and said."""
+    """One line of a domain's file: an input, and upstream's output for it."""
 
     case: str
     op: str
@@ -68,12 +68,12 @@ class Tally(msgspec.Struct):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing differs without a reason, and not too much with one."""
+        """Reports whether nothing differs without a reason, and not too much with one."""
         return not self.different and not self.argues_too_much
 
 
 def tally_folder(folder: Path) -> dict[str, Tally]:
-    """Run every domain that the folder has a file of.
+    """Runs every domain that the folder has a file of.
 
     Raises:
         KoordError: there is no file of a known domain, or one cannot be read.
@@ -113,7 +113,7 @@ def opened(path: Path) -> Iterator[Iterable[bytes]]:
 
 
 def tally_file(path: Path, domain: Domain) -> Tally:
-    """Run one domain's cases.
+    """Runs one domain's cases.
 
     Raises:
         KoordError: a line is no case.
@@ -164,7 +164,7 @@ def read_cases(path: Path) -> Iterator[Case]:
 
 
 def is_argued(domain: Domain, case: Case) -> bool:
-    """Whether a rule recognises the input and predicts upstream's answer to it."""
+    """Reports whether a rule recognises the input and predicts upstream's output for it."""
     return any(
         rule.recognises(case.op, case.input) and difference(case.output, rule.upstream(case.op, case.input)) is None
         for rule in domain.rules
@@ -172,12 +172,12 @@ def is_argued(domain: Domain, case: Case) -> bool:
 
 
 def first_difference(domain: Domain, case: Case) -> Difference | None:
-    """Where our answer to one case differs from the recorded one, if it does."""
+    """Returns the first difference between our output for one case and the recorded one, if there is one."""
     return difference(without(case.output, domain.remarks), _answer(domain, case))
 
 
 def without(output: Any, remarks: frozenset[str]) -> Any:
-    """A recorded output without the recorder's remarks, at any depth."""
+    """Returns a recorded output without the recorder's remarks, at any depth."""
     if not remarks:
         return output
     if isinstance(output, dict):

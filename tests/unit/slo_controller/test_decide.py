@@ -324,6 +324,18 @@ def test_a_node_and_its_zones_are_written_from_the_moment_when_its_status_has_ca
     assert written == [NODE_TOPOLOGIES, "nodes", "nodes"]
 
 
+def test_what_a_node_sells_stays_while_its_status_lacks_allocatable() -> None:
+    cluster = running()
+    assert cluster.decided(31) is not None
+    bare = Node(metadata=Metadata(name="n", uid="uid-n"), status=NodeStatus(capacity=FOUR_CPUS))
+    cluster.say("cluster", NodeObserved(node="n", object=bare))
+    assert not [e for e in cluster.decide(2_000) if isinstance(e, FieldsDecided | NodeOvercommitted)]
+    cluster.node()
+    decided = cluster.decided(2_001)
+    assert decided is not None
+    assert decided.why == "degraded"
+
+
 def test_a_pod_that_is_gone_is_forgotten_after_a_while() -> None:
     cluster = running()
     cluster.no_pod("web", at_s=100)
