@@ -15,7 +15,8 @@ BIN := $(VENV)/bin
 # Tests wait for servers more than they compute: two files at a time, each with servers of its own.
 WORKERS ?= 2
 UNIT := tests/unit tests/parity tests/property
-VECTORS ?= $(or $(KOORD_VECTORS),../shared/vectors)
+# All recorded cases where they are beside this folder, else those that are kept in it.
+VECTORS ?= $(or $(KOORD_VECTORS),$(wildcard ../shared/vectors),tests/parity/cases)
 
 # Compiles the scheduler's passes where that has not been done yet: some 20 s, once.
 COMPILE = @$(BIN)/python -c "import services.scheduler.engine"

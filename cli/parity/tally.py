@@ -1,21 +1,28 @@
 """Runs a domain's cases and counts how many of our answers are upstream's."""
 
-from collections.abc import Iterator
+import gzip
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import zstandard
 
 from cli.parity.compare import Difference, difference
 from cli.parity.domain import DOMAINS, Domain, load
 from shared.errors import KoordError
+
+SUFFIXES = ("", ".zst", ".gz")
+"""Of `DOMAIN.jsonl`: as it is, or compressed."""
 
 CRASH = {"panic": True}
 """The recorded output of an input on which upstream crashes."""
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One line of a domain's file. `input` and `output` are what upstream was asked and said."""
+    """One line of a domain's file: an input, and upstream's output for it."""
 
     case: str
     op: str
@@ -52,29 +59,61 @@ class Tally(msgspec.Struct):
 
     @property
     def argues_too_much(self) -> bool:
-        """Whether rules explain more than their share: that would be another system."""
-        return self.argued > self.argued_share * self.cases
+        """Reports whether rules explain more than their share, which would make this another system.
+
+        A share is one of many cases: of fewer than one argued case is the share of, any number may be argued.
+        """
+        most = self.argued_share * self.cases
+        return most >= 1 and self.argued > most
 
     @property
     def holds(self) -> bool:
-        """Whether nothing differs without a reason, and not too much with one."""
+        """Reports whether nothing differs without a reason, and not too much with one."""
         return not self.different and not self.argues_too_much
 
 
 def tally_folder(folder: Path) -> dict[str, Tally]:
-    """Run every domain that the folder has a file of.
+    """Runs every domain that the folder has a file of.
 
     Raises:
         KoordError: there is no file of a known domain, or one cannot be read.
     """
-    found = [name for name in DOMAINS if (folder / f"{name}.jsonl").is_file()]
+    found = {name: path for name in DOMAINS if (path := case_file(folder, name))}
     if not found:
-        raise KoordError(f"{folder} holds no cases; expected one of {', '.join(f'{name}.jsonl' for name in DOMAINS)}")
-    return {name: tally_file(folder / f"{name}.jsonl", load(name)) for name in found}
+        files = ", ".join(f"{name}.jsonl" for name in DOMAINS)
+        raise KoordError(f"{folder} holds no cases; expected one of {files}, also with .zst or .gz")
+    return {name: tally_file(path, load(name)) for name, path in found.items()}
+
+
+def case_file(folder: Path, name: str) -> Path | None:
+    """Returns the file of a domain's cases in a folder; None without one."""
+    paths = (folder / f"{name}.jsonl{suffix}" for suffix in SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Iterable[bytes]]:
+    """Opens a file of cases: its lines, decompressed by its suffix.
+
+    Raises:
+        KoordError: the file cannot be read, or is not compressed as its suffix states.
+    """
+    try:
+        match path.suffix:
+            case ".zst":
+                yield io.BytesIO(_decompressed(path))
+            case ".gz":
+                with gzip.open(path, "rb") as stream:
+                    yield stream
+            case _:
+                with path.open("rb") as file:
+                    yield file
+    except (OSError, EOFError, zstandard.ZstdError) as error:
+        raise KoordError(f"{path} cannot be read: {error}") from error
 
 
 def tally_file(path: Path, domain: Domain) -> Tally:
-    """Run one domain's cases.
+    """Runs one domain's cases.
 
     Raises:
         KoordError: a line is no case.
@@ -98,14 +137,23 @@ def tally_file(path: Path, domain: Domain) -> Tally:
     return tally
 
 
+def _decompressed(path: Path) -> bytes:
+    whole = zstandard.ZstdDecompressor().decompressobj()
+    data = whole.decompress(path.read_bytes())
+    if not whole.eof:
+        # A stream that ends early is no error to zstandard, and fewer cases would pass.
+        raise EOFError("the file ends before its last block")
+    return data
+
+
 def read_cases(path: Path) -> Iterator[Case]:
-    """The cases of a file, line by line.
+    """Yields the cases of a file, line by line.
 
     Raises:
-        KoordError: a line is no case.
+        KoordError: the file cannot be read, or a line is no case.
     """
     decoder = msgspec.json.Decoder(Case)
-    with path.open("rb") as lines:
+    with opened(path) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -116,7 +164,7 @@ def read_cases(path: Path) -> Iterator[Case]:
 
 
 def is_argued(domain: Domain, case: Case) -> bool:
-    """Whether a rule recognises the input and predicts upstream's answer to it."""
+    """Reports whether a rule recognises the input and predicts upstream's output for it."""
     return any(
         rule.recognises(case.op, case.input) and difference(case.output, rule.upstream(case.op, case.input)) is None
         for rule in domain.rules
@@ -124,12 +172,12 @@ def is_argued(domain: Domain, case: Case) -> bool:
 
 
 def first_difference(domain: Domain, case: Case) -> Difference | None:
-    """Where our answer to one case differs from the recorded one, if it does."""
+    """Returns the first difference between our output for one case and the recorded one, if there is one."""
     return difference(without(case.output, domain.remarks), _answer(domain, case))
 
 
 def without(output: Any, remarks: frozenset[str]) -> Any:
-    """A recorded output without the recorder's remarks, at any depth."""
+    """Returns a recorded output without the recorder's remarks, at any depth."""
     if not remarks:
         return output
     if isinstance(output, dict):

@@ -17,7 +17,7 @@ from services.node_agent.cgroup.found import Found
 from services.node_agent.cgroups import Hierarchy, KubePods
 from services.node_agent.describer import Describer
 from services.node_agent.details import Details, Gauge
-from services.node_agent.evictor import Evictor, Load
+from services.node_agent.evictor import Evictor
 from services.node_agent.history import Series
 from services.node_agent.known import PodsKeeper
 from services.node_agent.layout import Placed, containers, placed
@@ -26,6 +26,7 @@ from services.node_agent.qos import cpu_burst, cpu_evict, evict
 from services.node_agent.qos.cpu_burst import NodeState
 from services.node_agent.qos.cpu_evict import BATCH_CPU, BestEffort, Window
 from services.node_agent.qos.cpu_suppress import HostApp, Situation, Usage, best_effort_of
+from services.node_agent.qos.eviction_round import Load
 from services.node_agent.qos.stated import HeldCpus, cpus
 from services.node_agent.reconciler import KubeFolders, Reconciler
 from services.node_agent.samples import Round
@@ -126,7 +127,7 @@ class Governor:
         self._best_effort: tuple[Series, Series, Series] = (Series(), Series(), Series())
         self._kube: KubeFolders | None = None
         self._files = NodeFiles(places.proc, places.sys, places.root, state_dir, gates, clock_ns, places.terway)
-        self._evictor = Evictor(gates, tell, clock_ns(), self._every_s)
+        self._evictor = Evictor(gates, tell, clock_ns())
         self._measured: Round | None = None
         self._describer = Describer(places.proc, places.sys, places.kubelet, places.kubelet_config, gates, tell)
 
@@ -377,6 +378,7 @@ class Governor:
             self._node_bytes.last(now_ns - LATEST_NS * self._every_s),
             {uid: used.cpu / 10**6 for uid, used in found.pods.items() if used.cpu is not None},
             {uid: float(used.memory) for uid, used in found.pods.items() if used.memory is not None},
+            self._every_s,
         )
         self._evictor.round(threshold, known.object, known.pods, load, now_ns)
 
@@ -398,8 +400,8 @@ class Governor:
         texts = {self._known_cpus(folder) for folder in self._best_effort_folders[1]}
         limit = cpu_evict.real_limit((held[0], *map(cpus, texts)), held[1])
         if self._request[0] is not known:
-            asked = (evict.requests(pod, (BATCH_CPU,)) for pod in known.pods if raw_qos(pod) is QoS.BE)
-            self._request = (known, sum(each.get(BATCH_CPU, 0) for each in asked))
+            asked = (evict.request_of(pod, BATCH_CPU) for pod in known.pods if raw_qos(pod) is QoS.BE)
+            self._request = (known, sum(asked))
         request = self._request[1]
         for series, value in zip(self._best_effort, (found.best_effort.cpu / 1000, request, limit), strict=True):
             series.add(found.at_ns, float(value))

@@ -54,7 +54,7 @@ class Pass(NamedTuple):
 
 
 def calculate(state: SloState, config: InForce, name: str, settings: SloSettings, now_ns: int) -> Pass:
-    """Calculate a node that is there."""
+    """Calculates a node that is there."""
     node, machine = state.nodes[name], state.machine(name)
     strategy = config.strategy(node.metadata)
     measured, source = state.measured(name)
@@ -65,18 +65,14 @@ def calculate(state: SloState, config: InForce, name: str, settings: SloSettings
         doing = OFF
     elif is_degraded(measured, strategy, now_ns):
         doing = DEGRADED
-        static = strategy.mid_reclaim_mode == STATIC and machine.has_allocatable
-        if static and not is_degraded(measured._replace(has_node=True), strategy, now_ns):
+        if strategy.mid_reclaim_mode == STATIC and not is_degraded(measured._replace(has_node=True), strategy, now_ns):
             # A static share needs the report's time alone.
             found_mid = mid_of(machine.capacity, machine.reserved, measured, state.books(name), strategy)
     else:
         books, zones = state.books(name), state.zones(name)
         terms = terms_of(machine.capacity, machine.reserved, measured, books, strategy)
         found = batch_of(terms, strategy, zones, books)
-        if machine.has_allocatable:
-            found_mid = mid_of(machine.capacity, machine.reserved, measured, books, strategy)
-        else:
-            troubles.append(Trouble(plugins.MID, plugins.CALCULATE, "status.allocatable is absent: no mid resources"))
+        found_mid = mid_of(machine.capacity, machine.reserved, measured, books, strategy)
     sold = _steadied(found, strategy, troubles)
     if doing != OFF:
         topology = state.topologies.get(name)

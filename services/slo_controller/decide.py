@@ -27,7 +27,7 @@ from services.slo_controller.state import (
     NODES,
     SloState,
 )
-from services.slo_controller.steady import differs, expires_ns, moved, thresholds
+from services.slo_controller.steady import expires_ns, moved
 from services.slo_controller.strategy import DEFAULTS
 from shared.admission.slo_config import COLOCATION
 from shared.events import Draft
@@ -37,7 +37,6 @@ from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.kube.quantity import NANO, nanos
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
-from shared.kube.slo_config import ColocationStrategy
 
 AMOUNTS, METADATA, SPEC = "batch-and-mid", "colocation", "collect-policy"
 """The field groups that this context owns: of a node's status and metadata, of a NodeMetric."""
@@ -85,12 +84,12 @@ def decide_node(state: SloState, config: InForce, name: str, settings: SloSettin
     if settings.node_metrics:
         drafts += _node_metric(state, config, name)
     before = _decided(state, name)
-    if before is None and COLOCATION not in state.texts and not _has_ratios(state, config, name):
-        found = None  # nobody asked for over-commitment: what others wrote to the node is theirs
-    else:
-        found = calculate(state, config, name, settings, now_ns)
+    # Without a configuration, amounts that others wrote to the node are theirs. A node without capacity or allocatable is not written to.
+    asked = before is not None or COLOCATION in state.texts or _has_ratios(state, config, name)
+    is_written = asked and state.machine(name).is_reported
+    found = calculate(state, config, name, settings, now_ns) if is_written else None
     if settings.topologies:
-        drafts += decide_topology(state, name, found, now_ns)
+        drafts += decide_topology(state, name, found)
     if found is None:
         return drafts
     why = _why(state, name, before, found, now_ns)
@@ -118,6 +117,8 @@ def expired(state: SloState, config: InForce, now_ns: int) -> list[str]:
         node = state.nodes.get(name)
         if node is None or (decided.batch_cpu is None and decided.mid_cpu is None):
             continue
+        if not state.machine(name).is_reported:
+            continue
         strategy = config.strategy(node.metadata)
         measured, _ = state.measured(name)
         if expires_ns(measured, strategy) < now_ns:
@@ -136,11 +137,13 @@ def _why(state: SloState, name: str, before: NodeOvercommitted | None, found: Pa
     old, strategy = before.amounts, found.strategy
     if found.doing != SELLING and any(old.get(each) is not None and new[each] is None for each in SOLD):
         return found.doing
-    if any((old.get(each) is None) is not (new[each] is None) for each in SOLD) or _sold_moved(old, new, strategy):
+    amounts_before = {each: nanos(text) for each in SOLD if (text := old.get(each)) is not None}
+    amounts = {each: size * NANO for each in SOLD if (size := new[each]) is not None}
+    if moved(amounts_before, amounts, SOLD, strategy):
         return "moved"
     if devices.amounts is not NO_DEVICES.amounts or any(old.get(each) is not None for each in devices.amounts):
-        stated = {each: size for each, size in old.items() if size is not None}
-        wanted = {each: size for each, size in devices.amounts.items() if size is not None}
+        stated = {each: nanos(text) for each, text in old.items() if text is not None}
+        wanted = {each: nanos(text) for each, text in devices.amounts.items() if text is not None}
         if moved(stated, wanted, devices.amounts, replace(strategy, koordstream=None)):
             return "moved"
         if any(before.labels.get(label) != text for label, text in devices.labels.items()):
@@ -149,25 +152,9 @@ def _why(state: SloState, name: str, before: NodeOvercommitted | None, found: Pa
         return "moved"
     seconds = strategy.update_time_threshold_seconds
     patience_ns = (DEFAULTS.update_time_threshold_seconds or 0 if seconds is None else seconds) * SECOND
-    if found.doing != OFF and now_ns - before.decided_ns > patience_ns and _differs(old, new):
+    if found.doing != OFF and now_ns - before.decided_ns > patience_ns and amounts != amounts_before:
         return "time"
     return ""
-
-
-def _sold_moved(old: Mapping[str, str | None], new: Mapping[str, int | None], strategy: ColocationStrategy) -> bool:
-    threshold, hysteresis = thresholds(strategy)
-    for each in SOLD:
-        text, size = old.get(each), new[each]
-        if text is not None and size is not None and differs(nanos(text), size * NANO, threshold, hysteresis):
-            return True
-    return False
-
-
-def _differs(old: Mapping[str, str | None], new: Mapping[str, int | None]) -> bool:
-    return any(
-        size is not None and (text := old.get(each)) is not None and nanos(text) != size * NANO
-        for each, size in new.items()
-    )
 
 
 def _annotations_moved(found: Pass, stated: Mapping[str, str | None]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from services.slo_controller.calculate import Pass
 from services.slo_controller.state import SloState, Topology
-from services.slo_controller.topology import FIELDS, Zones, write_of
+from services.slo_controller.topology import FIELDS, Zones, with_batch
 from shared.events import Draft
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.nodes import NodeTopologyStated
@@ -23,7 +23,7 @@ ZONES = "batch-zones"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "Koordinator"}
 
 
-def decide_topology(state: SloState, name: str, found: Pass | None, now_ns: int) -> list[Draft]:
+def decide_topology(state: SloState, name: str, found: Pass | None) -> list[Draft]:
     """What is said of the topology of a node that is there.
 
     Args:
@@ -34,7 +34,7 @@ def decide_topology(state: SloState, name: str, found: Pass | None, now_ns: int)
         if stated is None or state.says(NODE_TOPOLOGIES, name) is not None:
             return []
         return [Draft(ObjectDecided(resource=NODE_TOPOLOGIES, name=name, body=_body(state, name, stated)))]
-    return [*_described(state, name, stated, there), *_zones(state, name, stated, there, found, now_ns)]
+    return [*_described(state, name, stated, there), *_zones(state, name, stated, there, found)]
 
 
 def withdrawn(state: SloState, name: str) -> list[Draft]:
@@ -105,15 +105,12 @@ def _zones(
     stated: NodeTopologyStated | None,
     there: Topology,
     found: Pass | None,
-    now_ns: int,
 ) -> list[Draft]:
     zones: list[dict[str, Any]] = merged(there.zones, stated.zones) if stated else there.zones
-    due = zones != there.zones
     if found is not None and found.sold is not None and found.sold.zones:
-        write = write_of(zones, found.sold.zones, found.strategy, found.ratio, synced_ns=now_ns, now_ns=now_ns)
-        zones, due = write.zones, due or write.due
+        zones = with_batch(zones, found.sold.zones, found.strategy, found.ratio)
     said = state.says(NODE_TOPOLOGIES, name, ZONES)
-    if not due or zones == there.zones or (said is not None and said.get("zones") == zones):
+    if zones == there.zones or (said is not None and said.get("zones") == zones):
         return []
     return [Draft(FieldsDecided(resource=NODE_TOPOLOGIES, name=name, fields=ZONES, patch={"zones": zones}))]
 

@@ -73,10 +73,14 @@ class Said(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What of a node counts here, read once."""
+    """What of a node counts here, read once.
+
+    Attributes:
+        is_reported: whether the status has capacity and allocatable; before that nothing is written to the node.
+    """
 
     metadata: Metadata
-    has_allocatable: bool
+    is_reported: bool
     capacity: Amount
     reserved: Amount
 
@@ -261,7 +265,8 @@ class SloState:
         machine = self._machines.get(name)
         if machine is None:
             node = self.nodes[name]
-            machine = Machine(node.metadata, node.status.allocatable is not None, capacity_of(node), reserved_of(node))
+            is_reported = node.status.capacity is not None and node.status.allocatable is not None
+            machine = Machine(node.metadata, is_reported, capacity_of(node), reserved_of(node))
             self._machines[name] = machine
         return machine
 

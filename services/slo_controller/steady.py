@@ -8,27 +8,30 @@ from collections.abc import Iterable, Mapping
 from services.slo_controller.measured import Measured
 from services.slo_controller.strategy import DEFAULTS
 from shared.kube.instants import SECOND
-from shared.kube.quantity import BadQuantity, milli, nanos
+from shared.kube.quantity import milli
 from shared.kube.slo_config import ColocationStrategy, Hysteresis
 
 
-def moved(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str], strategy: ColocationStrategy) -> bool:
-    """Whether one of these resources appeared, went, or moved by more than the threshold.
+def moved(old: Mapping[str, int], new: Mapping[str, int], names: Iterable[str], strategy: ColocationStrategy) -> bool:
+    """Reports whether one of these resources appeared, went, or moved by more than the threshold.
 
     |new - old| > old * threshold, in thousandths; the threshold is `resourceDiffThreshold`, or a percentage of its own for a rise and for
     a fall where `koordstream.hysteresis` states one.
+
+    Args:
+        old, new: resource -> amount in nanos; a resource that is absent has none.
     """
-    threshold, hysteresis = thresholds(strategy)
-    return any(_differs(old.get(name), new.get(name), threshold, hysteresis) for name in names)
-
-
-def thresholds(strategy: ColocationStrategy) -> tuple[float, Hysteresis | None]:
-    """`resourceDiffThreshold`, and what outranks it for a rise or a fall."""
     ratio, steadiness = strategy.resource_diff_threshold, strategy.koordstream
-    return (
-        DEFAULTS.resource_diff_threshold or 0.0 if ratio is None else ratio,
-        steadiness.hysteresis if steadiness else None,
-    )
+    threshold = DEFAULTS.resource_diff_threshold or 0.0 if ratio is None else ratio
+    hysteresis = steadiness.hysteresis if steadiness else None
+    for name in names:
+        before, after = old.get(name), new.get(name)
+        if before is None or after is None:
+            if before is not after:
+                return True
+        elif differs(before, after, threshold, hysteresis):
+            return True
+    return False
 
 
 def differs(old_nanos: int, new_nanos: int, threshold: float, hysteresis: Hysteresis | None = None) -> bool:
@@ -55,12 +58,3 @@ def expires_ns(measured: Measured, strategy: ColocationStrategy) -> int:
         return 0
     minutes = strategy.degrade_time_minutes
     return measured.at_ns + (DEFAULTS.degrade_time_minutes or 0 if minutes is None else minutes) * 60 * SECOND
-
-
-def _differs(old: str | None, new: str | None, threshold: float, hysteresis: Hysteresis | None) -> bool:
-    if old is None or new is None:
-        return old is not new
-    try:
-        return differs(nanos(old), nanos(new), threshold, hysteresis)
-    except BadQuantity:
-        return True  # what cannot be read is written anew

@@ -119,14 +119,6 @@ class Histogram:
         if self.weights[bucket] >= self.buckets.epsilon:
             self.low, self.high = min(self.low, bucket), max(self.high, bucket)
 
-    def subtract(self, value: float, weight: float, at_ns: int) -> None:
-        """Take a sample back; less than epsilon becomes 0."""
-        bucket = self.buckets.find(value)
-        weight *= self._factor(at_ns)
-        self.total = self._less(self.total, weight)
-        self.weights[bucket] = self._less(self.weights[bucket], weight)
-        self._narrow()
-
     def percentile(self, share: float) -> float:
         """The end of the first bucket up to which at least this share of the weight lies; 0 when nothing does."""
         if self.is_empty:
@@ -139,18 +131,6 @@ class Histogram:
                 break
             bucket += 1
         return self.buckets.start(min(bucket + 1, self.buckets.number - 1))
-
-    def merge(self, other: "Histogram") -> None:
-        """Add another one of the same buckets and half-life; the older reference moves up to the younger."""
-        if self.half_life_ns:
-            if self.reference_ns < other.reference_ns:
-                self.shift(other.reference_ns)
-            elif other.reference_ns < self.reference_ns:
-                other.shift(self.reference_ns)
-        for bucket in range(other.low, other.high + 1):
-            self.weights[bucket] += other.weights[bucket]
-        self.total += other.total
-        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
 
     def save(self) -> Checkpoint:
         """What is stored of it: weights relative to the largest, those that round to 0 left out."""
@@ -201,10 +181,6 @@ class Histogram:
         self.total *= factor
         self._narrow()
         self.reference_ns = reference
-
-    def _less(self, size: float, weight: float) -> float:
-        rest = size - weight
-        return 0.0 if rest < self.buckets.epsilon else rest
 
     def _narrow(self) -> None:
         epsilon, last = self.buckets.epsilon, self.buckets.number - 1

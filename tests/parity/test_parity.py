@@ -1,30 +1,76 @@
-"""Our answers against upstream's, on recorded cases. KOORD_VECTORS names another folder of the same files."""
+"""Our answers against upstream's: on the cases in this repository, and on all that were recorded where KOORD_VECTORS or ../shared has them."""
 
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.parity.domain import DOMAINS, load
-from cli.parity.tally import tally_file
+from cli.parity.tally import case_file, opened, tally_file
 
 ROOT = Path(__file__).resolve().parents[2]
+CASES = Path(__file__).with_name("cases")
 SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT.parent / "shared")
 VECTORS = Path(os.environ.get("KOORD_VECTORS") or SHARED / "vectors")
+FOUND = [name for name in DOMAINS if case_file(CASES / "found", name)]
 
 
 @pytest.mark.parametrize("name", DOMAINS)
-def test_our_answers_are_upstreams(name: str) -> None:
-    path = VECTORS / f"{name}.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no {path}; KOORD_VECTORS names the folder of recorded cases")
+def test_our_answers_to_the_cases_in_the_repository_are_upstreams(name: str) -> None:
+    path = case_file(CASES, name)
+    assert path is not None
     tally = tally_file(path, load(name))
     assert tally.holds, tally
     assert tally.cases > 0
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_no_case_that_was_once_different_is(name: str) -> None:
+    path = case_file(CASES / "found", name)
+    assert path is not None
+    tally = tally_file(path, load(name))
+    assert tally.cases > 0
+    assert tally.different == 0, tally
+
+
+def content(path: Path) -> list[bytes]:
+    with opened(path) as lines:
+        return [line.strip() for line in lines]
+
+
+def elsewhere(folder: Path, here: Path) -> list[Any]:
+    """The domains of which a folder has other cases than the repository; one that is skipped without any."""
+    there = {name: path for name in DOMAINS if (path := case_file(folder, name))}
+    others = [n for n, path in there.items() if (own := case_file(here, n)) is None or content(path) != content(own)]
+    reason = f"{folder} has no cases that the repository lacks; KOORD_VECTORS names a folder of recorded cases"
+    return others or [pytest.param("", marks=pytest.mark.skip(reason=reason))]
+
+
+@pytest.mark.parametrize("name", elsewhere(VECTORS, CASES))
+def test_our_answers_to_other_recorded_cases_are_upstreams(name: str) -> None:
+    path = case_file(VECTORS, name)
+    assert path is not None
+    tally = tally_file(path, load(name))
+    assert tally.holds, tally
+    assert tally.cases > 0
+
+
+@pytest.mark.parametrize("name", elsewhere(VECTORS / "found", CASES / "found"))
+def test_no_other_case_that_was_once_different_is(name: str) -> None:
+    path = case_file(VECTORS / "found", name)
+    assert path is not None
+    tally = tally_file(path, load(name))
+    assert tally.different == 0, tally
 
 
 @pytest.mark.parametrize("name", DOMAINS)
 def test_every_documented_difference_has_its_reason_in_the_documentation(name: str) -> None:
     headings = re.findall(r"^### (.+)$", (ROOT / "docs/compat.md").read_text(), re.MULTILINE)
     assert {rule.section for rule in load(name).rules} <= set(headings)
+
+
+def test_the_cases_in_the_repository_take_at_most_four_mebibytes() -> None:
+    sizes = [path.stat().st_size for path in CASES.rglob("*") if path.is_file()]
+    assert 0 < sum(sizes) <= 4 << 20

@@ -1,8 +1,8 @@
 """The node agent's other QoS strategies and runtime hooks."""
 
 from cli.parity.domain import Domain, Rule
-from services.node_agent.parity.eviction import native_is_short, upstreams
-from services.node_agent.parity.node_qos import answer
+from cli.parity.runners.node_agent.eviction import native_is_short, upstreams
+from cli.parity.runners.node_agent.node_qos import answer
 
 DOMAIN = Domain(
     answer,

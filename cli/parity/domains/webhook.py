@@ -4,29 +4,28 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.parity.domain import Domain, Rule
-from services.gateway.parity import webhook
+from cli.parity.runners.webhook import configuration, node_slo, pods
 from services.quota_ledger.parity.webhook import answer as quota_tree
-from services.slo_controller.parity import webhook as node_slo
 
 _ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "mutatePod": webhook.mutate_pod,
-    "validatePod": webhook.validate_pod,
+    "mutatePod": pods.mutate_pod,
+    "validatePod": pods.validate_pod,
     "quotaTree": quota_tree,
-    "mutateNodeStatus": webhook.mutate_node_status,
-    "validateNode": webhook.validate_node,
-    "validateConfigMap": webhook.validate_config_map,
+    "mutateNodeStatus": configuration.mutate_node_status,
+    "validateNode": configuration.validate_node,
+    "validateConfigMap": configuration.validate_config_map,
     "renderNodeSLO": node_slo.render_node_slo,
     "agentMergeNodeSLO": node_slo.agent_merge_node_slo,
 }
 
 
 def answer(op: str, given: Mapping[str, Any]) -> Any:
-    """What our code says to one case."""
+    """Runs one case."""
     return _ANSWERS[op](given)
 
 
 def _gpus_in_one_list(op: str, given: Mapping[str, Any]) -> bool:
-    return op == "mutatePod" and given["operation"] == "CREATE" and webhook.writes_to_an_absent_list(given)
+    return op == "mutatePod" and given["operation"] == "CREATE" and pods.writes_to_an_absent_list(given)
 
 
 DOMAIN = Domain(answer, (Rule("GPUs in one list alone", _gpus_in_one_list, lambda _op, _given: {"panic": True}),))

@@ -91,14 +91,6 @@ def pod_quota(pod: Pod, rule: Normalization) -> int | None:
     return scaled(convert.quota(limit), rule.ratio) if rule.enabled and limit > 0 else None
 
 
-def reconciled_as(pod: Pod) -> str:
-    """The class under which a pod is filed: a pod without labels that holds CPUs is LSR."""
-    qos = raw_qos(pod)
-    if qos is QoS.NONE and resource_status(pod).cpuset:
-        return QoS.LSR.value
-    return qos.value
-
-
 def _limit_milli(container: Container) -> int:
     limits = (container.resources and container.resources.limits) or {}
     return milli(nanos(limits["cpu"])) if "cpu" in limits else 0

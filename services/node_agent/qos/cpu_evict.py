@@ -76,17 +76,16 @@ def best_effort(
         return Refusal.NONE
     candidates = []
     for pod in evict.best_effort(pods, "BECPUEvict"):
-        request = evict.requests(pod, (BATCH_CPU,)).get(BATCH_CPU, 0)
-        used = pod_cores.get(pod.metadata.uid, 0.0) * 1000
-        candidates.append((pod, request, used / request if request else 0.0))
+        request = evict.request_of(pod, BATCH_CPU)
+        candidates.append((pod, _milli(pod_cores, pod) / request if request else 0.0))
     # Without a priority on both sides, only the share in use decides.
     ordered = sorted(candidates, key=_BeOrder)
     return Task(
         "BECPUEvict",
         Kind.REQUEST,
         {BATCH_CPU: release},
-        [Candidate(pod, _milli(pod_cores, pod)) for pod, _, _ in ordered],
-        lambda each: evict.requests(each.pod, (BATCH_CPU,)),
+        [Candidate(pod, _milli(pod_cores, pod)) for pod, _ in ordered],
+        lambda each: {BATCH_CPU: evict.request_of(each.pod, BATCH_CPU)},
     )
 
 
@@ -99,8 +98,8 @@ class _BeOrder:
 
     __slots__ = ("priority", "ratio")
 
-    def __init__(self, of: tuple[Pod, int, float]) -> None:
-        self.priority, self.ratio = of[0].spec.priority, of[2]
+    def __init__(self, of: tuple[Pod, float]) -> None:
+        self.priority, self.ratio = of[0].spec.priority, of[1]
 
     def __lt__(self, other: "_BeOrder") -> bool:
         if self.priority is None or other.priority is None or self.priority == other.priority:
@@ -172,7 +171,7 @@ def by_usage(
         return Refusal.NONE
     release = capacity * (used_percent - lower) // 100
     found = [pod for pod in evict.by_priority(pods, "CPUEvict", most) if pod.metadata.uid in pod_cores]
-    found.sort(key=lambda pod: (*evict.order(pod), -pod_cores[pod.metadata.uid]))
+    found.sort(key=lambda pod: (*evict.order(pod), -_milli(pod_cores, pod)))
     candidates = [Candidate(pod, _milli(pod_cores, pod)) for pod in found]
     return Task("CPUEvict", Kind.USED, {"cpu": release}, candidates, lambda each: {"cpu": each.used})
 
@@ -182,10 +181,8 @@ def by_allocatable(
     node: Node,
     pods: Iterable[Pod],
     pod_cores: Mapping[str, float],
-    *,
-    upstream: bool = False,
 ) -> Outcome:
-    """CPUAllocatableEvict: pods ask for more than the node has, of cpu and what stands for it in lower classes."""
+    """CPUAllocatableEvict: pods request more than the node has, of cpu and what stands for it in lower classes."""
     return allocatable_task(
         "CPUAllocatableEvict",
         "cpu",
@@ -195,7 +192,6 @@ def by_allocatable(
         node,
         list(pods),
         lambda pod: _milli(pod_cores, pod) if pod.metadata.uid in pod_cores else None,
-        upstream=upstream,
     )
 
 
@@ -208,14 +204,13 @@ def allocatable_task(
     node: Node,
     pods: list[Pod],
     used: Callable[[Pod], int | None],
-    *,
-    upstream: bool = False,
 ) -> Outcome:
-    """The task of an allocatable strategy; a pod releases its request if its class owns a short resource.
+    """Returns the task of an allocatable strategy; a pod releases its request if its class owns a short resource.
+
+    Of equal priorities the larger request goes first, whether or not its resource is short.
 
     Args:
         used: a pod's usage; None keeps it from being a candidate.
-        upstream: as upstream, by which no eviction releases cpu or memory as such, and cpu counts a thousand times; for comparisons.
     """
     if percent is None or percent < 0 or lower is None or lower >= percent or most is None or most > 7999:
         return Refusal.INVALID
@@ -223,16 +218,12 @@ def allocatable_task(
     short = rule.short(pods, node.status.allocatable or {})
     if not short:
         return Refusal.NONE
-    if upstream:
-        short = {name: size * 1000 if name == "cpu" else size for name, size in short.items()}
 
     def part(each: Candidate) -> evict.Amounts:
-        name = rule.resource_of(each.pod)
-        if upstream and name == resource:
-            return {}
-        return evict.requests(each.pod, (name,)) if name in short else {}
+        name, size = evict.class_request(each.pod, resource)
+        return {name: size} if name in short else {}
 
     eligible = ((pod, used(pod)) for pod in evict.by_priority(pods, feature, most))
     found = [Candidate(pod, size) for pod, size in eligible if size is not None]
-    found.sort(key=lambda each: (*evict.order(each.pod), -sum(part(each).values())))
+    found.sort(key=lambda each: (*evict.order(each.pod), -evict.class_request(each.pod, resource)[1]))
     return Task(feature, Kind.REQUEST, short, found, part)

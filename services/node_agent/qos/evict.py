@@ -10,6 +10,7 @@ import msgspec
 from services.node_agent.qos.pods import is_active
 from shared.domain.priority import Priority, priority, priority_value, resource_of
 from shared.domain.qos import QoS, raw_qos
+from shared.domain.requests import pod_requests
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, nanos
@@ -119,14 +120,23 @@ def _number(text: str | None, bits: int, otherwise: int = 0) -> int:
     return found if -(1 << bits) <= found < 1 << bits else otherwise
 
 
-def requests(pod: Pod, resources: Iterable[str]) -> dict[str, int]:
-    """What a pod asks for of some resources: its containers and sidecars."""
+def request_of(pod: Pod, extended: str) -> int:
+    """Returns a pod's request of an extended resource, in whole units: the sum over its containers and sidecars, 0 without one."""
     running = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
-    found: dict[str, int] = {}
-    for name in resources:
-        if texts := [asked[name] for c in running if name in (asked := (c.resources and c.resources.requests) or {})]:
-            found[name] = amount(name, sum(map(nanos, texts)))
-    return found
+    texts = [asked[extended] for c in running if extended in (asked := (c.resources and c.resources.requests) or {})]
+    return sum(amount(extended, nanos(text)) for text in texts)
+
+
+def class_request(pod: Pod, resource: str) -> tuple[str, int]:
+    """Returns the resource that a pod of this class requests in place of `cpu` or `memory`, and its request, 0 without one.
+
+    Mid and batch pods request extended resources. Every other pod counts as a pod on a node does, with init containers and overhead.
+    """
+    class_ = priority(pod)
+    if class_ in {Priority.MID, Priority.BATCH}:
+        extended = resource_of(class_, resource)
+        return extended, request_of(pod, extended)
+    return resource, amount(resource, pod_requests(pod).get(resource, 0))
 
 
 class Allocatable(NamedTuple):
@@ -151,9 +161,8 @@ class Allocatable(NamedTuple):
         asked: dict[str, int] = {}
         for pod in pods:
             if priority_value(pod) <= self.most:
-                name = self.resource_of(pod)
-                for stated, size in requests(pod, (name,)).items():
-                    asked[stated] = asked.get(stated, 0) + size
+                name, size = class_request(pod, self.resource)
+                asked[name] = asked.get(name, 0) + size
         found = {}
         for name, sum_ in asked.items():
             there = amount(name, nanos(allocatable.get(name, "0")))
@@ -163,11 +172,6 @@ class Allocatable(NamedTuple):
                 found[name] = self._beyond(sum_, there)
         return found
 
-    def resource_of(self, pod: Pod) -> str:
-        """The resource that a pod asks for when it means ours."""
-        class_ = priority(pod)
-        return resource_of(class_, self.resource) if class_ in {Priority.MID, Priority.BATCH} else self.resource
-
     def _beyond(self, asked: int, there: int) -> int:
         if self.resource == "memory":
             return int((asked / there - self.lower_percent / 100) * there)
@@ -176,13 +180,13 @@ class Allocatable(NamedTuple):
 
 def carry_out(
     tasks: Sequence[Task],
-    evict: Callable[[Pod, str], bool],
+    evict: Callable[[Pod, Task], bool],
     gone_already: Callable[[Pod], bool],
 ) -> list[Eviction]:
     """Evict candidates task by task until each task's release is covered.
 
     Args:
-        evict: (pod, feature) -> whether it was evicted.
+        evict: (pod, the task it is evicted for) -> whether it was evicted.
         gone_already: whether a pod was evicted in an earlier round and is still there; it counts without being evicted again.
     """
     released: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
@@ -209,7 +213,7 @@ def carry_out(
             if gone_already(each.pod):
                 count(each)
                 continue
-            done = evict(each.pod, task.feature)
+            done = evict(each.pod, task)
             evictions.append(Eviction(each.pod, task.feature, done))
             if done:
                 count(each)

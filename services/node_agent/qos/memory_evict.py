@@ -83,10 +83,8 @@ def by_allocatable(
     node: Node,
     pods: Iterable[Pod],
     pod_bytes: Mapping[str, float],
-    *,
-    upstream: bool = False,
 ) -> Outcome:
-    """MemoryAllocatableEvict: pods ask for more than the node has, of memory and what stands for it in lower classes."""
+    """MemoryAllocatableEvict: pods request more than the node has, of memory and what stands for it in lower classes."""
     return allocatable_task(
         "MemoryAllocatableEvict",
         "memory",
@@ -96,5 +94,4 @@ def by_allocatable(
         node,
         list(pods),
         lambda pod: int(pod_bytes[uid]) * PRIORITY_SCALE if (uid := pod.metadata.uid) in pod_bytes else None,
-        upstream=upstream,
     )

@@ -70,6 +70,12 @@ def test_more_than_two_percent_argued_does_not_hold() -> None:
     assert not Tally(cases=100, equal=97, argued=3).holds
 
 
+def test_the_share_says_nothing_of_fewer_cases_than_one_argued_case_is_the_share_of() -> None:
+    assert Tally(cases=49, argued=49).holds
+    assert not Tally(cases=50, equal=48, argued=2).holds
+    assert not Tally(cases=1, different=1).holds
+
+
 def test_a_domain_can_allow_a_larger_share_and_says_which(tmp_path: Path) -> None:
     tally = tally_file(cases(tmp_path, (3, 7), (1, 2)), Domain(doubled, (THREE_IS_SEVEN,), argued_share=0.5))
     assert (tally.argued, tally.argued_share, tally.holds) == (1, 0.5, True)
@@ -94,7 +100,7 @@ def estimates(tmp_path: Path) -> Path:
 def test_the_json_form_is_one_object_by_domain(estimates: Path) -> None:
     result = CliRunner().invoke(parity, [str(estimates), "--json"])
     assert result.exit_code == 0
-    counts = {"cases": 1, "equal": 1, "argued": 0, "crashes": 0, "different": 0}
+    counts: dict[str, Any] = {"cases": 1, "equal": 1, "argued": 0, "crashes": 0, "different": 0}
     counts |= {"argued_share": 0.02, "first_different": None}
     assert json.loads(result.stdout) == {"loadaware": counts}
 

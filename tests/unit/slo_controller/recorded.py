@@ -1,22 +1,18 @@
-"""Recorded cases of upstream's, when this machine has them."""
+"""Recorded cases of upstream: all of them where this machine has them, else those that are kept in the repository."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from cli.parity.tally import Case, read_cases
+from cli.parity.tally import Case, case_file, read_cases
 
 ROOT = Path(__file__).resolve().parents[3]
-VECTORS = Path(
-    os.environ.get("KOORD_VECTORS") or Path(os.environ.get("KOORD_SHARED") or ROOT.parent / "shared") / "vectors"
-)
+SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT.parent / "shared")
+VECTORS = Path(os.environ.get("KOORD_VECTORS") or SHARED / "vectors")
 
 
 def recorded(domain: str, op: str) -> Iterator[Case]:
-    """The cases of one op; skips the test without the file."""
-    path = VECTORS / f"{domain}.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no {path}; KOORD_VECTORS names the folder of recorded cases")
+    """Yields the cases of one op."""
+    path = case_file(VECTORS, domain) or case_file(ROOT / "tests/parity/cases", domain)
+    assert path is not None
     return (case for case in read_cases(path) if case.op == op)

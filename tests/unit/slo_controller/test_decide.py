@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+from msgspec import structs
+
 from services.slo_controller import batch
 from services.slo_controller.decide import AMOUNTS, METADATA, SPEC
 from services.slo_controller.state import NODES
@@ -15,9 +18,10 @@ from shared.events.cluster import (
 )
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.slo import NodeOvercommitted
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeStatus
-from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
+from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES
 from tests.unit.slo_controller.cluster import ON, Cluster
 
 G = 10**9
@@ -296,16 +300,40 @@ def test_a_state_restored_from_its_image_decides_the_same() -> None:
     assert other.decide(91) == cluster.decide(91)
 
 
-def test_what_a_node_must_say_is_not_lost_when_its_status_lacks_amounts() -> None:
+FOUR_CPUS = {"cpu": "4", "memory": "8Gi"}
+
+
+@pytest.mark.parametrize("lacks", ["capacity", "allocatable"])
+def test_a_node_and_its_zones_are_written_from_the_moment_when_its_status_has_capacity_and_allocatable(
+    lacks: str,
+) -> None:
+    def resource(of: str, size: str) -> dict[str, str]:
+        return {"name": of, "capacity": size, "allocatable": size, "available": size}
+
     cluster = Cluster()
     cluster.configure()
-    bare = Node(metadata=Metadata(name="n", uid="uid-n"), status=NodeStatus(capacity={"cpu": "4", "memory": "8Gi"}))
+    meta, status = Metadata(name="n", uid="uid-n"), NodeStatus(capacity=FOUR_CPUS, allocatable=FOUR_CPUS)
+    bare = Node(metadata=meta, status=structs.replace(status, **{lacks: None}))
+    zones = [{"name": "node-0", "type": "Node", "resources": [resource("cpu", "4"), resource("memory", "8Gi")]}]
     cluster.say("cluster", NodeObserved(node="n", object=bare))
+    cluster.say("cluster", ObjectObserved(resource=NODE_TOPOLOGIES, name="n", uid="t", object={"zones": zones}))
     cluster.report(10, {})
-    decided = cluster.decided(11)
+    assert not [e for e in cluster.decide(11) if isinstance(e, FieldsDecided | NodeOvercommitted)]
+    cluster.say("cluster", NodeObserved(node="n", object=Node(metadata=meta, status=status)))
+    written = [e.resource for e in cluster.decide(12) if isinstance(e, FieldsDecided)]
+    assert written == [NODE_TOPOLOGIES, "nodes", "nodes"]
+
+
+def test_what_a_node_sells_stays_while_its_status_lacks_allocatable() -> None:
+    cluster = running()
+    assert cluster.decided(31) is not None
+    bare = Node(metadata=Metadata(name="n", uid="uid-n"), status=NodeStatus(capacity=FOUR_CPUS))
+    cluster.say("cluster", NodeObserved(node="n", object=bare))
+    assert not [e for e in cluster.decide(2_000) if isinstance(e, FieldsDecided | NodeOvercommitted)]
+    cluster.node()
+    decided = cluster.decided(2_001)
     assert decided is not None
-    assert decided.mid_cpu is None
-    assert decided.problems == ("status.allocatable is absent: no mid resources",)
+    assert decided.why == "degraded"
 
 
 def test_a_pod_that_is_gone_is_forgotten_after_a_while() -> None:

@@ -89,7 +89,7 @@ def test_a_broken_annotation_of_third_parties_leaves_the_whole_amount_and_is_sai
 def test_an_amount_is_written_when_it_moved_by_more_than_the_threshold(
     id_: str, old: str | None, new: str | None, expected: bool
 ) -> None:
-    before, after = ({"x": size} if size is not None else {} for size in (old, new))
+    before, after = ({"x": nanos(size)} if size is not None else {} for size in (old, new))
     assert moved(before, after, ("x",), ColocationStrategy(resource_diff_threshold=0.1)) is expected, id_
 
 
@@ -99,7 +99,7 @@ def test_a_rise_and_a_fall_may_have_thresholds_of_their_own() -> None:
         False, True, False, True,
     ]  # fmt: skip
     strategy = ColocationStrategy(resource_diff_threshold=0.1, koordstream=Steadiness(hysteresis=slow_up))
-    assert not moved({"x": "100"}, {"x": "120"}, ("x",), strategy)
+    assert not moved({"x": 100 * NANO}, {"x": 120 * NANO}, ("x",), strategy)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """The worked examples E11 to E14 of spec/node-agent.md 8, and how tasks share what they release."""
 
 import pytest
+from msgspec.structs import replace
 
 from services.node_agent.qos import cpu_evict, evict, memory_evict
 from services.node_agent.qos.cpu_evict import BestEffort, Window
-from services.node_agent.qos.evict import Candidate, Kind, Refusal, Task
+from services.node_agent.qos.evict import Candidate, Kind, Outcome, Refusal, Task
+from services.node_agent.qos.eviction_round import memory_strategies
+from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -127,3 +130,64 @@ def test_a_refused_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_ask
 def test_a_pod_may_say_what_may_evict_it(policy: str, allowed: bool) -> None:
     meta = Metadata(name="p", annotations={"koordinator.sh/eviction-policy": policy})
     assert evict.allows(Pod(metadata=meta), "CPUEvict") is allowed
+
+
+MID_SHORT = ResourceThreshold(
+    cpu_allocatable_evict_threshold_percent=100,
+    cpu_allocatable_evict_lower_percent=95,
+    allocatable_evict_priority_threshold=7999,
+)
+
+
+def mid_and(*pods: Pod) -> list[Pod]:
+    """A mid pod that asks for more than the node has and may not be evicted, and others."""
+    return [pod("mid", 7500, requests={"kubernetes.io/mid-cpu": "4k"}, labels={evict.ENABLED: "false"}), *pods]
+
+
+def order_of(outcome: Outcome) -> list[str]:
+    assert isinstance(outcome, Task)
+    return [each.pod.metadata.name for each in outcome.candidates]
+
+
+@pytest.mark.parametrize(("second", "order"), [("251", ["b", "a"]), ("250", ["a", "b"]), ("249", ["a", "b"])])
+def test_of_equal_priority_the_larger_request_goes_first_also_where_its_resource_is_not_short(
+    second: str, order: list[str]
+) -> None:
+    pods = mid_and(
+        pod("a", requests={"kubernetes.io/batch-cpu": "250"}), pod("b", requests={"kubernetes.io/batch-cpu": second})
+    )
+    at = node(batch_cpu="30k", **{"kubernetes.io/mid-cpu": "3k"})
+    found = cpu_evict.by_allocatable(MID_SHORT, at, pods, {"a": 1.0, "b": 1.0})
+    assert order_of(found) == order
+
+
+def test_the_order_by_request_takes_no_account_of_usage() -> None:
+    pods = mid_and(pod("busy"), pod("idle", requests={"kubernetes.io/batch-cpu": "250"}))
+    at = node(batch_cpu="30k", **{"kubernetes.io/mid-cpu": "3k"})
+    assert order_of(cpu_evict.by_allocatable(MID_SHORT, at, pods, {"idle": 0.0, "busy": 2.0})) == ["idle", "busy"]
+
+
+@pytest.mark.parametrize(("overhead", "short"), [("1", False), ("1001m", True)])
+def test_cpu_as_such_counts_with_init_containers_and_overhead(overhead: str, short: bool) -> None:
+    free = pod("free", 3500, requests={"cpu": "5"})
+    init = Container(name="i", resources=ResourceRequirements(requests={"cpu": "9"}))
+    free = replace(free, spec=replace(free.spec, init_containers=(init,), overhead={"cpu": overhead}))
+    found = cpu_evict.by_allocatable(MID_SHORT, node(cpu="10"), [free], {"free": 1.0})
+    assert (found is Refusal.NONE) is not short
+
+
+def test_a_resource_that_neither_the_node_has_nor_a_pod_requests_evicts_nobody() -> None:
+    task = cpu_evict.by_allocatable(MID_SHORT, node(cpu="10"), [pod("a")], {"a": 1.0})
+    assert isinstance(task, Task)
+    assert task.release == {"kubernetes.io/batch-cpu": 0}
+    assert evict.carry_out([task], lambda *_: True, lambda _: False) == []
+
+
+def test_a_pause_ends_with_its_last_instant_and_begins_anew_with_an_eviction() -> None:
+    strategies = memory_strategies()
+    assert not strategies.cools(0)
+    task = Task("MemoryEvict", Kind.USED, {"memory": 1}, [Candidate(pod("a"), 1)], lambda each: {"memory": each.used})
+    strategies.carry_out({"MemoryEvict": task}, lambda *_: False, lambda _: False, 0)
+    assert not strategies.cools(0)
+    strategies.carry_out({"MemoryEvict": task}, lambda *_: True, lambda _: False, 0)
+    assert (strategies.cools(4 * SECOND - 1), strategies.cools(4 * SECOND)) == (True, False)

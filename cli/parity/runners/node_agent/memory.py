@@ -1,4 +1,4 @@
-"""Recorded cases of resctrl and memory QoS."""
+"""Runs resctrl and memory QoS."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from shared.kube.slo_config import ResourceQos
 
 
 def node_pod(raw: Mapping[str, Any]) -> NodePod:
-    """A recorded pod with the containers that its status names."""
+    """Returns a recorded pod with the containers that its status names."""
     statuses = raw.get("status", {}).get("containerStatuses", ())
     return NodePod(
         msgspec.convert(raw, Pod),
@@ -23,7 +23,7 @@ def node_pod(raw: Mapping[str, Any]) -> NodePod:
 
 
 def resctrl_groups(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `resctrl`."""
+    """Runs op `resctrl`."""
     return {
         "results": [_schemata(query) for query in given["queries"]],
         "podGroups": [resctrl.group_of(msgspec.convert(pod, Pod)) or "Unknown" for pod in given["pods"]],
@@ -33,16 +33,16 @@ def resctrl_groups(given: Mapping[str, Any]) -> dict[str, Any]:
 def _schemata(query: Mapping[str, Any]) -> dict[str, Any]:
     mask = resctrl.cache_mask(query["cbm"], query["catRangeStartPercent"], query["catRangeEndPercent"])
     bandwidth = resctrl.bandwidth(query["mbaPercent"], query["vendor"])
-    said: dict[str, Any] = {"l3": None, "mb": None}
+    answer: dict[str, Any] = {"l3": None, "mb": None}
     if mask is not None:
-        said |= {"l3": f"{mask:x}", "l3Line": resctrl.line("L3", f"{mask:x}", query["cacheIDs"])}
+        answer |= {"l3": f"{mask:x}", "l3Line": resctrl.line("L3", f"{mask:x}", query["cacheIDs"])}
     if bandwidth is not None:
-        said |= {"mb": str(bandwidth), "mbLine": resctrl.line("MB", str(bandwidth), query["cacheIDs"])}
-    return said
+        answer |= {"mb": str(bandwidth), "mbLine": resctrl.line("MB", str(bandwidth), query["cacheIDs"])}
+    return answer
 
 
 def memory(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `memoryQOS`."""
+    """Runs op `memoryQOS`."""
     allocatable = given["node"]["status"].get("allocatable", {}).get("memory", "0")
     found = memory_qos.wanted(
         msgspec.convert(given["resourceQOSStrategy"], ResourceQos),

@@ -1,4 +1,4 @@
-"""Recorded cases of block I/O."""
+"""Runs block I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from shared.kube.slo_config import ResourceQos
 
 
 def block_io(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `blkio`."""
+    """Runs op `blkio`."""
     stored = given["storage"]
     storage = Storage(
         stored.get("disks", {}),
@@ -28,9 +28,9 @@ def block_io(given: Mapping[str, Any]) -> dict[str, Any]:
     pod, volumes = msgspec.convert(given["pod"], Pod), _volumes(given)
     return {
         "writes": {
-            "besteffort": _said(lambda: blkio.of_class(strategy.be_class, storage, held["besteffort"])),
-            "root": _said(lambda: blkio.of_class(strategy.cgroup_root, storage, held["root"], root=True)),
-            "pod": _said(lambda: blkio.of_pod(pod, storage, volumes, held["pod"])),
+            "besteffort": _lines(lambda: blkio.of_class(strategy.be_class, storage, held["besteffort"])),
+            "root": _lines(lambda: blkio.of_class(strategy.cgroup_root, storage, held["root"], root=True)),
+            "pod": _lines(lambda: blkio.of_pod(pod, storage, volumes, held["pod"])),
         }
     }
 
@@ -48,7 +48,7 @@ def _volumes(given: Mapping[str, Any]) -> Volumes:
     return Volumes(raw["metadata"]["uid"], claims, frozenset(inline))
 
 
-def _said(write: Callable[[], Writes]) -> dict[str, list[str]]:
+def _lines(write: Callable[[], Writes]) -> dict[str, list[str]]:
     try:
         return {file: sorted(lines) for file, lines in write().items()}
     except UnknownDevice:

@@ -1,19 +1,19 @@
-"""Recorded cases of CPU burst: rounds on simulated cgroups."""
+"""Runs CPU burst: rounds on simulated cgroups."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from services.node_agent.parity.memory import node_pod
-from services.node_agent.parity.series import Store
+from cli.parity.runners.node_agent.memory import node_pod
+from cli.parity.runners.node_agent.series import Store
 from services.node_agent.qos.cpu_burst import Bursts, Held, Measured, PodBurst, Stated, concerns, node_state
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.slo_config import CpuBurst
 
 
 def cpu_burst(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `cpuBurst`."""
+    """Runs op `cpuBurst`."""
     return {"rounds": _Node(given).run()}
 
 
@@ -27,13 +27,13 @@ class _Node:
         self._bursts = Bursts(lambda cid, _: self._tokens[cid])
 
     def run(self) -> list[dict[str, Any]]:
-        said = []
+        rounds = []
         for now in self._given["rounds"]:
             self._tokens = now.get("newLimiterTokens") or {}
             state = "skipped"
             if now["strategy"] is not None:
                 state = self._round(now, _strategy(now["strategy"]))
-            said.append(
+            rounds.append(
                 {
                     "nodeState": state,
                     "containers": {cid: dict(held) for cid, held in self._containers.items()},
@@ -44,7 +44,7 @@ class _Node:
                     },
                 }
             )
-        return said
+        return rounds
 
     def _round(self, now: Mapping[str, Any], strategy: CpuBurst) -> str:
         given, store, now_ns = self._given, Store(now["series"]), instant_ns(now["time"])
@@ -95,5 +95,5 @@ class _Node:
 
 
 def _strategy(raw: Mapping[str, Any]) -> CpuBurst:
-    """Recorded strategies lie outside of a NodeSLO's bounds at times."""
+    """Returns a recorded strategy, which may lie outside of the bounds of a NodeSLO."""
     return CpuBurst(**msgspec.structs.asdict(msgspec.convert(raw, Stated)))

@@ -1,4 +1,4 @@
-"""Recorded metric stores: what a query over a window finds."""
+"""Recorded metric stores, with the queries over a window that strategies make."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,16 +18,16 @@ class Store:
             self._points[key] = [(instant_ns(at), number) for at, number in one["points"]]
 
     def within(self, metric: str, begin_ns: int, end_ns: int, **labels: str) -> list[float]:
-        """Values of a series in a window, both ends included, by time."""
+        """Returns the values of a series in a window, both ends included, by time."""
         points = self._points.get((metric, tuple(sorted(labels.items()))), ())
         return [number for at, number in sorted(points) if begin_ns <= at <= end_ns]
 
     def mean(self, metric: str, begin_ns: int, end_ns: int, **labels: str) -> float | None:
-        """Their mean."""
+        """Returns their mean."""
         found = self.within(metric, begin_ns, end_ns, **labels)
         return sum(found) / len(found) if found else None
 
     def last(self, metric: str, begin_ns: int, end_ns: int, **labels: str) -> float | None:
-        """The newest of them."""
+        """Returns the newest of them."""
         found = self.within(metric, begin_ns, end_ns, **labels)
         return found[-1] if found else None

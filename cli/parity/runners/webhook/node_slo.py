@@ -1,20 +1,19 @@
-"""The `webhook` vectors' cases of NodeSLOs: as the controller writes them, and as an agent reads them."""
+"""Runs NodeSLOs both ways: op `renderNodeSLO` as the controller writes them, op `agentMergeNodeSLO` as an agent reads them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from cli.parity.runners.webhook.amounts import canonical
 from services.slo_controller.config import config_of, read
 from services.slo_controller.node_slo import node_slo_spec
 from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.meta import Metadata
-from shared.kube.quantity import nanos
-from shared.kube.quantity_text import notation_of, quantity_text
 
 
 def render_node_slo(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A `renderNodeSLO` case: one ConfigMap after the other, none of which a webhook has seen."""
+    """Runs op `renderNodeSLO`: one ConfigMap after the other, none of which a webhook has checked."""
     nodes = [msgspec.convert(node["metadata"], Metadata) for node in given["nodes"]]
     texts: dict[str, str] = {}
     config, steps = config_of(texts), []
@@ -28,18 +27,17 @@ def render_node_slo(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agent_merge_node_slo(given: Mapping[str, Any]) -> dict[str, Any]:
-    """An `agentMergeNodeSLO` case."""
-    return {"steps": [{"spec": _agreed(step.get("spec"))} for step in given["steps"]]}
+    """Runs op `agentMergeNodeSLO`: each received spec merged over the defaults."""
+    return {"steps": [{"spec": _merged(step.get("spec"))} for step in given["steps"]]}
 
 
-def _agreed(spec: Any) -> dict[str, Any]:
+def _merged(spec: Any) -> dict[str, Any]:
     received = msgspec.convert(spec or {}, NodeSloSpec)
     return _recorded(msgspec.json.decode(msgspec.json.encode(in_force(received))))
 
 
 def _recorded(spec: dict[str, Any]) -> dict[str, Any]:
-    """A bandwidth in the API's own text."""
+    """Returns a spec with its bandwidth in canonical text."""
     if system := spec.get("systemStrategy"):
-        text = str(system["totalNetworkBandwidth"])
-        spec["systemStrategy"] = system | {"totalNetworkBandwidth": quantity_text(nanos(text), notation_of(text))}
+        spec["systemStrategy"] = system | {"totalNetworkBandwidth": canonical(str(system["totalNetworkBandwidth"]))}
     return spec

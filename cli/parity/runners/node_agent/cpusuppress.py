@@ -1,4 +1,4 @@
-"""The `cpusuppress` vectors: the formula, the selection of CPUs, and rounds against a simulated tree of cgroups."""
+"""Runs the domain `cpusuppress`: the formula, the selection of CPUs, and rounds on a simulated tree of cgroups."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from shared.kube.slo_config import HostApplication, ResourceThreshold
 
 
 def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What our code says to one case's input, in the shape of the case's output."""
+    """Runs one case."""
     match op:
         case "selectCPUs":
             return {"selected": [select(query["want"], _processors(query)) for query in given["queries"]]}
@@ -35,7 +35,7 @@ def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Rounds:
-    """A tree of cgroups as the case lays it out, and the strategy's rounds on it."""
+    """The tree of cgroups of a case, and the strategy's rounds on it."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
@@ -50,7 +50,7 @@ class _Rounds:
                 self._containers[pod.metadata.uid] = dict.fromkeys(raw["cgroupContainers"], self._top)
 
     def run(self) -> list[dict[str, Any]]:
-        said, status = [], dict[str, Policy]()
+        answers, status = [], dict[str, Policy]()
         for now in self._given["rounds"]:
             decision = cpu_suppress.Decision(None, (), None, status)
             if self._given["gates"]["BECPUSuppress"]:
@@ -63,7 +63,7 @@ class _Rounds:
                 self._carry_out(levels)
             if decision.quota_us is not None:
                 self._quota = decision.quota_us
-            said.append(
+            answers.append(
                 {
                     "suppressMilli": decision.suppress_milli,
                     "beCPUSet": cpu_list(self._top),
@@ -78,7 +78,7 @@ class _Rounds:
                     "policyStatus": {name: policy.value for name, policy in status.items()},
                 }
             )
-        return said
+        return answers
 
     def _situation(self, now: Mapping[str, Any]) -> Situation:
         given = self._given

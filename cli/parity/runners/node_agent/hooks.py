@@ -1,4 +1,4 @@
-"""Recorded cases of hooks: conversions, batch resources, CPU normalisation, group identity, core scheduling."""
+"""Runs hooks: conversions, batch resources, CPU normalisation, group identity, core scheduling."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,13 +11,14 @@ from services.node_agent.hooks.batch_resource import BatchRule
 from services.node_agent.hooks.core_sched import CoreRule
 from services.node_agent.hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.hooks.group_identity import BadCpuQos, Identities
+from services.node_agent.qos.stated import resource_status
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceQos, ResourceThreshold
 
 
 def conversions(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `convert`."""
+    """Runs op `convert`."""
     return {
         "milliToSharesQuota": [[convert.shares(milli), convert.quota(milli)] for milli in given["milliCPU"]],
         "sharesToWeight": [_or_none(convert.weight, shares) for shares in given["shares"]],
@@ -33,7 +34,7 @@ def _or_none(function: Callable[[int], int], of: int) -> int | None:
 
 
 def batch_resources(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `batchResource`."""
+    """Runs op `batchResource`."""
     rule, events = BatchRule(), []
     for event in given["events"]:
         before = rule
@@ -59,11 +60,11 @@ def batch_resources(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _batch_pod(pod: Pod, rule: BatchRule) -> dict[str, Any]:
     found = batch_resource.stated(pod) if batch_resource.applies(pod) else None
-    said = {}
+    answer = {}
     for container in pod.spec.containers:
         batch = (found or {}).get(container.name)
-        said[container.name] = {} if batch is None else _values(batch_resource.container_values(batch, rule))
-    return {"pod": {} if found is None else _values(batch_resource.pod_values(found, rule)), "containers": said}
+        answer[container.name] = {} if batch is None else _values(batch_resource.container_values(batch, rule))
+    return {"pod": {} if found is None else _values(batch_resource.pod_values(found, rule)), "containers": answer}
 
 
 def _values(values: batch_resource.Values) -> dict[str, int]:
@@ -71,7 +72,7 @@ def _values(values: batch_resource.Values) -> dict[str, int]:
 
 
 def normalization(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `cpuNormalization`."""
+    """Runs op `cpuNormalization`."""
     rule, events = Normalization(), []
     for event in given["events"]:
         before, error = rule, False
@@ -79,8 +80,8 @@ def normalization(given: Mapping[str, Any]) -> dict[str, Any]:
             rule = rule.with_annotation(event["cpuNormalizationRatio"])
         except BadRatio:
             error = True
-        said = {"enabled": rule.enabled, "ratio": rule.ratio, "updated": rule != before}
-        events.append({**said, "error": True} if error else said)
+        answer = {"enabled": rule.enabled, "ratio": rule.ratio, "updated": rule != before}
+        events.append({**answer, "error": True} if error else answer)
     pods: Sequence[Pod] = [msgspec.convert(pod, Pod) for pod in given["pods"]]
     return {"events": events, "pods": [_normalized(pod, rule) for pod in pods]}
 
@@ -88,7 +89,7 @@ def normalization(given: Mapping[str, Any]) -> dict[str, Any]:
 def _normalized(pod: Pod, rule: Normalization) -> dict[str, Any]:
     concerned = cpu_normalization.concerns(pod)
     return {
-        "reconcilerQOS": cpu_normalization.reconciled_as(pod),
+        "reconcilerQOS": _reconciled_as(pod),
         "podQuota": cpu_normalization.pod_quota(pod, rule) if concerned else None,
         "containerQuota": {
             container.name: cpu_normalization.container_quota(container, rule) if concerned else None
@@ -97,8 +98,14 @@ def _normalized(pod: Pod, rule: Normalization) -> dict[str, Any]:
     }
 
 
+def _reconciled_as(pod: Pod) -> str:
+    """Returns the class under which upstream's reconciler files a pod: one without a class that has CPUs of its own is LSR."""
+    qos = raw_qos(pod)
+    return QoS.LSR.value if qos is QoS.NONE and resource_status(pod).cpuset else qos.value
+
+
 def identities(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `groupIdentity`."""
+    """Runs op `groupIdentity`."""
     rule = Identities.of(_strategy(given))
     sysctl = given["sysctlGroupIdentity"]
     writes = bool(rule.enabled) or sysctl != 0
@@ -132,7 +139,7 @@ def _bvt(rule: Identities, pod: Pod) -> dict[str, Any]:
 
 
 def core_sched(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Op `coreSched`."""
+    """Runs op `coreSched`."""
     rule = CoreRule.of(_strategy(given))
     groups = [rule.group(pod["uid"], pod.get("labels") or {}, pod["kubeQOS"]) for pod in given["pods"]]
     return {

@@ -1,0 +1,129 @@
+"""Runs the domain `overcommit`: the strategy of a node, the difference test, and passes over a node."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cli.parity.runners.slo_controller.node import RecordedNode
+from cli.parity.runners.slo_controller.zones import zones_after
+from services.slo_controller import batch, mid, plugins
+from services.slo_controller.batch import Batch
+from services.slo_controller.calculate import DEGRADED
+from services.slo_controller.mid import STATIC, Mid
+from services.slo_controller.outcome import outcome_of
+from services.slo_controller.prepare import ORIGIN
+from services.slo_controller.steady import is_degraded, moved
+from services.slo_controller.strategy import effective, invalid
+from shared.events.slo import NodeOvercommitted
+from shared.kube.instants import instant_ns
+from shared.kube.meta import Metadata
+from shared.kube.quantity import NANO, milli, nanos, value
+from shared.kube.slo_config import ColocationConfig, ColocationStrategy
+
+Given = Mapping[str, Any]
+
+BATCH = (batch.CPU, batch.MEMORY)
+MID = (mid.CPU, mid.MEMORY)
+
+
+def answer(op: str, given: Given) -> dict[str, Any]:
+    """Runs one case."""
+    match op:
+        case "need_sync":
+            strategy = msgspec.convert(given["strategy"], ColocationStrategy)
+            old, new = (given[name]["status"].get("allocatable") or {} for name in ("oldNode", "newNode"))
+            return _need_sync(old, new, strategy)
+        case "effective_strategy":
+            config = msgspec.convert(given["config"], ColocationConfig)
+            strategy = effective(config, msgspec.convert(given["node"]["metadata"], Metadata))
+            whole = msgspec.json.decode(msgspec.json.encode(strategy))
+            return {"strategy": whole, "valid": invalid(strategy) is None}
+    return calculate(given)
+
+
+def _need_sync(old: Mapping[str, str], new: Mapping[str, str], strategy: ColocationStrategy) -> dict[str, bool]:
+    before, after = ({name: nanos(text) for name, text in each.items()} for each in (old, new))
+    return {"batch": moved(before, after, BATCH, strategy), "mid": moved(before, after, MID, strategy)}
+
+
+def calculate(given: Given) -> dict[str, Any]:
+    """Runs op `calculate`: one pass over a node.
+
+    A node whose status lacks capacity or allocatable is not written to, nor is its topology: nothing is recorded after the calculation.
+    """
+    recorded = RecordedNode(given)
+    found = recorded.calculated()
+    status = recorded.node.status
+    is_off = bool(given.get("colocationDisabled"))
+    answers: dict[str, Any] = {
+        "mid": {"error": True} if status.allocatable is None and not is_off else _mid(found.mid),
+        "batch": _batch(found.found),
+    }
+    if status.allocatable is None or status.capacity is None:
+        return answers | {"prepared": None}
+    if "nodeResourceTopology" in given:
+        answers["nodeResourceTopology"] = zones_after(recorded, found)
+    outcome = outcome_of(recorded.node, found, None, "", recorded.now_ns)
+    written = {name: text for name in (*BATCH, *MID) if (text := outcome.amounts[name]) is not None}
+    answers["prepared"] = _prepared(outcome)
+    answers["needSync"] = _need_sync(status.allocatable, written, found.strategy)
+    return answers
+
+
+def _batch(found: Batch | None) -> dict[str, Any]:
+    if found is None:
+        return {name: _size(None) for name in BATCH}
+    answers = {batch.CPU: _size(found.cpu * NANO), batch.MEMORY: _size(found.memory)}
+    if found.zones:
+        answers[batch.CPU]["zones"] = {name: _plain(each.cpu * NANO) for name, each in found.zones.items()}
+        answers[batch.MEMORY]["zones"] = {name: _plain(each.memory) for name, each in found.zones.items()}
+    return answers
+
+
+def _mid(found: Mid | None) -> dict[str, Any]:
+    if found is None:
+        return {name: _size(None) for name in MID}
+    return {mid.CPU: _size(found.cpu * NANO), mid.MEMORY: _size(found.memory * NANO)}
+
+
+def _size(size: int | None) -> dict[str, Any]:
+    return {"reset": True, "value": None, "milli": None} if size is None else {"reset": False} | _plain(size)
+
+
+def _plain(size: int) -> dict[str, Any]:
+    return {"value": value(size), "milli": milli(size)}
+
+
+def _prepared(outcome: NodeOvercommitted) -> dict[str, Any]:
+    texts = {name: outcome.amounts[name] for name in (*BATCH, *MID)}
+    amounts = {name: None if text is None else value(nanos(text)) for name, text in texts.items()}
+    origin = outcome.annotations.get(ORIGIN)
+    resources = msgspec.json.decode(origin)["resources"] if origin is not None else None
+    return {
+        "allocatable": amounts,
+        "capacity": amounts,
+        "originExtendedAllocatable": resources and {name: value(nanos(size)) for name, size in resources.items()},
+        "batchError": outcome.failed.get(plugins.BATCH) == plugins.PREPARE,
+        "midError": False,
+    }
+
+
+def lacks_the_node(op: str, given: Given) -> bool:
+    """Reports whether a fresh report has no part about the node itself."""
+    if op != "calculate" or given.get("colocationDisabled"):
+        return False
+    recorded = RecordedNode(given)
+    found, measured = recorded.calculated(), recorded.measured
+    fresh = measured._replace(has_node=True)
+    return found.doing == DEGRADED and not is_degraded(fresh, found.strategy, instant_ns(given["now"]))
+
+
+def crashes(op: str, given: Given) -> dict[str, Any]:
+    """Predicts upstream's output there: batch crashes, and mid does in its dynamic mode."""
+    static = given["strategy"].get("midReclaimMode") == STATIC
+    return {
+        "batch": {"panic": True},
+        "mid": answer(op, given)["mid"] if static else {"panic": True},
+        "prepared": None,
+    }

@@ -1,0 +1,1 @@
+"""Runs the admission webhooks and the rendering of NodeSLOs on recorded cases of the domain `webhook`."""

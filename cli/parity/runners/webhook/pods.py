@@ -1,0 +1,68 @@
+"""Runs the pod webhooks: ops `mutatePod` and `validatePod`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.parity.runners.webhook.amounts import canonical
+from cli.parity.runners.webhook.desk import Given, desk_of, request_of
+from services.gateway.webhooks.desk import MARK
+from shared.admission.device_resources import GPU, SHARED, asks_for_gpu
+from shared.admission.pod_colocation import RefusedTogether
+from shared.admission.pod_view import app_containers, stated
+from shared.admission.refused import Refused
+
+_AMOUNTS = frozenset({"requests", "limits", "overhead"})
+
+
+def mutate_pod(given: Given) -> dict[str, Any]:
+    """Runs op `mutatePod`: the pod as it is stored, without the annotation that names its profiles, which is our own."""
+    pod = given["pod"]
+    try:
+        after = desk_of(given).mutate_pod(request_of(given, pod)) or pod
+    except Refused:
+        return {"allowed": False, "code": 500}
+    (after["metadata"].get("annotations") or {}).pop(MARK, None)
+    return {"allowed": True, "pod": _recorded(after)}
+
+
+def writes_to_an_absent_list(given: Given) -> bool:
+    """Reports whether op `mutatePod` writes GPUs of a container that has requests without limits, or limits without requests."""
+    request = request_of(given, given["pod"])
+    if "DisableDeviceResourceSpec" in desk_of(given).terms.gates:
+        return False
+    try:
+        before = desk_of(given, without=("DisableDeviceResourceSpec",)).mutate_pod(request)
+    except Refused:
+        return False
+    return before is not None and any(
+        asks_for_gpu(each)
+        and bool(stated(each, "requests")) != bool(stated(each, "limits"))
+        and (GPU in stated(each, "requests") or SHARED not in stated(each, "requests"))
+        for each in app_containers(before)
+    )
+
+
+def validate_pod(given: Given) -> dict[str, Any]:
+    """Runs op `validatePod`: the group of rules that refuses the pod, and of `colocation` all kinds of errors."""
+    try:
+        desk_of(given).validate_pod(request_of(given, given["pod"], given.get("oldPod")))
+    except RefusedTogether as refused:
+        return {"allowed": False, "code": 400, "group": refused.code, "codes": refused.codes}
+    except Refused as refused:
+        return {"allowed": False, "code": 400, "group": refused.code}
+    return {"allowed": True}
+
+
+def _recorded(value: Any) -> Any:
+    """Returns an object as it is recorded: empty parts left out, quantities in canonical text."""
+    if isinstance(value, list):
+        return [_recorded(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {
+        name: {resource: canonical(str(text)) for resource, text in part.items()}
+        if name in _AMOUNTS and isinstance(part, Mapping)
+        else _recorded(part)
+        for name, part in value.items()
+    }
+    return {name: part for name, part in found.items() if part is not None and part not in ({}, [])}

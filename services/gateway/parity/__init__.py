@@ -1,1 +1,0 @@
-"""The gateway's answers in the shape of recorded cases, for `koord parity`."""

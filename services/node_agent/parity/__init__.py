@@ -1,1 +1,0 @@
-"""Recorded cases of upstream's node agent as questions to ours."""
