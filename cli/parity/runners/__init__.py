@@ -1,0 +1,1 @@
+"""One package per service: recorded inputs become events and requests of production code, and its answers take the recorded shape."""
