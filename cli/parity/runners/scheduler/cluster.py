@@ -7,22 +7,30 @@ and incoming pods name that configuration's profile; recorded pods name none, so
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from cli.parity.runners.scheduler.evaluation import Evaluation
+from cli.parity.runners.scheduler.evaluation import Decided, Evaluation
 from services.scheduler.ask import PodAsk
 from services.scheduler.config import API_VERSION
 from services.scheduler.engine import Engine
 from services.scheduler.framework import Plugin, Profile
 from services.scheduler.round import decide
-from shared.events import Draft, Event
+from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 
 PROFILE = "koord-scheduler"
+
+
+class Tried(NamedTuple):
+    """A waiting pod, the evaluation of its class, and the round that tried it alone."""
+
+    pod: Pod
+    evaluation: Evaluation
+    decided: Decided
 
 
 class Cluster:
@@ -75,20 +83,22 @@ class Cluster:
         self.engine.index.settle()
         return Evaluation(self.engine.index, ask, now_ns)
 
-    @contextmanager
-    def waiting(self, raw: Mapping[str, Any], now_ns: int = 0) -> Iterator[tuple[Pod, Evaluation, tuple[Draft, ...]]]:
-        """A pod comes, waits for a node, and is deleted again at the end.
-
-        Yields:
-            The pod, its evaluation, and the events of the round that tries it, which are not folded.
-        """
+    def arrive(self, raw: Mapping[str, Any], now_ns: int = 0) -> Tried:
+        """A pod comes and waits for a node; the round that tries it is decided and not folded."""
         pod = incoming(raw)
         self.observe_pod(pod, now_ns)
         drafts = decide(self.engine.index, now_ns, 1)
         facts = self.engine.view.pods[pod.metadata.uid]
         assert facts.ask is not None, "read by the round"
-        yield pod, self.evaluate(facts.ask, now_ns), drafts
-        self.delete_pod(pod)
+        evaluation = self.evaluate(facts.ask, now_ns)
+        return Tried(pod, evaluation, evaluation.in_a_round(self.profile, pod.metadata.uid, drafts))
+
+    @contextmanager
+    def waiting(self, raw: Mapping[str, Any], now_ns: int = 0) -> Iterator[Tried]:
+        """A pod that waits for a node, and is deleted at the end."""
+        tried = self.arrive(raw, now_ns)
+        yield tried
+        self.delete_pod(tried.pod)
 
 
 def incoming(raw: Mapping[str, Any]) -> Pod:

@@ -60,6 +60,18 @@ class Refusal(NamedTuple):
         return {"code": code, "reasons": self.reasons}
 
 
+class Decided(NamedTuple):
+    """A round of one pod.
+
+    Attributes:
+        judge: how the nodes stand once those that have nothing to give are rejected.
+        placed: the placement; None where no node was found.
+    """
+
+    judge: Judge
+    placed: PodPlaced | None
+
+
 class Evaluation:
     """A class at one instant. It reserves nothing, so any number of evaluations see the same nodes.
 
@@ -105,12 +117,12 @@ class Evaluation:
             )
             if fused:
                 verdicts[self._table.names[row]] = fused
-        return {
-            node: Refusal(
-                plugin.hopeless(ask, verdict), sorted(text(*reason) for reason in plugin.reasons(ask, verdict))
-            )
-            for node, verdict in verdicts.items()
-        }
+        return {node: self.refusal(plugin, verdict) for node, verdict in verdicts.items()}
+
+    def refusal(self, plugin: Plugin, verdict: int) -> Refusal:
+        """What a verdict of a plugin means for the class."""
+        reasons = sorted(text(*reason) for reason in plugin.reasons(self.ask, verdict))
+        return Refusal(plugin.hopeless(self.ask, verdict), reasons)
 
     def scores(self, judge: Judge) -> Scores:
         """Each plugin's part of the totals of the feasible nodes, as the round would record it.
@@ -135,8 +147,8 @@ class Evaluation:
                 scores[name] = fused
         return scores
 
-    def in_a_round(self, profile: Profile, uid: str, drafts: Sequence[Draft]) -> PodPlaced | None:
-        """The placement that a round decided for the pod; None where it found no node.
+    def in_a_round(self, profile: Profile, uid: str, drafts: Sequence[Draft]) -> Decided:
+        """What a round that tried the pod alone decided.
 
         Raises:
             Disagreement: its record is not that of the evaluation, or not that of the compiled sequence.
@@ -155,7 +167,7 @@ class Evaluation:
         placed = next((draft.event for draft in drafts if isinstance(draft.event, PodPlaced)), None)
         expected = None if given is None else (self._table.names[row], given)
         agree("placement", expected, placed and (placed.node, placed.annotations))
-        return placed
+        return Decided(judge, placed)
 
     def _in_sequence(self, profile: Profile, pod_hash: np.uint64) -> Any:
         panel = Panel(profile, self.copies.trials, self.copies.room).of(self.ask)

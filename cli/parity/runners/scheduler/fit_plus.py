@@ -23,6 +23,5 @@ def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
         cluster.observe_node(raw)
     for pod in msgspec.convert(given.get("pods", []), list[Pod]):
         cluster.observe_pod(pod)
-    with cluster.waiting(given["pod"]) as (pod, evaluation, drafts):
-        evaluation.in_a_round(cluster.profile, pod.metadata.uid, drafts)
+    with cluster.waiting(given["pod"]) as (_, evaluation, _):
         return {"scores": dict(evaluation.scores(evaluation.by_profile(cluster.profile))[name])}

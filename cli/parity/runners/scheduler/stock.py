@@ -69,9 +69,8 @@ class StockCluster(Cluster):
         if raw["spec"].get("nodeName"):
             yield Incoming(self, self.evaluate(_class_with_node(raw)))
             return
-        with self.waiting(raw) as (pod, evaluation, drafts):
-            evaluation.in_a_round(self.profile, pod.metadata.uid, drafts)
-            yield Incoming(self, evaluation)
+        with self.waiting(raw) as tried:
+            yield Incoming(self, tried.evaluation)
 
     def evaluated(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """All plugins on one pod."""
