@@ -62,7 +62,7 @@ class Engine:
         return events
 
     def append(self, context: str, event: Event, now_ns: int, cause: Cause | None = None) -> int:
-        """Record an event and fold it; its seq."""
+        """Records an event, folds it, and returns its seq."""
         seq = self.view.positions.get(context, 0) + 1
         self.view.apply(Recorded(context, seq, event, now_ns, cause))
         return seq

@@ -34,7 +34,7 @@ class Tried(NamedTuple):
 
 
 class Cluster:
-    """Nodes, pods and objects as the scheduler knows them.
+    """Nodes, pods and objects of a case, folded by a scheduler.
 
     Attributes:
         engine: the scheduler.
@@ -56,35 +56,35 @@ class Cluster:
         self.plugins: dict[str, Plugin] = {plugin.name: plugin for plugin in self.profile.plugins}
 
     def observe(self, *events: Event, at_ns: int = 0) -> None:
-        """The gateway records what it saw at an instant."""
+        """Records events of the gateway at an instant."""
         self.engine.observe(events, at_ns)
 
     def observe_node(self, raw: Mapping[str, Any]) -> None:
-        """A node comes or changes."""
+        """Observes a node that came or changed."""
         node = msgspec.convert(raw, Node)
         self.observe(NodeObserved(node=node.metadata.name, object=node))
 
     def observe_pod(self, pod: Pod, at_ns: int = 0) -> None:
-        """A pod comes or changes."""
+        """Observes a pod that came or changed."""
         self.observe(PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod), at_ns=at_ns)
 
     def observe_object(self, resource: str, raw: Mapping[str, Any]) -> None:
-        """Another object comes or changes."""
+        """Observes another object that came or changed."""
         metadata = raw["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else metadata["name"]
         self.observe(ObjectObserved(resource=resource, name=key, uid=key, object=dict(raw)))
 
     def delete_pod(self, pod: Pod) -> None:
-        """A pod is gone."""
+        """Observes that a pod is gone."""
         self.observe(PodDeleted(pod=pod.metadata.key, pod_uid=pod.metadata.uid))
 
     def evaluate(self, ask: PodAsk, now_ns: int = 0) -> Evaluation:
-        """A class against the nodes as they stand."""
+        """Evaluates a class against the nodes as they stand."""
         self.engine.index.settle()
         return Evaluation(self.engine.index, ask, now_ns)
 
     def arrive(self, raw: Mapping[str, Any], now_ns: int = 0) -> Tried:
-        """A pod comes and waits for a node; the round that tries it is decided and not folded."""
+        """Observes a pod that waits for a node; the round that tries it is decided and not folded."""
         pod = incoming(raw)
         self.observe_pod(pod, now_ns)
         drafts = decide(self.engine.index, now_ns, 1)
@@ -95,14 +95,14 @@ class Cluster:
 
     @contextmanager
     def waiting(self, raw: Mapping[str, Any], now_ns: int = 0) -> Iterator[Tried]:
-        """A pod that waits for a node, and is deleted at the end."""
+        """Observes a pod that waits for a node, and deletes it at the end."""
         tried = self.arrive(raw, now_ns)
         yield tried
         self.delete_pod(tried.pod)
 
 
 def incoming(raw: Mapping[str, Any]) -> Pod:
-    """A pod that asks this scheduler for a node."""
+    """Returns the pod with this scheduler's name."""
     pod = msgspec.convert(raw, Pod)
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduler_name=PROFILE))
 

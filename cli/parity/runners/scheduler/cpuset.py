@@ -1,7 +1,7 @@
 """The `cpuset` cases: single allocations of CPUs, required bind policies, and lists of CPUs.
 
-A case becomes a node with a NodeResourceTopology, running pods with their allocations, and a pod that requests CPUs of its own: what it gets is
-what a round gives it. CPUs that a reservation or a victim hands back are taken out of the running pods' annotations, oldest pod first, which
+A case becomes a node with a NodeResourceTopology, running pods with their allocations, and a pod that requests CPUs of its own, which a
+round gives it. CPUs that a reservation or a victim hands back are taken out of the running pods' annotations, oldest pod first, which
 leaves the newest pod's exclusive policy in place.
 
 Two kinds of case reach no round: CPUs that are preferred because a reservation held them (this scheduler has no reservations), and the bind
@@ -101,7 +101,7 @@ def _held(node: NumaNode) -> Raw:
 
 
 def _hand_back(holdings: list[set[int]], cpus: Iterable[int]) -> None:
-    """One pod less on each of the CPUs that are held."""
+    """Removes one pod from each of the CPUs that are held."""
     for cpu in cpus:
         oldest = next((held for held in holdings if cpu in held), None)
         if oldest is not None:
@@ -109,7 +109,7 @@ def _hand_back(holdings: list[set[int]], cpus: Iterable[int]) -> None:
 
 
 def _machine(rows: Iterable[tuple[int, int, int, int]], reserved: Iterable[int], strategy: str = "") -> Raw:
-    """A node and its NodeResourceTopology."""
+    """Returns a node and its NodeResourceTopology."""
     detail = [{"id": id_, "core": core, "socket": socket, "node": numa} for id_, core, socket, numa in rows]
     notes = {
         CPU_TOPOLOGY: json.dumps({"detail": detail}),
@@ -122,7 +122,7 @@ def _machine(rows: Iterable[tuple[int, int, int, int]], reserved: Iterable[int],
 
 
 def _pod(name: str, spec: Mapping[str, str], *, requests: int = 0, on: str = "", cpus: Iterable[int] = ()) -> Raw:
-    """A pod of class LSR: one that waits and requests CPUs, or one that runs on a node and holds some."""
+    """Returns a pod of class LSR: one that waits and requests CPUs, or one that runs on a node and holds some."""
     held = cpu_list(cpus)
     notes = {RESOURCE_SPEC: json.dumps(spec)}
     status = {RESOURCE_STATUS: json.dumps({"cpuset": held})} if held else {}

@@ -87,19 +87,19 @@ class Evaluation:
         self._size = index.table.size
 
     def judge(self, filters: Sequence[Plugin], scorers: Sequence[Plugin]) -> Judge:
-        """The fused evaluation by some of the plugins, each score with weight 1."""
+        """Runs the fused evaluation by some of the plugins, each score with weight 1."""
         return self.by_profile(Profile("", filters, [Scorer(plugin, 1) for plugin in scorers]))
 
     def by_profile(self, profile: Profile) -> Judge:
-        """The fused evaluation by a profile."""
+        """Runs the fused evaluation by a profile."""
         return Judge(Panel(profile, self.copies.trials, self.copies.room), self._table, self.ask)
 
     def names(self, rows: Int64) -> list[str]:
-        """The nodes of some rows."""
+        """Returns the names of nodes by their rows."""
         return [self._table.names[row] for row in rows.tolist()]
 
     def refusals(self, plugin: Plugin) -> dict[str, Refusal]:
-        """Node -> why one filter rejects it, for each node that it rejects.
+        """Returns node -> refusal, for each node that one filter rejects.
 
         Raises:
             Disagreement: all nodes at once, the fused pass, and single nodes differ.
@@ -120,12 +120,12 @@ class Evaluation:
         return {node: self.refusal(plugin, verdict) for node, verdict in verdicts.items()}
 
     def refusal(self, plugin: Plugin, verdict: int) -> Refusal:
-        """What a verdict of a plugin means for the class."""
+        """Returns the meaning of a verdict of a plugin for the class."""
         reasons = sorted(text(*reason) for reason in plugin.reasons(self.ask, verdict))
         return Refusal(plugin.hopeless(self.ask, verdict), reasons)
 
     def scores(self, judge: Judge) -> Scores:
-        """Each plugin's part of the totals of the feasible nodes, as the round would record it.
+        """Returns each plugin's part of the totals of the feasible nodes, as the round would record it.
 
         Raises:
             Disagreement: the fused pass and the plugin alone differ, or the parts do not add up to the total.
@@ -148,7 +148,7 @@ class Evaluation:
         return scores
 
     def in_a_round(self, profile: Profile, uid: str, drafts: Sequence[Draft]) -> Decided:
-        """What a round that tried the pod alone decided.
+        """Compares the evaluation with the round that tried the pod alone, and returns the outcome.
 
         Raises:
             Disagreement: its record is not that of the evaluation, or not that of the compiled sequence.
@@ -178,7 +178,7 @@ class Evaluation:
         return found[0].judged if found else None
 
     def _alone(self, plugin: Plugin, feasible: Bools) -> Int64 | None:
-        """[rows]: one plugin's scores, measured against the feasible nodes; None without any."""
+        """Returns [rows]: one plugin's scores, normalised over the feasible nodes; None without any."""
         trial, every = self.copies.trials[plugin], slice(0, self._size)
         if plugin.wide:
             assert isinstance(trial, WideTrial), "the trials of wide plugins are"

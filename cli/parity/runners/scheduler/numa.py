@@ -77,17 +77,17 @@ class NumaCluster(Cluster):
         return self.engine.index.table.rows[self._name]
 
     def _tick(self) -> int:
-        """The next instant: allocations are summed up in the order of their times."""
+        """Returns the next instant: allocations are summed up in the order of their times."""
         self._now_ns += 1
         return self._now_ns
 
     def cycle(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """One pod against the node, with the state that it meets."""
+        """Tries one pod on the node, and describes the state that it meets."""
         with self.waiting(raw, self._tick()) as tried:
             return self._tried(tried, alone=True)
 
     def sequence(self, raws: Iterable[Mapping[str, Any]], releases: Iterable[int]) -> dict[str, Any]:
-        """Pods one after another; each that is placed is bound, until it is deleted."""
+        """Tries pods one after another; each that is placed is bound, until it is deleted."""
         steps: list[dict[str, Any]] = []
         bound: dict[int, Pod] = {}
         listed: dict[int, dict[str, int]] = {}
@@ -106,7 +106,7 @@ class NumaCluster(Cluster):
         return {"steps": steps}
 
     def _bind(self, pod: Pod) -> Pod:
-        """The round's placement is folded, and the cluster shows the pod on its node, with its annotations."""
+        """Folds the round's placement, and observes the pod on its node, with its annotations."""
         events = self.engine.decide(self._now_ns, 1)
         placed = next(event for event in events if isinstance(event, PodPlaced))
         before = self.node
@@ -153,7 +153,7 @@ class NumaCluster(Cluster):
         }
 
     def _before(self, cycle: Cycle) -> dict[str, Any]:
-        """The state before the pod, and its hints."""
+        """Describes the state before the pod, and its hints."""
         if isinstance(cycle.policy, Refused) or cycle.is_fractional:
             return {}
         node = cycle.node
@@ -176,7 +176,7 @@ class NumaCluster(Cluster):
         return found
 
     def _left(self, listed: dict[int, dict[str, int]]) -> dict[str, Any]:
-        """What is left and held after a step. As upstream lists it, what was held once stays, with 0."""
+        """Lists free CPUs and held amounts after a step. As in upstream, an amount that was held once stays, with 0."""
         zones = self.node.book.zones
         for numa, amounts in zones.items():
             listed.setdefault(numa, {}).update(dict.fromkeys(amounts, 0))
@@ -206,7 +206,7 @@ def _options(options: NodeOptions) -> dict[str, Any]:
 
 
 def _without_allocation(pod: Pod) -> Pod:
-    """A terminated pod as one that runs and holds no CPUs and zones."""
+    """Returns a terminated pod as one that runs and holds no CPUs and zones."""
     notes = {name: note for name, note in (pod.metadata.annotations or {}).items() if name != RESOURCE_STATUS}
     return msgspec.structs.replace(
         pod,

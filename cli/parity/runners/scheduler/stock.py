@@ -65,7 +65,7 @@ class StockCluster(Cluster):
 
     @contextmanager
     def incoming(self, raw: Mapping[str, Any]) -> Iterator["Incoming"]:
-        """A pod that waits for a node; where none is named, a round tries it."""
+        """Evaluates a pod that waits for a node; where it names none, a round tries it."""
         if raw["spec"].get("nodeName"):
             yield Incoming(self, self.evaluate(_class_with_node(raw)))
             return
@@ -73,7 +73,7 @@ class StockCluster(Cluster):
             yield Incoming(self, tried.evaluation)
 
     def evaluated(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """All plugins on one pod."""
+        """Runs all plugins on one pod."""
         with self.incoming(raw) as pod:
             plugins = {name: pod.filtered(name) for name in FILTERS}
             judge = pod.evaluation.by_profile(self.profile)
@@ -105,7 +105,7 @@ class Incoming:
         self.evaluation = evaluation
 
     def filtered(self, name: str) -> dict[str, Any]:
-        """The nodes that a plugin rejects, and whether it has anything to filter."""
+        """Returns the nodes that a plugin rejects, and PreFilter's outcome."""
         plugin = self._plugins[name]
         fail = {node: refusal.status() for node, refusal in self.evaluation.refusals(plugin).items()}
         if name in _NEVER_SKIPPED:
@@ -113,17 +113,17 @@ class Incoming:
         return {"fail": fail, "preFilter": "Success" if self._filters(plugin) else "Skip"}
 
     def scores(self, name: str) -> dict[str, int] | str:
-        """A plugin's scores of all nodes."""
+        """Returns a plugin's scores of all nodes."""
         judge = self.without_filters((name,))
         return self._shaped(name, judge, self.evaluation.scores(judge))
 
     def all_scores(self, judge: Judge) -> dict[str, dict[str, int] | str]:
-        """All plugins' scores of the nodes that are feasible there."""
+        """Returns all plugins' scores of the nodes that are feasible there."""
         found = self.evaluation.scores(judge)
         return {name: self._shaped(name, judge, found) for name in SCORERS}
 
     def without_filters(self, names: Sequence[str]) -> Judge:
-        """The evaluation with all nodes feasible."""
+        """Evaluates with all nodes feasible."""
         return self.evaluation.judge((), [self._plugins[name] for name in names])
 
     def _shaped(self, name: str, judge: Judge, found: Scores) -> dict[str, int] | str:
@@ -135,7 +135,7 @@ class Incoming:
         return dict.fromkeys(self.evaluation.names(judge.feasible()), 0) if name in _NO_PRE_SCORE else "Skip"
 
     def _filters(self, plugin: Plugin) -> bool:
-        """Whether the plugin has anything to filter for the class, by the functions that production calls for it."""
+        """Returns true if the plugin has anything to filter for the class, by the functions that production calls for it."""
         ask = self.evaluation.ask
         if plugin.name in _ALWAYS_RUN:
             return True
@@ -148,7 +148,7 @@ class Incoming:
 
 
 def _class_with_node(raw: Mapping[str, Any]) -> PodAsk:
-    """The class of a pod that names its node; classes of pods that wait name none."""
+    """Returns the class of a pod that names its node; classes of pods that wait name none."""
     pod = msgspec.convert(raw, Pod)
     common = common_part(pod)
     named = msgspec.structs.replace(common, spec=msgspec.structs.replace(common.spec, node_name=pod.spec.node_name))

@@ -1,4 +1,4 @@
-"""The `merge` cases of `numa`: the topology manager alone, called as a pod's cycle calls it. Decisions record only what comes of it."""
+"""The `merge` cases of `numa`: the topology manager alone, called as a pod's cycle calls it. Decisions record the outcome alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,7 @@ def _hint(plain: Mapping[str, Any]) -> Hint:
 
 
 def affinity(hint: Hint) -> dict[str, Any]:
-    """A hint in the recorded shape."""
+    """Returns a hint in the recorded shape."""
     return {
         "mask": None if hint.mask is None else numas_of(hint.mask),
         "preferred": hint.preferred,
