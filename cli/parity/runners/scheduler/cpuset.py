@@ -4,9 +4,9 @@ A case becomes a node with a NodeResourceTopology, running pods with their alloc
 round gives it. CPUs that a reservation or a victim hands back are taken out of the running pods' annotations, oldest pod first, which
 leaves the newest pod's exclusive policy in place.
 
-Two kinds of case reach no round: CPUs that are preferred because a reservation held them (this scheduler has no reservations), and the bind
-policies `Default` and the empty one (the plugin replaces both before it allocates). There the accumulator is called as the plugin calls it, with the
-CPUs that the folded node has free.
+A pod that leaves its bind policy open (`Default` or none) spreads over cores in the record, so that is the configuration's default. One kind of
+case reaches no round: CPUs that are preferred because a reservation held them, for this scheduler has no reservations. There the accumulator is
+called as the plugin calls it, with the CPUs that the folded node has free.
 """
 
 import json
@@ -57,11 +57,12 @@ def _take(given: Mapping[str, Any]) -> Raw:
         _pod(f"running-{number}", {"preferredCPUExclusivePolicy": pod["exclusive"]}, on=_NODE, cpus=cpus)
         for number, (pod, cpus) in enumerate(zip(given["pods"], holdings, strict=True))
     ]
-    cluster = NumaCluster({**machine, "maxRefCount": given["maxRefCount"], "runningPods": running})
+    args = {"defaultCPUBindPolicy": policies.SPREAD}
+    cluster = NumaCluster({**machine, "args": args, "maxRefCount": given["maxRefCount"], "runningPods": running})
     node, preferred = cluster.node, parse_cpus(given["preferred"])
     assert isinstance(node.free_cpus, frozenset), "the topology is valid"
     found = {"available": cpu_list(node.free_cpus), **_held(node)}
-    if preferred or given["bindPolicy"] not in (policies.FULL_CORES, policies.SPREAD):
+    if preferred:
         return found | _accumulated(given, node, preferred)
     spec = {"preferredCPUBindPolicy": given["bindPolicy"], "preferredCPUExclusivePolicy": given["exclusivePolicy"]}
     tried = cluster.cycle(_pod("incoming", spec, requests=given["need"]))
