@@ -39,11 +39,14 @@ ANNOTATIONS = (
     "scheduling.koordinator.sh/load-estimated-scaling-factors",
     "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled",
     "scheduling.koordinator.sh/load-estimated-seconds-after-initialized",
+    "scheduling.koordinator.sh/reserve-pod",
 )
 """Annotations that a decision depends on."""
 
 ALLOTMENTS = ("scheduling.koordinator.sh/resource-status",)
 """Annotations that say what one pod has of its node: they differ between replicas and stay with the pod."""
+
+_READ = ANNOTATIONS + ALLOTMENTS
 
 LARGEST_AMOUNT = 1 << 56
 """Amounts are cut to this (64 PiB of memory), so that sums and percentages stay within int64."""
@@ -168,6 +171,19 @@ def ask_key(pod: Pod) -> bytes:
     )
 
 
+def has_same_marks(one: Pod, other: Pod) -> bool:
+    """Compares two observations of a pod by the labels and annotations that make its class."""
+    mine, others = one.metadata, other.metadata
+    if (mine.labels or None) != (others.labels or None):
+        return False
+    return mine.annotations == others.annotations or _notes(mine.annotations) == _notes(others.annotations)
+
+
+def has_same_spec(one: Pod, other: Pod) -> bool:
+    """Compares two observations of a pod by the spec that makes its class; either may be a `common_part`."""
+    return _spec(one.metadata, one.spec) == _spec(other.metadata, other.spec)
+
+
 def allotments(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
     """What annotations say a pod has of its node; None when they do not."""
     return _chosen(annotations, ALLOTMENTS)
@@ -226,7 +242,7 @@ def _infeasible(status: PodStatus) -> tuple[PodCondition, ...]:
 
 def _notes(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
     """Annotations that make the class; with a hint, what the pod is to have belongs to them."""
-    if not annotations:
+    if not annotations or annotations.keys().isdisjoint(_READ):
         return None
     hinted = any(hint in annotations for hint in HINTS)
     return _chosen(annotations, ANNOTATIONS + ALLOTMENTS if hinted else ANNOTATIONS)

@@ -13,7 +13,7 @@ from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from services.scheduler.takeover import Offered, config_drafts
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Event, Recorded
 
 
 class Engine:
@@ -23,6 +23,7 @@ class Engine:
         view: what the scheduler knows.
         notes: what the configuration asks for and does not get.
         schedulers: the scheduler names that it has profiles for.
+        index: what its decisions read.
     """
 
     def __init__(self, config: str = "", source: str = "given") -> None:
@@ -35,31 +36,33 @@ class Engine:
         if config:
             read_config(config)
         for draft in config_drafts(self.view, Offered(source, config) if config else None):
-            self._append("scheduling", draft.event, 0)
+            self.append("scheduling", draft.event, 0)
         configuration = config_of(self.view)
         self.notes = configuration.notes
         self.schedulers = tuple(configuration.profiles)
-        self._index = Index(self.view, configuration.profiles)
+        self.index = Index(self.view, configuration.profiles)
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:
         """The cluster says something."""
         for event in events:
-            self._append("cluster", event, now_ns)
+            self.append("cluster", event, now_ns)
 
     def decide(self, now_ns: int, batch_size: int) -> tuple[Event, ...]:
         """Decide one round and fold it; its events, none when no pod may be tried.
 
         Placed pods hold what they ask for from then on, as they do between a placement and the answer to it.
         """
-        drafts = decide(self._index, now_ns, batch_size)
+        drafts = decide(self.index, now_ns, batch_size)
         if not drafts:
             return ()
         first = replace(drafts[0].event, seen=dict(self.view.positions), now_ns=now_ns, config=self.view.config_digest)
         events = (first, *(draft.event for draft in drafts[1:]))
         for event, draft in zip(events, drafts, strict=True):
-            self._append("scheduling", event, now_ns, draft)
+            self.append("scheduling", event, now_ns, draft.cause)
         return events
 
-    def _append(self, context: str, event: Event, now_ns: int, draft: Draft | None = None) -> None:
-        cause: Cause | None = draft.cause if draft else None
-        self.view.apply(Recorded(context, self.view.positions.get(context, 0) + 1, event, now_ns, cause))
+    def append(self, context: str, event: Event, now_ns: int, cause: Cause | None = None) -> int:
+        """Records an event, folds it, and returns its seq."""
+        seq = self.view.positions.get(context, 0) + 1
+        self.view.apply(Recorded(context, seq, event, now_ns, cause))
+        return seq

@@ -8,7 +8,7 @@ from typing import Any
 from services.scheduler.ask import PodAsk, allotments, ask_key, common_part
 from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts, Touched
-from services.scheduler.pods import PodFacts, started_ns, true_since_ns
+from services.scheduler.pods import PodFacts, conditions_checksum, started_ns, true_since_ns
 from services.scheduler.questions import Answered
 from services.scheduler.quotas.view import QuotaView
 from shared.events.metrics import NodeReported
@@ -86,6 +86,7 @@ class KnownFacts:
             facts.observed = None
             facts.scheduled_ns, facts.initialized_ns = true_since_ns(pod)
             facts.started_ns = started_ns(pod)
+            facts.conditions = conditions_checksum(pod) if pod.spec.node_name else 0
             facts.allotted = allotments(pod.metadata.annotations)
             key = ask_key(pod)
             ask, before = self.asks.get(key), facts.ask
@@ -97,6 +98,19 @@ class KnownFacts:
                 if before is not None:
                     self._forget(before)
         self._unread.clear()
+
+    def _keep_load_ask(self, facts: PodFacts) -> None:
+        """Keeps the present class of a pod as the one that its load is estimated by."""
+        self.read()
+        if facts.ask is not None:
+            facts.load_ask = facts.ask
+            facts.ask.pods += 1
+
+    def _drop_load_ask(self, facts: PodFacts) -> None:
+        """Estimates the load of a pod by its class again."""
+        if facts.load_ask is not None:
+            self._forget(facts.load_ask)
+            facts.load_ask = None
 
     def _forget(self, ask: PodAsk) -> None:
         ask.pods -= 1

@@ -3,10 +3,17 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from services.scheduler.ask import ask_key
+from services.scheduler.ask import has_same_marks
 from services.scheduler.change import Change
 from services.scheduler.facts import MetricFacts, NodeFacts
 from services.scheduler.known_facts import KnownFacts
+from services.scheduler.pod_changes import (
+    asks_less,
+    asks_otherwise,
+    has_other_spec_or_conditions,
+    is_other,
+    last_seen,
+)
 from services.scheduler.pods import PodFacts
 from services.scheduler.questions import QUESTIONS
 from services.scheduler.surroundings import FOLLOWED, NODE_TOPOLOGIES
@@ -81,19 +88,22 @@ class ObservedFacts(KnownFacts):
             facts.since = record.seq
             facts.name = event.pod
         elif node and facts.node == node:
-            if (ended and not facts.ended) or self._asks_less(facts, pod):
+            if (ended and not facts.ended) or asks_less(facts, pod):
                 self._changed(node, Change.POD_RELEASED, record.seq)
-            if self._is_other(facts, pod):
+            if is_other(facts, pod):
                 self._changed(node, Change.POD_CHANGED, record.seq)
+            if facts.load_ask is not None or not has_same_marks(last_seen(facts), pod):
+                self._settle_load_ask(facts, pod)
         elif ended:
             self.released_seq = record.seq
-        elif not node and self._asks_otherwise(facts, pod):
+        elif not node and asks_otherwise(facts, pod):
             facts.changed_seq = record.seq
         if facts.node != node:
             if node:
                 self._changed(node, Change.POD_ADDED, record.seq)
             facts.node = node
             facts.node_since_ns = record.at_ns
+            self._drop_load_ask(facts)
         facts.ended = ended
         facts.deleting = pod.metadata.deletion_timestamp is not None
         if facts.observed is None:
@@ -114,6 +124,7 @@ class ObservedFacts(KnownFacts):
         elif not facts.ended:
             self._changed(facts.node, Change.POD_RELEASED, record.seq)
         facts.observed = None
+        self._drop_load_ask(facts)
         if facts.ask is not None:
             self._forget(facts.ask)
         if self.touched is not None:
@@ -209,23 +220,14 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.metrics[event.node] = None
 
-    def _is_other(self, facts: PodFacts, pod: Pod) -> bool:
-        """Whether selectors may see another pod than before."""
-        if facts.deleting != (pod.metadata.deletion_timestamp is not None):
-            return True
-        return (_last_seen(facts).metadata.labels or None) != (pod.metadata.labels or None)
-
-    def _asks_less(self, facts: PodFacts, pod: Pod) -> bool:
-        seen = _last_seen(facts)
-        before = seen.spec
-        return (
-            before.containers != pod.spec.containers
-            or before.resources != pod.spec.resources
-            or seen.status.container_statuses != pod.status.container_statuses
-        )
-
-    def _asks_otherwise(self, facts: PodFacts, pod: Pod) -> bool:
-        return ask_key(_last_seen(facts)) != ask_key(pod)
+    def _settle_load_ask(self, facts: PodFacts, pod: Pod) -> None:
+        """Keeps the class that the pod's load is estimated by, as upstream's cache does: a change of spec or conditions replaces it, one of
+        labels or annotations alone does not. Source: spec/scheduler-core.md 3.3.
+        """
+        if has_other_spec_or_conditions(facts, pod):
+            self._drop_load_ask(facts)
+        elif facts.load_ask is None:
+            self._keep_load_ask(facts)
 
     def _changed_around(self, record: Recorded, event: ObjectObserved | ObjectDeleted) -> None:
         if event.resource == NODE_TOPOLOGIES:
@@ -253,10 +255,3 @@ class ObservedFacts(KnownFacts):
         NodeReported: _node_reported,
         NodeForgotten: _node_forgotten,
     }
-
-
-def _last_seen(facts: PodFacts) -> Pod:
-    if facts.observed is not None:
-        return facts.observed
-    assert facts.ask is not None, "observed before, so read"
-    return facts.ask.pod

@@ -55,10 +55,6 @@ class RowCounts:
                 )
         return dense[:size]
 
-    def forget_dense(self) -> None:
-        """Give the array up."""
-        self._dense = None
-
 
 class _Class:
     """Where the pods of a class run, and the counts that they are in."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -10,6 +11,7 @@ from services.scheduler.ask import PodAsk
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 
+_encoder = msgspec.msgpack.Encoder()
 _FURTHEST_NS = 2**62
 """Some 146 years from 1970: an instant beyond it is taken for one at it."""
 
@@ -25,6 +27,7 @@ class Held(NamedTuple):
         initialized_ns: the time of its Initialized condition, 0 when that is not True.
         ending: it is being deleted.
         allotted: what it has of the node besides what it asks for, as annotations (`ask.ALLOTMENTS`).
+        load_ask: the class that its load is estimated by, where that is not `ask`.
     """
 
     node: str
@@ -34,6 +37,7 @@ class Held(NamedTuple):
     initialized_ns: int
     ending: bool = False
     allotted: dict[str, str] | None = None
+    load_ask: PodAsk | None = None
 
 
 class PodFacts(msgspec.Struct, array_like=True, eq=False):
@@ -49,6 +53,9 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
         withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
         allotted: what it has of its node, as it says itself.
         started_ns: when it started, 0 before.
+        conditions: checksum of its conditions, 0 while it has no node.
+        load_ask: the class that its load is estimated by, where that is not `ask`: on a node, labels and annotations that change alone leave
+            the estimate as it was.
         stayed_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
     From `scheduling`:
         placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
@@ -73,6 +80,7 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
     withheld_seq: int = 0
     allotted: dict[str, str] | None = None
     started_ns: int = 0
+    conditions: int = 0
     stayed_seq: int = 0
     stayed_at: int = 0
     nominated: str = ""
@@ -90,6 +98,7 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
     reasons: tuple[PluginReason, ...] = ()
     told: str = ""
     compared: bool = False
+    load_ask: PodAsk | None = None
     ask: PodAsk | None = None
     observed: Pod | None = None
 
@@ -99,7 +108,9 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
             return None
         if self.node:
             at = self.scheduled_ns or self.node_since_ns
-            return Held(self.node, self.ask, self.name, at, self.initialized_ns, self.deleting, self.allotted)
+            return Held(
+                self.node, self.ask, self.name, at, self.initialized_ns, self.deleting, self.allotted, self.load_ask
+            )
         if self.placed_seq > self.refused_seq:
             return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0, self.deleting, self.placed_allotted)
         return None
@@ -130,10 +141,10 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
 
     def encode(self, asks: Mapping[PodAsk, int]) -> tuple[Any, ...]:
         """All facts as plain data; `asks` numbers the classes."""
-        return (*_plain(self), None if self.ask is None else asks[self.ask])
+        return (*_plain(self), *(None if ask is None else asks[ask] for ask in (self.load_ask, self.ask)))
 
 
-_NOT_PLAIN = ("ask", "observed")
+_NOT_PLAIN = ("load_ask", "ask", "observed")
 _plain = attrgetter(*(name for name in PodFacts.__struct_fields__ if name not in _NOT_PLAIN))
 
 
@@ -157,6 +168,11 @@ def true_since_ns(pod: Pod) -> tuple[int, int]:
         elif condition.type == "Initialized":
             initialized = _readable_ns(condition.last_transition_time)
     return scheduled, initialized
+
+
+def conditions_checksum(pod: Pod) -> int:
+    """Equal for equal conditions; by it a change is seen once the object is read."""
+    return crc32(_encoder.encode(pod.status.conditions))
 
 
 def started_ns(pod: Pod) -> int:

@@ -76,8 +76,9 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.asks = {ask.key: ask for ask in asks}
     view.pods = {facts.uid: facts for facts in decoded(kept.pods, asks)}
     for facts in view.pods.values():
-        if facts.ask is not None:
-            facts.ask.pods += 1
+        for ask in (facts.ask, facts.load_ask):
+            if ask is not None:
+                ask.pods += 1
     view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
     view.objects = kept.objects
     view.changed = kept.changed

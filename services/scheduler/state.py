@@ -60,7 +60,7 @@ _FOLDS = {**ObservedFacts.folds, **DecidedFacts.folds}
 class ClusterView(ObservedFacts, DecidedFacts):
     """What the scheduler knows of the cluster and of its own decisions; its fields are those of `KnownFacts`."""
 
-    SCHEMA: ClassVar[int] = 12
+    SCHEMA: ClassVar[int] = 13
 
     def apply(self, record: Recorded) -> None:
         """Fold one event. Types that are not in FOLDED move the position only."""

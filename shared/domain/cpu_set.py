@@ -11,8 +11,8 @@ from shared.errors import KoordError
 
 _NUMBER = re.compile(r"\+?[0-9]{1,19}").fullmatch
 _LARGEST = 2**63 - 1
-_LAST_OF_RANGE = 1 << 16
-"""A range may not end above this, so that a short text cannot stand for a billion CPUs; the largest machines have some thousands."""
+_LAST_OF_RANGE = 4096
+"""A range may not end above this, as upstream has it: a short text cannot stand for a billion CPUs. A single CPU may have any number."""
 
 
 class BadCpuList(KoordError):
@@ -26,7 +26,7 @@ def parse_cpus(text: str) -> frozenset[int]:
     """Read a list of CPUs; the empty text is the empty set, and so is a range that ends before it begins.
 
     Raises:
-        BadCpuList: a part is neither a number nor a range, or a range ends above 65536.
+        BadCpuList: a part is neither a number nor a range, or a range ends above 4096.
     """
     cpus: set[int] = set()
     for part in text.split(",") if text else ():
@@ -43,10 +43,11 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
-    """The shortest list of a set: ascending, neighbours joined to ranges."""
+    """The shortest list of a set that `parse_cpus` reads: ascending, neighbours joined to ranges that end at 4096 at most."""
     ordered = sorted(set(cpus))
     if not ordered:
         return ""
-    starts = [ordered[0], *(after for before, after in pairwise(ordered) if after != before + 1)]
-    ends = [*(before for before, after in pairwise(ordered) if after != before + 1), ordered[-1]]
+    gaps = [(before, after) for before, after in pairwise(ordered) if after != before + 1 or after > _LAST_OF_RANGE]
+    starts = [ordered[0], *(after for _, after in gaps)]
+    ends = [*(before for before, _ in gaps), ordered[-1]]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))

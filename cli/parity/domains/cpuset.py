@@ -1,6 +1,6 @@
 """CPU sets: the accumulator, required bind policies, lists of CPUs."""
 
 from cli.parity.domain import Domain
-from services.scheduler.parity.cpuset import answer
+from cli.parity.runners.scheduler.cpuset import answer
 
 DOMAIN = Domain(answer)

@@ -13,6 +13,7 @@ from services.scheduler.kernels.rows import Int64, Rows
 from services.scheduler.ledgers import Ledger
 from services.scheduler.parts import Left
 from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger, LoadAwareTrial
+from services.scheduler.plugins.load_aware.assignment import uses_its_node
 from services.scheduler.plugins.load_aware.trial import reasons
 from services.scheduler.plugins.load_aware.view import told
 from services.scheduler.pods import Held, PodFacts
@@ -39,15 +40,15 @@ class LoadAwareScheduling:
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self.args = args
-        self._reasons = tuple(Reason(reason.code, reason.detail) for reason in reasons(args.resources()))
+        self._reasons = reasons(args.resources())
 
     def new_ledger(self) -> Ledger:
         """Measured and estimated load by row."""
-        return _RowLedger(self.args)
+        return RowLedger(self.args)
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:
         """A verdict is the load-aware package's code."""
-        assert isinstance(ledger, _RowLedger), "the index hands back what new_ledger made"
+        assert isinstance(ledger, RowLedger), "the index hands back what new_ledger made"
         ledger.account.fleet.grow(room.size)  # a row may be known by a pod alone
         return _RoundTrial(ledger.account.trial(), ledger.account, now_ns)
 
@@ -60,8 +61,12 @@ class LoadAwareScheduling:
         return False
 
 
-class _RowLedger:
-    """LoadAwareLedger, fed with what the index holds."""
+class RowLedger:
+    """LoadAwareLedger, fed with what the index holds.
+
+    Attributes:
+        account: the load of the nodes.
+    """
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self.account = LoadAwareLedger(args)
@@ -71,26 +76,31 @@ class _RowLedger:
         return told(self.account, row)
 
     def set_node(self, row: int, node: Node | None) -> None:
+        """The node in the row, None when it is gone."""
         try:
             self.account.set_node(row, node)
         except BadQuantity:
             self.account.set_node(row, None)  # without an allocatable that can be read there is nothing to compare with
 
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
+        """The node's report; `updated` is the time of the last one that had a time."""
         try:
             self.account.set_metric(row, metric, instant_ns(updated) if updated else None)
         except (BadQuantity, BadTime):
             self.account.set_metric(row, None)  # a report that cannot be read is none
 
     def assign(self, row: int, uid: str, held: Held) -> None:
-        if held.ask.fault:
-            return  # what it asks for cannot be read, so nothing can be estimated
-        template = held.ask.memo.get(self)
+        """Counts the pod, unless it stands for a Reservation, or its requests cannot be read, so that nothing can be estimated."""
+        ask = held.load_ask or held.ask
+        if ask.fault or not uses_its_node(ask.pod):
+            return
+        template = ask.memo.get(self)
         if template is None:
-            template = held.ask.memo[self] = self.account.templates.of(held.ask.pod, held.ask.asked)
+            template = ask.memo[self] = self.account.templates.of(ask.pod, ask.asked)
         self.account.count(uid, row, held.name, template, held.assigned_ns, held.initialized_ns or None)
 
     def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (the account knows by uid)
+        """Counts the pod no longer."""
         self.account.release(uid)
 
 
@@ -126,6 +136,9 @@ class _RoundTrial:
         return self._trial.score_at(ask.pod, row, self._now_ns)
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+        if not uses_its_node(ask.pod):
+            self._as_foreseen = False
+            return
         template = self._account.templates.of(ask.pod)
         block = self._trial.add(row, pod.name, template, self._now_ns)
         unseen = template.unseen

@@ -72,30 +72,17 @@ class NodeAffinity:
         """Whether nodes can differ for a pod."""
         return any(affinity.preferred for affinity in (self.added, _affinity_of(ask)) if affinity)
 
-    def named_nodes(self, ask: PodAsk) -> frozenset[str] | None:
-        """The nodes that a pod's required terms name, when each of them names some; None when any node may do."""
-        affinity = _affinity_of(ask)
-        if affinity is None or affinity.required is None or not affinity.required.node_selector_terms:
-            return None
-        named: frozenset[str] = frozenset()
-        for term in affinity.required.node_selector_terms:
-            of_term = [
-                frozenset(field.values)
-                for field in term.match_fields
-                if field.key == "metadata.name" and field.operator == "In"
-            ]
-            if not of_term:
-                return None
-            named |= frozenset.intersection(*of_term)
-        return named
-
     def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        if not self.requires(ask):  # most classes: no label has to be looked at
+            return np.zeros(table.size, np.int64)[rows]
         matches = own_matches(table, ask)
         enforced = _required(table, self.added)
         return np.where(enforced, np.where(matches, 0, _NO_MATCH), _NO_ENFORCED_MATCH)[rows]
 
     def _weigh(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
         weights = np.zeros(table.size, np.int64)
+        if not self.prefers(ask):
+            return weights[rows]
         for affinity in (self.added, _affinity_of(ask)):
             for preferred in affinity.preferred if affinity else ():
                 weights += term_matches(table, preferred.preference) * preferred.weight

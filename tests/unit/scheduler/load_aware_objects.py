@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from services.scheduler.plugins.load_aware import LoadAwareLedger, read_args
-from services.scheduler.plugins.load_aware.assignment import assigned_at_ns
+from services.scheduler.plugins.load_aware import LoadAwareLedger, LoadAwareTrial, read_args
+from services.scheduler.plugins.load_aware.trial import reasons
+from services.scheduler.pods import true_since_ns
+from services.scheduler.reasons import text
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.node import (
@@ -97,13 +99,26 @@ def ledger(**args: Any) -> LoadAwareLedger:
 
 
 def assign(account: LoadAwareLedger, pod: Pod, at_ns: int, row: int = 0) -> None:
-    account.assign(pod.metadata.uid, row, pod, assigned_at_ns(pod, at_ns))
+    scheduled_ns, initialized_ns = true_since_ns(pod)
+    template = account.templates.of(pod)
+    account.count(pod.metadata.uid, row, pod.metadata.key, template, scheduled_ns or at_ns, initialized_ns or None)
+
+
+def place(trial: LoadAwareTrial, account: LoadAwareLedger, pod: Pod, row: int = 0) -> None:
+    """A round places the pod on the node."""
+    trial.add(row, pod.metadata.key, account.templates.of(pod), NOW)
+
+
+def reason_of(account: LoadAwareLedger, code: int) -> str:
+    """The text of a filter's code; empty where the node passes."""
+    reason = reasons(account.resources)[code]
+    return text(*reason) if code else ""
 
 
 def filtered(account: LoadAwareLedger, incoming: Pod, now_ns: int = NOW, row: int = 0) -> str:
     """The reason's text; empty when the node passes."""
     code = int(account.trial().filter(incoming, np.array([row]), now_ns)[0])
-    return account.reasons[code].text
+    return reason_of(account, code)
 
 
 def scored(account: LoadAwareLedger, incoming: Pod, now_ns: int = NOW, row: int = 0) -> int:

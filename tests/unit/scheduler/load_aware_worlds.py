@@ -1,6 +1,7 @@
 """Random small clusters for the properties of load-awareness."""
 
 from collections.abc import Callable
+from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from services.scheduler.plugins.load_aware import LoadAwareLedger
 from shared.kube.instants import SECOND
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
-from tests.unit.scheduler.load_aware_objects import GIB, NOW, expecting, metric, node, reported, usage
+from tests.unit.scheduler.load_aware_objects import GIB, NOW, assign, expecting, metric, node, reported, usage
 
 ROWS = 3
 NAMES = ("p0", "p1", "p2", "p3")
@@ -45,7 +46,7 @@ class World(NamedTuple):
         return [
             *(methodcaller("set_node", row, node) for row, node in enumerate(self.nodes)),
             *(methodcaller("set_metric", row, report) for row, report in enumerate(self.reports)),
-            *(methodcaller("assign", uid, *placed) for uid, placed in self.placed.items()),
+            *(partial(assign, pod=pod, at_ns=since, row=row) for row, pod, since in self.placed.values()),
         ]
 
 

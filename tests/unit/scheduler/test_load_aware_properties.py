@@ -16,7 +16,18 @@ from shared.kube.node import Node, NodeMetric, ResourceMap
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
 from tests.steps import steps_of
-from tests.unit.scheduler.load_aware_objects import GIB, NOW, assign, expecting, ledger, metric, node, reported, usage
+from tests.unit.scheduler.load_aware_objects import (
+    GIB,
+    NOW,
+    assign,
+    expecting,
+    ledger,
+    metric,
+    node,
+    reason_of,
+    reported,
+    usage,
+)
 from tests.unit.scheduler.load_aware_worlds import ROWS, World, pods, worlds
 
 
@@ -30,7 +41,7 @@ def told(world: World) -> LoadAwareLedger:
 def judged(account: LoadAwareLedger, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
     trial, rows = account.trial(), np.arange(ROWS) if rows is None else rows
     codes = trial.filter(incoming, rows, NOW)
-    return [account.reasons[code].text for code in codes], trial.score(incoming, rows, NOW).tolist()
+    return [reason_of(account, code) for code in codes], trial.score(incoming, rows, NOW).tolist()
 
 
 def is_prod(pod: Pod) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.parity.stock import Cluster
+from cli.parity.runners.scheduler.stock import StockCluster
 from services.scheduler.plugins.pod_topology_spread import ln
 
 HOST = "kubernetes.io/hostname"
@@ -28,8 +28,13 @@ def raw_pod(name: str, app: str = "", on: str = "", **spec: Any) -> Raw:
     }
 
 
-def cluster(nodes: Sequence[Raw], pods: Sequence[Raw] = (), **args: Any) -> Cluster:
-    return Cluster({"nodes": nodes, "pods": pods, "pluginArgs": args})
+def cluster(nodes: Sequence[Raw], pods: Sequence[Raw] = (), **args: Any) -> StockCluster:
+    return StockCluster({"nodes": nodes, "pods": pods, "pluginArgs": args})
+
+
+def scores_of(world: StockCluster, plugin: str, incoming: Raw) -> dict[str, int] | str:
+    with world.incoming(incoming) as pod:
+        return pod.scores(plugin)
 
 
 def asks(**requests: str) -> Raw:
@@ -48,13 +53,13 @@ def test_balance(resources: tuple[str, ...], requests: Raw, score: int) -> None:
     args = {"resources": [{"name": name, "weight": 1} for name in resources]}
     world = cluster([raw_node("n", allocatable={"x": "100"})], NodeResourcesBalancedAllocation=args)
     incoming = raw_pod("p", **asks(**requests))
-    assert world.scores("NodeResourcesBalancedAllocation", incoming, world.everywhere()) == {"n": score}
+    assert scores_of(world, "NodeResourcesBalancedAllocation", incoming) == {"n": score}
 
 
 def test_an_image_counts_by_the_share_of_nodes_that_have_it() -> None:  # 2.4-7
     has: Raw = {"images": [{"names": ["reg/app:latest"], "sizeBytes": 500 * MIB}]}
     world = cluster([raw_node(f"n{number}", **(has if number < 2 else {})) for number in range(10)])
-    scores = world.scores("ImageLocality", raw_pod("p", container={"image": "reg/app"}), world.everywhere())
+    scores = scores_of(world, "ImageLocality", raw_pod("p", container={"image": "reg/app"}))
     assert scores == {f"n{number}": 7 if number < 2 else 0 for number in range(10)}
 
 
@@ -69,9 +74,10 @@ def requires(kind: str, app: str, key: str = "zone") -> Raw:
 ZONES = [raw_node("a1", {"zone": "a"}), raw_node("a2", {"zone": "a"}), raw_node("b1", {"zone": "b"}), raw_node("none")]
 
 
-def failing(world: Cluster, plugin: str, incoming: Raw) -> dict[str, str]:
+def failing(world: StockCluster, plugin: str, incoming: Raw) -> dict[str, str]:
     short = {"UnschedulableAndUnresolvable": "UU", "Unschedulable": "U"}
-    return {name: short[found["code"]] for name, found in world.filtered(plugin, incoming)["fail"].items()}
+    with world.incoming(incoming) as pod:
+        return {name: short[found["code"]] for name, found in pod.filtered(plugin)["fail"].items()}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +121,7 @@ def test_affinity_between_pods_scores(weights: tuple[int, ...], scores: list[int
             preferred["podAffinity" if weight > 0 else "podAntiAffinity"].append(term)
     affinity = {kind: {"preferredDuringSchedulingIgnoredDuringExecution": terms} for kind, terms in preferred.items()}
     world = cluster(nodes, running)
-    found = world.scores("InterPodAffinity", raw_pod("p", affinity=affinity), world.everywhere())
+    found = scores_of(world, "InterPodAffinity", raw_pod("p", affinity=affinity))
     assert found == {f"n{number}": score for number, score in enumerate(scores)}
 
 
@@ -150,7 +156,7 @@ def test_spread_refuses(app: str, constraint: Raw, refused: dict[str, str]) -> N
 def test_spread_prefers_the_emptier_zone_and_leaves_nodes_without_one_at_0() -> None:  # 2.6
     world = cluster(ZONES, web("a1", "a1", "a2", "b1"))
     incoming = raw_pod("p", "web", topologySpreadConstraints=[spread(1, hard=False)])
-    found = world.scores("PodTopologySpread", incoming, world.everywhere())
+    found = scores_of(world, "PodTopologySpread", incoming)
     assert found == {"a1": 25, "a2": 25, "b1": 100, "none": 0}
 
 
@@ -165,7 +171,7 @@ def test_the_raw_score_of_two_constraints(host_skew: int, raw: int) -> None:
     nodes += [raw_node(f"b{number}", {"zone": "b"}) for number in range(3)]
     world = cluster(nodes, web("a0", "a1"))
     both = [spread(1, hard=False), spread(host_skew, HOST, hard=False)]
-    found = world.scores("PodTopologySpread", raw_pod("p", "web", topologySpreadConstraints=both), world.everywhere())
+    found = scores_of(world, "PodTopologySpread", raw_pod("p", "web", topologySpreadConstraints=both))
     assert isinstance(found, dict)
     empty = host_skew - 1
     assert found["a1"] == 100 * (raw + empty - raw) // raw
@@ -175,4 +181,4 @@ def test_the_raw_score_of_two_constraints(host_skew: int, raw: int) -> None:
 def test_without_any_pod_every_node_is_as_good() -> None:  # 2.6 raw 0 0 0
     world = cluster(ZONES[:3])
     incoming = raw_pod("p", "web", topologySpreadConstraints=[spread(1, hard=False)])
-    assert world.scores("PodTopologySpread", incoming, world.everywhere()) == {"a1": 100, "a2": 100, "b1": 100}
+    assert scores_of(world, "PodTopologySpread", incoming) == {"a1": 100, "a2": 100, "b1": 100}

@@ -1,15 +1,16 @@
 """NodeNUMAResource and the topology manager: the worked examples 7 to 13 of spec/scheduler-core.md 4.11."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 
 from services.scheduler.plugins.numa.allocate import NumaNode, distribute
 from services.scheduler.plugins.numa.amplification import amplified
-from services.scheduler.plugins.numa.cycle import Cycle, Whole
+from services.scheduler.plugins.numa.cycle import Cycle
 from services.scheduler.plugins.numa.demand import Demand, Refused, Wanted
 from services.scheduler.plugins.numa.hints import Strategies
-from services.scheduler.plugins.numa.ledger import Allocation, NodeBook
+from services.scheduler.plugins.numa.ledger import Allocation, Amounts, NodeBook
 from services.scheduler.plugins.numa.options import node_options
 from services.scheduler.reasons import text
 from shared.domain.cpu_set import cpu_list
@@ -18,6 +19,15 @@ from tests.unit.scheduler.numa_machines import BIND_LABEL, NUMA_LABEL, machine, 
 GI = 1 << 30
 LEAST = Strategies((("cpu", 1), ("memory", 1)), "LeastAllocated", "LeastAllocated")
 MOST = LEAST._replace(of_zones="MostAllocated")
+
+
+class Whole(NamedTuple):
+    """A node's amounts as a whole."""
+
+    allocatable: Amounts
+    requested: Amounts
+
+
 EMPTY = Whole({"cpu": 16000, "memory": 32 * GI}, {})
 
 

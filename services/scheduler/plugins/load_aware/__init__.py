@@ -9,6 +9,6 @@ Source: spec/scheduler-core.md 3; upstream pkg/scheduler/plugins/loadaware.
 
 from services.scheduler.plugins.load_aware.args import BadArgs, LoadAwareArgs, read_args
 from services.scheduler.plugins.load_aware.ledger import LoadAwareLedger
-from services.scheduler.plugins.load_aware.trial import LoadAwareTrial, Reason
+from services.scheduler.plugins.load_aware.trial import LoadAwareTrial
 
-__all__ = ["BadArgs", "LoadAwareArgs", "LoadAwareLedger", "LoadAwareTrial", "Reason", "read_args"]
+__all__ = ["BadArgs", "LoadAwareArgs", "LoadAwareLedger", "LoadAwareTrial", "read_args"]

@@ -1,6 +1,4 @@
-"""When a pod counts on a node, since when, and until when its estimate counts whatever is measured.
-
-Pure functions of kept pods, for whoever keeps a `LoadAwareLedger` up to date.
+"""Pods that count on a node, and until when their estimates count whatever is measured.
 
 Source: spec/scheduler-core.md 3.3; upstream pkg/scheduler/plugins/loadaware/pod_assign_cache.go.
 """
@@ -9,7 +7,7 @@ from typing import NamedTuple
 
 from services.scheduler.plugins.load_aware.annotations import read_whole
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
-from shared.kube.instants import SECOND, instant_ns
+from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
 
 AFTER_SCHEDULED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
@@ -24,35 +22,9 @@ class Windows(NamedTuple):
     after_initialized_s: int
 
 
-_ENDED = ("Succeeded", "Failed")
-
-
-def has_ended(pod: Pod) -> bool:
-    """Whether the pod has run to its end."""
-    return pod.status.phase in _ENDED
-
-
 def uses_its_node(pod: Pod) -> bool:
-    """Whether a pod uses anything where it is: not once it has ended, and not if it only stands for a Reservation."""
-    if has_ended(pod):
-        return False
+    """Returns false for a pod that only stands for a Reservation: nothing runs in it."""
     return (pod.metadata.annotations or {}).get(RESERVE_ANNOTATION) != "true"
-
-
-def counts_anew(before: Pod, after: Pod) -> bool:
-    """Whether a change of an assigned pod replaces what is kept of it; other changes (labels, annotations) do not."""
-    return before.spec != after.spec or before.status.conditions != after.status.conditions
-
-
-def assigned_at_ns(pod: Pod, now_ns: int) -> int:
-    """Since when the pod counts: the time of its PodScheduled condition, or `now_ns` as long as that is not set."""
-    at = _true_since_ns(pod, "PodScheduled")
-    return now_ns if at is None else at
-
-
-def initialized_at_ns(pod: Pod) -> int | None:
-    """When the pod's init containers were done, or None as long as that is not known."""
-    return _true_since_ns(pod, "Initialized")
 
 
 def windows_of(pod: Pod, args: LoadAwareArgs) -> Windows:
@@ -81,10 +53,3 @@ def _window_s(pod: Pod, args: LoadAwareArgs, annotation: str, default: int | Non
         if own >= 0:
             return own
     return default or 0
-
-
-def _true_since_ns(pod: Pod, type_: str) -> int | None:
-    condition = pod.condition(type_)
-    if condition is None or condition.status != "True" or not condition.last_transition_time:
-        return None
-    return instant_ns(condition.last_transition_time)

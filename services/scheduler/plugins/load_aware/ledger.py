@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.plugins.load_aware.amounts import bounded
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware.assignment import deadline_ns, initialized_at_ns
+from services.scheduler.plugins.load_aware.assignment import deadline_ns
 from services.scheduler.plugins.load_aware.estimate import estimate_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FOREVER, NEVER, PROD_POD, Fleet, int64
 from services.scheduler.plugins.load_aware.report import Report, Share, Vector, base_load, read_report, share_of
@@ -20,9 +20,8 @@ from services.scheduler.plugins.load_aware.thresholds import (
     node_thresholds,
     score_window,
 )
-from services.scheduler.plugins.load_aware.trial import LoadAwareTrial, Reason, reasons
+from services.scheduler.plugins.load_aware.trial import LoadAwareTrial
 from shared.kube.node import Node, NodeMetric
-from shared.kube.pod import Pod
 
 
 class Held(NamedTuple):
@@ -70,7 +69,6 @@ class LoadAwareLedger:
 
     Attributes:
         resources: names of the columns, sorted.
-        reasons: what the codes of `LoadAwareTrial.filter` mean, by code.
         fleet: the arrays.
         templates: estimates of pods.
     """
@@ -78,7 +76,6 @@ class LoadAwareLedger:
     def __init__(self, args: LoadAwareArgs) -> None:
         self.args = args
         self.resources = args.resources()
-        self.reasons: tuple[Reason, ...] = reasons(self.resources)
         self.fleet = Fleet(len(self.resources))
         self.templates = Templates(args, self.resources)
         self._thresholds = default = default_thresholds(args)
@@ -113,11 +110,6 @@ class LoadAwareLedger:
         self._judge(row, state)
         self._add_up(row, state)
 
-    def assign(self, uid: str, row: int, pod: Pod, timestamp_ns: int) -> None:
-        """Count a pod on a node from an instant on, in place of what was counted for it before."""
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        self.count(uid, row, name, self.templates.of(pod), timestamp_ns, initialized_at_ns(pod))
-
     def count(
         self,
         uid: str,
@@ -127,11 +119,11 @@ class LoadAwareLedger:
         assigned_ns: int,
         initialized_ns: int | None,
     ) -> None:
-        """`assign` for a caller that keeps no pods, only their templates and times.
+        """Counts a pod on a node from an instant on, in place of what was counted for it before.
 
         Args:
             name: `namespace/name`, by which reports name the pod.
-            initialized_ns: `initialized_at_ns` of the pod.
+            initialized_ns: when its init containers were done, None before.
         """
         if uid in self._where:
             self.release(uid)
@@ -155,12 +147,10 @@ class LoadAwareLedger:
         """A copy of the loads for one scheduling round; good until this ledger changes."""
         return LoadAwareTrial(self)
 
-    def would_add(
-        self, row: int, name: str, template: Template, assigned_ns: int, initialized_ns: int | None
-    ) -> NDArray[np.int64]:
-        """int64[3, resources]: what a pod would add to a node's loads, were it counted there."""
+    def would_add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
+        """Returns int64[3, resources]: the amounts that a pod would add to a node's loads, were it placed there."""
         state = self._row(row)
-        deadline = _deadline_ns(template, assigned_ns, initialized_ns)
+        deadline = _deadline_ns(template, assigned_ns, None)
         return self._added(state, name, template, assigned_ns, deadline)
 
     def report(self, row: int) -> Report | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from services.scheduler.kernels.load import exceeded, left
 from services.scheduler.kernels.rows import Int64, Rows, selected
 from services.scheduler.parts import Left
-from services.scheduler.plugins.load_aware.assignment import assigned_at_ns, initialized_at_ns, uses_its_node
+from services.scheduler.plugins.load_aware.assignment import uses_its_node
 from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from services.scheduler.plugins.load_aware.templates import Template
+from services.scheduler.reasons import Reason
 from shared.kube.pod import Pod
 
 if TYPE_CHECKING:
@@ -23,30 +24,13 @@ PASSES, EXPIRED = 0, 1
 _FIRST_RESOURCE = 2
 
 
-class Reason(NamedTuple):
-    """Why a node is refused.
-
-    Attributes:
-        code: stable, for programs.
-        detail: the resource it is about, if any.
-        text: upstream's words, which people and tools look for.
-    """
-
-    code: str
-    detail: str
-    text: str
-
-
 def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
     """The reasons by code: 0 passes, 1 an expired report, then plain usage by resource, then usage over a window."""
     return (
-        Reason("", "", ""),
-        Reason("NodeMetricExpired", "", "node(s) nodeMetric expired"),
-        *(Reason("UsageExceedsThreshold", name, f"node(s) {name} usage exceed threshold") for name in resources),
-        *(
-            Reason("AggregatedUsageExceedsThreshold", name, f"node(s) {name} aggregated usage exceed threshold")
-            for name in resources
-        ),
+        Reason(""),
+        Reason("NodeMetricExpired"),
+        *(Reason("UsageExceedsThreshold", name) for name in resources),
+        *(Reason("AggregatedUsageExceedsThreshold", name) for name in resources),
     )
 
 
@@ -67,7 +51,6 @@ class LoadAwareTrial:
         self._dominant = args.dominant_resource_weight
         self._total_weight = int(self._weights.sum()) + self._dominant
         self._scores_prod = bool(args.score_according_prod_usage)
-        self._placed: dict[str, tuple[int, NDArray[np.int64]]] = {}
 
     def filter(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
         """Judge nodes by the share of allocatable that would be in use with this pod.
@@ -78,7 +61,7 @@ class LoadAwareTrial:
             rows: [candidates].
 
         Returns:
-            [candidates], 0 where the node passes, else an index into the ledger's `reasons`: the first resource, in their
+            [candidates], 0 where the node passes, else an index into `reasons`: the first resource, in their
             order, that is exceeded. Pods of a DaemonSet, nodes without a report or thresholds always pass.
         Source: spec/scheduler-core.md 3.5; upstream load_aware.go, Filter.
         """
@@ -174,31 +157,8 @@ class LoadAwareTrial:
             total += min(*rooms, 100) * self._dominant
         return total // self._total_weight
 
-    def place(self, pod: Pod, row: int, now_ns: int) -> None:
-        """Count a pod on a node for the rest of the round, as Reserve does."""
-        self.withdraw(pod)
-        if not uses_its_node(pod):
-            return
-        name, template = f"{pod.metadata.namespace}/{pod.metadata.name}", self._ledger.templates.of(pod)
-        block = self.add(row, name, template, assigned_at_ns(pod, now_ns), initialized_at_ns(pod))
-        self._placed[pod.metadata.uid] = (row, block)
-
-    def withdraw(self, pod: Pod) -> None:
-        """Take back what `place` did, as Unreserve does; nothing happens when the pod was not placed."""
-        placed = self._placed.pop(pod.metadata.uid, None)
-        if placed is not None:
-            row, block = placed
-            self._loads[:, :, row] -= block
-
-    def add(
-        self,
-        row: int,
-        name: str,
-        template: Template,
-        assigned_ns: int,
-        initialized_ns: int | None = None,
-    ) -> NDArray[np.int64]:
-        """`place` for a caller that keeps no pods; nothing takes it back.
+    def add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
+        """Counts a pod on a node for the rest of the round, as Reserve does.
 
         Args:
             name: `namespace/name`; a report may know an earlier pod of this name.
@@ -206,7 +166,7 @@ class LoadAwareTrial:
         Returns:
             int64[3, resources], what it added.
         """
-        block = self._ledger.would_add(row, name, template, assigned_ns, initialized_ns)
+        block = self._ledger.would_add(row, name, template, assigned_ns)
         self._loads[:, :, row] += block
         return block
 
@@ -219,7 +179,7 @@ class LoadAwareTrial:
             return found
         plain, reported = template.unseen
         for row, name in zip(rows, names, strict=True):
-            block = self._ledger.would_add(row, name, template, assigned_ns, None)
+            block = self._ledger.would_add(row, name, template, assigned_ns)
             if block is not plain and block is not reported:
                 break
             found.append(block is not plain)
@@ -233,7 +193,9 @@ class LoadAwareTrial:
 
     def foresees(self, pod: Pod) -> bool:
         """Whether such a pod counts with its estimate alone."""
-        return not (self._ledger.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod))
+        return uses_its_node(pod) and not (
+            self._ledger.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod)
+        )
 
     def after(self, pod: Pod) -> "LoadAwareTrial | None":
         """The loads as if every node counted one more such pod, by its estimate. None: more than that counts for the pod."""

@@ -3,7 +3,7 @@
 Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.allocate import NumaNode, allocate, allocate_designated
@@ -28,13 +28,6 @@ class Amounted(Protocol):
 
     @property
     def requested(self) -> Amounts: ...  # noqa: D102
-
-
-class Whole(NamedTuple):
-    """A node's amounts as plain data."""
-
-    allocatable: Amounts
-    requested: Amounts
 
 
 class Cycle:

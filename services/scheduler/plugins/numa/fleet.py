@@ -74,11 +74,13 @@ class NumaFleet:
     Attributes:
         plain: bool[rows]: a pod without wishes of its own passes there: no policy, no amplified cpu.
         valid: bool[rows]: the node's CPU topology is known.
+        max_pods: how many pods may share a CPU: 1, as in upstream unless a program that embeds it raises it.
     """
 
     def __init__(self) -> None:
         self.plain: Bools = np.zeros(0, np.bool_)
         self.valid: Bools = np.zeros(0, np.bool_)
+        self.max_pods = 1
         self._nodes: dict[int, Node] = {}
         self._rows: dict[str, int] = {}
         self._topologies: dict[str, NodeResourceTopology] = {}
@@ -175,13 +177,13 @@ class NumaFleet:
 
     def _site_of(self, options: NodeOptions, allocations: list[Allocation]) -> Site:
         if allocations:
-            return Site(NumaNode(options, NodeBook(options.topology, allocations)))
+            return Site(NumaNode(options, NodeBook(options.topology, allocations), self.max_pods))
         key = _offer_key(options)
         site = self._empty.get(key)
         if site is None:
             if len(self._empty) >= _MOST_KEPT:
                 self._empty.clear()
-            site = self._empty[key] = Site(NumaNode(options, NodeBook(options.topology, ())))
+            site = self._empty[key] = Site(NumaNode(options, NodeBook(options.topology, ()), self.max_pods))
         return site
 
 

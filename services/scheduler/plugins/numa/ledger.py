@@ -53,24 +53,6 @@ class CpuBook:
     def __init__(self, held: Mapping[int, CpuHeld] | None = None) -> None:
         self.held: Mapping[int, CpuHeld] = held or {}
 
-    def added(self, cpus: Iterable[int], exclusive: str) -> "CpuBook":
-        """One pod more on each of the CPUs; the newest pod's exclusive policy is the CPU's."""
-        held = dict(self.held)
-        for cpu in cpus:
-            pods = held[cpu].pods if cpu in held else 0
-            held[cpu] = CpuHeld(pods + 1, exclusive)
-        return CpuBook(held)
-
-    def removed(self, cpus: Iterable[int]) -> "CpuBook":
-        """One pod less on each of the CPUs that are held."""
-        held = dict(self.held)
-        for cpu in cpus:
-            if cpu in held:
-                holding = held.pop(cpu)
-                if holding.pods > 1:
-                    held[cpu] = holding._replace(pods=holding.pods - 1)
-        return CpuBook(held)
-
     def available(self, topology: CpuTopology, max_pods: int) -> frozenset[int]:
         """CPUs of the topology that one more pod may hold."""
         return topology.all - {cpu for cpu, holding in self.held.items() if holding.pods >= max_pods}

@@ -1,0 +1,193 @@
+"""One class of pods against all nodes, by every way in which the scheduler evaluates it.
+
+A round sums up scores in fused compiled passes, calls other plugins for all nodes at once, re-evaluates single nodes after a placement, and
+places pods of similar classes in one compiled sequence. The results must not depend on the way: a case in which they do fails.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from services.scheduler.ask import PodAsk
+from services.scheduler.copies import WorkingCopies
+from services.scheduler.framework import Plugin, Profile, Scorer, normalized
+from services.scheduler.index import Index
+from services.scheduler.judge import Judge
+from services.scheduler.kernels.best import FEASIBLE
+from services.scheduler.kernels.rows import Bools, Int64
+from services.scheduler.kin import Kin
+from services.scheduler.panel import Panel
+from services.scheduler.reasons import text
+from services.scheduler.ties import name_hash
+from services.scheduler.trials import WideTrial
+from shared.events import Draft
+from shared.events.scheduling import PodPlaced, RoundDecided
+
+Scores = Mapping[str, Mapping[str, int]]
+"""Plugin -> node -> weighted score; a plugin without a score for the class is absent."""
+
+
+class Disagreement(Exception):
+    """Two ways of the same evaluation differ."""
+
+
+def agree(about: str, first: Any, *others: Any) -> None:
+    """Requires equal results.
+
+    Raises:
+        Disagreement: one differs from the first.
+    """
+    for other in others:
+        if other != first:
+            raise Disagreement(f"{about}: {first!r} one way, {other!r} the other")
+
+
+class Refusal(NamedTuple):
+    """A node that one filter rejects.
+
+    Attributes:
+        unresolvable: preemption cannot help: upstream's UnschedulableAndUnresolvable.
+        reasons: texts, sorted.
+    """
+
+    unresolvable: bool
+    reasons: list[str]
+
+    def status(self) -> dict[str, Any]:
+        """The recorded shape."""
+        code = "UnschedulableAndUnresolvable" if self.unresolvable else "Unschedulable"
+        return {"code": code, "reasons": self.reasons}
+
+
+class Decided(NamedTuple):
+    """A round of one pod.
+
+    Attributes:
+        judge: how the nodes stand once those that have nothing to give are rejected.
+        placed: the placement; None where no node was found.
+    """
+
+    judge: Judge
+    placed: PodPlaced | None
+
+
+class Evaluation:
+    """A class at one instant. It reserves nothing, so any number of evaluations see the same nodes.
+
+    Attributes:
+        ask: the class.
+        copies: working copies of a round that begins now.
+    """
+
+    def __init__(self, index: Index, ask: PodAsk, now_ns: int) -> None:
+        self.ask = ask
+        self.copies = WorkingCopies(index, now_ns)
+        self._table = index.table
+        self._size = index.table.size
+
+    def judge(self, filters: Sequence[Plugin], scorers: Sequence[Plugin]) -> Judge:
+        """Runs the fused evaluation by some of the plugins, each score with weight 1."""
+        return self.by_profile(Profile("", filters, [Scorer(plugin, 1) for plugin in scorers]))
+
+    def by_profile(self, profile: Profile) -> Judge:
+        """Runs the fused evaluation by a profile."""
+        return Judge(Panel(profile, self.copies.trials, self.copies.room), self._table, self.ask)
+
+    def names(self, rows: Int64) -> list[str]:
+        """Returns the names of nodes by their rows."""
+        return [self._table.names[row] for row in rows.tolist()]
+
+    def refusals(self, plugin: Plugin) -> dict[str, Refusal]:
+        """Returns node -> refusal, for each node that one filter rejects.
+
+        Raises:
+            Disagreement: all nodes at once, the fused pass, and single nodes differ.
+        """
+        trial, ask, judge = self.copies.trials[plugin], self.ask, self.judge((plugin,), ())
+        found = trial.filter(ask, slice(0, self._size))
+        verdicts: dict[str, int] = {}
+        for row in self._alive():
+            fused = int(judge.verdict[row]) if judge.by[row] >= 0 else 0
+            agree(
+                f"{plugin.name} filters {self._table.names[row]}",
+                fused,
+                0 if found is None else int(found[row]),
+                trial.filter_at(ask, row),
+            )
+            if fused:
+                verdicts[self._table.names[row]] = fused
+        return {node: self.refusal(plugin, verdict) for node, verdict in verdicts.items()}
+
+    def refusal(self, plugin: Plugin, verdict: int) -> Refusal:
+        """Returns the meaning of a verdict of a plugin for the class."""
+        reasons = sorted(text(*reason) for reason in plugin.reasons(self.ask, verdict))
+        return Refusal(plugin.hopeless(self.ask, verdict), reasons)
+
+    def scores(self, judge: Judge) -> Scores:
+        """Returns each plugin's part of the totals of the feasible nodes, as the round would record it.
+
+        Raises:
+            Disagreement: the fused pass and the plugin alone differ, or the parts do not add up to the total.
+        """
+        rows = judge.feasible().tolist()
+        candidates = judge.candidates(rows)
+        for candidate in candidates:
+            agree(f"total of {candidate.node}", candidate.score, sum(candidate.parts.values()))
+        scores: dict[str, dict[str, int]] = {}
+        for scorer in judge.profile.scorers if rows else ():
+            name = scorer.plugin.name
+            fused = {c.node: c.parts[name] for c in candidates if name in c.parts}
+            alone = self._alone(scorer.plugin, judge.by == FEASIBLE)
+            expected = (
+                {} if alone is None else {self._table.names[row]: int(alone[row]) * scorer.weight for row in rows}
+            )
+            agree(f"{name} scores", fused, expected)
+            if fused:
+                scores[name] = fused
+        return scores
+
+    def in_a_round(self, profile: Profile, uid: str, drafts: Sequence[Draft]) -> Decided:
+        """Compares the evaluation with the round that tried the pod alone, and returns the outcome.
+
+        Raises:
+            Disagreement: its record is not that of the evaluation, or not that of the compiled sequence.
+        """
+        pod_hash, judge = name_hash(uid), self.by_profile(profile)
+        sequence = self._in_sequence(profile, pod_hash)
+        if sequence is not None:
+            agree("compiled sequence", judge.judged(pod_hash), sequence)
+        given: dict[str, str] | None = None
+        while given is None and (row := judge.choose(pod_hash)) >= 0:
+            given = self.copies.givers.give(judge, row)
+        decided = drafts[0].event
+        assert isinstance(decided, RoundDecided), "a round's first event"
+        agree("pods of the round", [uid], [outcome.pod_uid for outcome in decided.pods])
+        agree("record of the round", judge.judged(pod_hash), decided.classes[decided.pods[0].judged])
+        placed = next((draft.event for draft in drafts if isinstance(draft.event, PodPlaced)), None)
+        expected = None if given is None else (self._table.names[row], given)
+        agree("placement", expected, placed and (placed.node, placed.annotations))
+        return Decided(judge, placed)
+
+    def _in_sequence(self, profile: Profile, pod_hash: np.uint64) -> Any:
+        panel = Panel(profile, self.copies.trials, self.copies.room).of(self.ask)
+        kin = Kin(panel, self.ask)
+        if not kin.is_arithmetic():
+            return None
+        found = kin.place([self.ask], [pod_hash])
+        return found[0].judged if found else None
+
+    def _alone(self, plugin: Plugin, feasible: Bools) -> Int64 | None:
+        """Returns [rows]: one plugin's scores, normalised over the feasible nodes; None without any."""
+        trial, every = self.copies.trials[plugin], slice(0, self._size)
+        if plugin.wide:
+            assert isinstance(trial, WideTrial), "the trials of wide plugins are"
+            return trial.scores(self.ask, feasible)
+        raw = trial.score(self.ask, every)
+        for row in self._alive():
+            node_alone = trial.score_at(self.ask, row)
+            agree(f"{plugin.name} scores {self._table.names[row]}", 0 if raw is None else int(raw[row]), node_alone)
+        return None if raw is None else normalized(raw, int(raw[feasible].max(initial=0)), plugin.normalize)
+
+    def _alive(self) -> list[int]:
+        return np.flatnonzero(self._table.alive[: self._size]).tolist()

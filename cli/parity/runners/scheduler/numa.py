@@ -1,0 +1,233 @@
+"""The `numa` cases: the offer of a node, merging of hints, and pods against one node.
+
+Node, NodeResourceTopology and pods are events. Verdicts, scores and allocations are those of the round that tries the pod; what it got is read
+from the annotations of its placement, and in a sequence from the pod as the cluster shows it once it is bound. Steps between, which no decision
+records (hints, the affinity), are read from the very objects that the round worked with.
+
+A terminated pod holds nothing and still counts in the amounts of the recorder's node, which an API server shows to no scheduler; here it is a
+running pod without an allocation. `maxRefCount` is no setting of either scheduler: it is given to the plugin's account.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from cli.parity.runners.scheduler import topology_manager
+from cli.parity.runners.scheduler.cluster import Cluster, Tried
+from cli.parity.runners.scheduler.evaluation import agree
+from services.scheduler.plugins.node_numa_resource import NodeNUMAResource
+from services.scheduler.plugins.numa.allocate import NumaNode
+from services.scheduler.plugins.numa.cycle import Cycle
+from services.scheduler.plugins.numa.demand import NAME, Refused
+from services.scheduler.plugins.numa.fleet import NumaFleet
+from services.scheduler.plugins.numa.hints import hints_of
+from services.scheduler.plugins.numa.ledger import Amounts
+from services.scheduler.plugins.numa.merge import numas_of
+from services.scheduler.plugins.numa.options import NodeOptions, Zone
+from services.scheduler.plugins.numa.wire import RESOURCE_SPEC, RESOURCE_STATUS, allocation_of
+from services.scheduler.reasons import text
+from shared.domain.cpu_set import cpu_list
+from shared.events.scheduling import PodPlaced
+from shared.kube.pod import Pod
+from shared.kube.resource_names import NODE_TOPOLOGIES
+
+_ENDED = ("Succeeded", "Failed")
+_SUCCESS = {"code": "Success"}
+
+
+def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers one case in the shape of its output."""
+    if op == "options":
+        return _options(NumaCluster(given).node.options)
+    if op == "merge":
+        return topology_manager.merged(given)
+    cluster = NumaCluster(given)
+    return cluster.cycle(given["pod"]) if op == "cycle" else cluster.sequence(given["pods"], given["releaseAfter"])
+
+
+class NumaCluster(Cluster):
+    """One node, the pods that run there, and the pods that come."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__((NAME,), {NAME: given.get("args", {})})
+        index = self.engine.index
+        plugin = self.plugins[NAME]
+        account = index.ledgers[plugin]
+        assert isinstance(plugin, NodeNUMAResource), "the plugin of that name"
+        assert isinstance(account, NumaFleet), "the account of that plugin"
+        self._plugin, self._account = plugin, account
+        account.max_pods = given.get("maxRefCount", 1)
+        if topology := given.get("nodeResourceTopology"):
+            self.observe_object(NODE_TOPOLOGIES, topology)
+        self.observe_node(given["node"])
+        self._name: str = given["node"]["metadata"]["name"]
+        self._now_ns = 0
+        for pod in msgspec.convert(given.get("runningPods", []), list[Pod]):
+            self.observe_pod(_without_allocation(pod) if pod.status.phase in _ENDED else pod, self._tick())
+
+    @property
+    def node(self) -> NumaNode:
+        """The node as pods meet it now."""
+        self.engine.index.settle()
+        return self._account.site(self._row).node
+
+    @property
+    def _row(self) -> int:
+        return self.engine.index.table.rows[self._name]
+
+    def _tick(self) -> int:
+        """Returns the next instant: allocations are summed up in the order of their times."""
+        self._now_ns += 1
+        return self._now_ns
+
+    def cycle(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Tries one pod on the node, and describes the state that it meets."""
+        with self.waiting(raw, self._tick()) as tried:
+            return self._tried(tried, alone=True)
+
+    def sequence(self, raws: Iterable[Mapping[str, Any]], releases: Iterable[int]) -> dict[str, Any]:
+        """Tries pods one after another; each that is placed is bound, until it is deleted."""
+        steps: list[dict[str, Any]] = []
+        bound: dict[int, Pod] = {}
+        listed: dict[int, dict[str, int]] = {}
+        for number, (raw, release) in enumerate(zip(raws, releases, strict=True)):
+            tried = self.arrive(raw, self._tick())
+            step = self._tried(tried, alone=False)
+            if step.get("reserve") == _SUCCESS:
+                bound[number] = self._bind(tried.pod)
+            else:  # found no node, or requests nothing: the recorder places no such pod
+                self.delete_pod(tried.pod)
+            if release in bound:
+                released = bound.pop(release)
+                self.delete_pod(released)
+                step["released"] = released.metadata.name
+            steps.append(step | self._left(listed))
+        return {"steps": steps}
+
+    def _bind(self, pod: Pod) -> Pod:
+        """Folds the round's placement, and observes the pod on its node, with its annotations."""
+        events = self.engine.decide(self._now_ns, 1)
+        placed = next(event for event in events if isinstance(event, PodPlaced))
+        before = self.node
+        notes = {**(pod.metadata.annotations or {}), **placed.annotations}
+        on_node = msgspec.structs.replace(
+            pod,
+            metadata=msgspec.structs.replace(pod.metadata, annotations=notes),
+            spec=msgspec.structs.replace(pod.spec, node_name=placed.node),
+        )
+        self.observe_pod(on_node, self._now_ns)
+        agree("held before and after the binding", before.book.zones, self.node.book.zones)
+        agree("CPUs before and after the binding", before.book.cpus.held, self.node.book.cpus.held)
+        return on_node
+
+    def _tried(self, tried: Tried, *, alone: bool) -> dict[str, Any]:
+        pod, evaluation, decided = tried
+        plugin = self._plugin
+        asked, refusals = plugin.asked(evaluation.ask), evaluation.refusals(plugin)
+        if asked is None:
+            return {"preFilter": {"code": "Skip"}}
+        if isinstance(asked, Refused):
+            agree("reasons", _status(asked)["reasons"], refusals[self._name].reasons)
+            return {"preFilter": _status(asked)}
+        demand, cycle = asked.demand, self._account.site(self._row).cycle(asked, plugin.strategies)
+        found: dict[str, Any] = {"preFilter": _SUCCESS, "requests": dict(demand.requests), "bind": demand.bind}
+        if alone:
+            found |= self._before(cycle)
+        if self._name in refusals:
+            return found | {"filter": refusals[self._name].status()}
+        score = evaluation.scores(evaluation.judge((), (plugin,)))[NAME][self._name]
+        found |= {"filter": _SUCCESS, "score": score, "reserve": _SUCCESS}
+        if decided.placed is None:
+            found["reserve"] = evaluation.refusal(plugin, int(decided.judge.verdict[self._row])).status()
+        if cycle.affinity is not None:
+            found["affinity"] = topology_manager.affinity(cycle.affinity)
+        if decided.placed is None:
+            return found
+        notes, given = pod.metadata.annotations or {}, decided.placed.annotations
+        got = allocation_of({**notes, **given}) if RESOURCE_STATUS in given else None
+        own = {RESOURCE_SPEC: notes[RESOURCE_SPEC]} if notes.get(RESOURCE_SPEC) else {}
+        return found | {
+            "allocation": None if got is None else {"cpuset": cpu_list(got.cpus), "numa": _plain(got.zones)},
+            "annotations": own | given,
+        }
+
+    def _before(self, cycle: Cycle) -> dict[str, Any]:
+        """Describes the state before the pod, and its hints."""
+        if isinstance(cycle.policy, Refused) or cycle.is_fractional:
+            return {}
+        node = cycle.node
+        zones = node.options.zones
+        found: dict[str, Any] = {
+            "policy": cycle.policy,
+            "numaTotal": _zones(zones),
+            "numaAvailable": _plain(sorted(node.free.items())),
+            "availableCPUs": _free(node),
+            "numaStatus": [node.book.use(numa).value for numa in range(len(zones))],
+        }
+        if cycle.policy:
+            hints = hints_of(node, cycle.want, cycle.policy, cycle.strategies)
+            if isinstance(hints, Refused):
+                return found | {"hintStatus": _status(hints)}
+            found["hints"] = {
+                name: [{"mask": numas_of(h.mask or 0), "preferred": h.preferred, "score": h.score} for h in of_resource]
+                for name, of_resource in hints.items()
+            }
+        return found
+
+    def _left(self, listed: dict[int, dict[str, int]]) -> dict[str, Any]:
+        """Lists free CPUs and held amounts after a step. As in upstream, an amount that was held once stays, with 0."""
+        zones = self.node.book.zones
+        for numa, amounts in zones.items():
+            listed.setdefault(numa, {}).update(dict.fromkeys(amounts, 0))
+        held = [(numa, once | zones.get(numa, {})) for numa, once in sorted(listed.items())]
+        return {"availableCPUs": _free(self.node), "numaAllocated": _plain(held)}
+
+
+def _options(options: NodeOptions) -> dict[str, Any]:
+    topology = options.topology
+    return {
+        "valid": topology.valid,
+        "numCPUs": len(topology.cpus),
+        "numCores": len(topology.in_core),
+        "numNodes": len(topology.in_numa),
+        "numSockets": len(topology.sockets),
+        "cpusPerCore": topology.cpus_per_core,
+        "cpusPerNode": topology.cpus_per_numa,
+        "cpusPerSocket": topology.cpus_per_socket,
+        "reservedCPUs": cpu_list(options.reserved),
+        "nrtPolicy": options.reported_policy,
+        "nodePolicy": options.numa_policy,
+        "nodeBindPolicy": options.bind_policy,
+        "numaTotal": _zones(options.reported),
+        "numaTotalAmplified": _zones(options.zones),
+        "ratios": dict(options.reported_ratios),
+    }
+
+
+def _without_allocation(pod: Pod) -> Pod:
+    """Returns a terminated pod as one that runs and holds no CPUs and zones."""
+    notes = {name: note for name, note in (pod.metadata.annotations or {}).items() if name != RESOURCE_STATUS}
+    return msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(pod.metadata, annotations=notes or None),
+        status=msgspec.structs.replace(pod.status, phase="Running"),
+    )
+
+
+def _free(node: NumaNode) -> str | dict[str, str]:
+    free = node.free_cpus
+    return {"error": text(*free.reasons[0])} if isinstance(free, Refused) else cpu_list(free)
+
+
+def _status(refused: Refused) -> dict[str, Any]:
+    code = "Error" if refused.error else "UnschedulableAndUnresolvable" if refused.hopeless else "Unschedulable"
+    return {"code": code, "reasons": sorted(text(*reason) for reason in refused.reasons)}
+
+
+def _zones(zones: Iterable[Zone]) -> list[dict[str, Any]]:
+    return [{"node": zone.numa, "resources": dict(zone.total)} for zone in zones]
+
+
+def _plain(zones: Iterable[tuple[int, Amounts]]) -> list[dict[str, Any]]:
+    return [{"node": numa, "resources": dict(held)} for numa, held in zones]

@@ -1,0 +1,155 @@
+"""The `stock` cases: kube-scheduler's own plugins, one at a time and all together, over whole clusters.
+
+Cluster, running pods and incoming pod are events; filters, scores and the nodes that pass are those of the fused evaluation, and the round that
+tries the pod has to record the same. An incoming pod that names a node is no pod for a round (in a cluster it runs there already), so its class
+is evaluated without one. `nodeNames`, by which upstream shortens its list of candidates, has no counterpart: what it leaves out shows in `feasible`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from cli.parity.runners.scheduler.cluster import Cluster
+from cli.parity.runners.scheduler.evaluation import Evaluation, Scores, agree
+from services.scheduler.ask import PodAsk, ask_key, common_part
+from services.scheduler.framework import Plugin
+from services.scheduler.judge import Judge
+from services.scheduler.kind import is_kind
+from services.scheduler.plugins.node_affinity import NodeAffinity
+from services.scheduler.plugins.node_ports import NodePorts
+from services.scheduler.trials import Selective
+from shared.kube.pod import Pod
+
+FILTERS = (
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread",
+    "InterPodAffinity",
+)  # fmt: skip
+SCORERS = (
+    "TaintToleration", "NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity",
+    "NodeResourcesBalancedAllocation", "ImageLocality",
+)  # fmt: skip
+_NEVER_SKIPPED = ("NodeUnschedulable", "NodeName", "TaintToleration")  # upstream gives these no PreFilter
+_ALWAYS_RUN = ("NodeResourcesFit",)
+_NO_PRE_SCORE = ("ImageLocality",)  # upstream records 0 on every node where ours has no score, which adds as much
+
+
+def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers one case in the shape of its output."""
+    cluster = StockCluster(given)
+    if op == "cluster":
+        return {"incoming": [cluster.evaluated(raw) for raw in given["incoming"]]}
+    with cluster.incoming(given["pod"]) as pod:
+        if op == "interPodScore":
+            return {"scores": pod.scores("InterPodAffinity")}
+        return {
+            "NodeResourcesFit": {**pod.filtered("NodeResourcesFit"), "scores": pod.scores("NodeResourcesFit")},
+            "NodeResourcesBalancedAllocation": {"scores": pod.scores("NodeResourcesBalancedAllocation")},
+        }
+
+
+class StockCluster(Cluster):
+    """A recorded cluster."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__(tuple(dict.fromkeys((*FILTERS, *SCORERS))), given["pluginArgs"])
+        for resource in ("namespaces", "services"):
+            for raw in given.get(resource, ()):
+                self.observe_object(resource, raw)
+        for raw in given["nodes"]:
+            self.observe_node(raw)
+        for pod in msgspec.convert(given["pods"], list[Pod]):
+            self.observe_pod(pod)
+        self.nodes = [raw["metadata"]["name"] for raw in given["nodes"]]
+
+    @contextmanager
+    def incoming(self, raw: Mapping[str, Any]) -> Iterator["Incoming"]:
+        """Evaluates a pod that waits for a node; where it names none, a round tries it."""
+        if raw["spec"].get("nodeName"):
+            yield Incoming(self, self.evaluate(_class_with_node(raw)))
+            return
+        with self.waiting(raw) as tried:
+            yield Incoming(self, tried.evaluation)
+
+    def evaluated(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs all plugins on one pod."""
+        with self.incoming(raw) as pod:
+            plugins = {name: pod.filtered(name) for name in FILTERS}
+            judge = pod.evaluation.by_profile(self.profile)
+            passed = set(pod.evaluation.names(judge.feasible()))
+            feasible = [name for name in self.nodes if name in passed]
+            agree(
+                "feasible",
+                feasible,
+                [n for n in self.nodes if not any(n in found["fail"] for found in plugins.values())],
+            )
+            found: dict[str, Any] = {"plugins": plugins, "feasible": feasible}
+            if feasible:
+                found["scores"] = pod.all_scores(judge)
+            if len(feasible) < len(self.nodes):
+                found["scoresOverAllNodes"] = pod.all_scores(pod.without_filters(SCORERS))
+            return found
+
+
+class Incoming:
+    """One pod and the plugins of its cluster.
+
+    Attributes:
+        evaluation: of its class.
+    """
+
+    def __init__(self, cluster: StockCluster, evaluation: Evaluation) -> None:
+        self._plugins = cluster.plugins
+        self._size = cluster.engine.index.table.size
+        self.evaluation = evaluation
+
+    def filtered(self, name: str) -> dict[str, Any]:
+        """Returns the nodes that a plugin rejects, and PreFilter's outcome."""
+        plugin = self._plugins[name]
+        fail = {node: refusal.status() for node, refusal in self.evaluation.refusals(plugin).items()}
+        if name in _NEVER_SKIPPED:
+            return {"fail": fail}
+        return {"fail": fail, "preFilter": "Success" if self._filters(plugin) else "Skip"}
+
+    def scores(self, name: str) -> dict[str, int] | str:
+        """Returns a plugin's scores of all nodes."""
+        judge = self.without_filters((name,))
+        return self._shaped(name, judge, self.evaluation.scores(judge))
+
+    def all_scores(self, judge: Judge) -> dict[str, dict[str, int] | str]:
+        """Returns all plugins' scores of the nodes that are feasible there."""
+        found = self.evaluation.scores(judge)
+        return {name: self._shaped(name, judge, found) for name in SCORERS}
+
+    def without_filters(self, names: Sequence[str]) -> Judge:
+        """Evaluates with all nodes feasible."""
+        return self.evaluation.judge((), [self._plugins[name] for name in names])
+
+    def _shaped(self, name: str, judge: Judge, found: Scores) -> dict[str, int] | str:
+        plugin = self._plugins[name]
+        if isinstance(plugin, NodeAffinity) and not plugin.prefers(self.evaluation.ask):
+            return "Skip"
+        if name in found:
+            return dict(found[name])
+        return dict.fromkeys(self.evaluation.names(judge.feasible()), 0) if name in _NO_PRE_SCORE else "Skip"
+
+    def _filters(self, plugin: Plugin) -> bool:
+        """Returns true if the plugin has anything to filter for the class, by the functions that production calls for it."""
+        ask = self.evaluation.ask
+        if plugin.name in _ALWAYS_RUN:
+            return True
+        if isinstance(plugin, NodeAffinity):
+            return plugin.requires(ask)
+        trial = self.evaluation.copies.trials[plugin]
+        if isinstance(plugin, NodePorts):
+            return is_kind(trial, Selective) and trial.concerns(ask)
+        return trial.filter(ask, slice(0, self._size)) is not None
+
+
+def _class_with_node(raw: Mapping[str, Any]) -> PodAsk:
+    """Returns the class of a pod that names its node; classes of pods that wait name none."""
+    pod = msgspec.convert(raw, Pod)
+    common = common_part(pod)
+    named = msgspec.structs.replace(common, spec=msgspec.structs.replace(common.spec, node_name=pod.spec.node_name))
+    return PodAsk(ask_key(named), named)
