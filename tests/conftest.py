@@ -10,6 +10,10 @@ import pytest
 
 from cli.ports import FIRST, LAST, RANGE
 
+# A failed assert of a helper shows its values, as one of a test does. `tests` itself is imported before this line.
+pytest.register_assert_rewrite(
+    *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir())
+)
 pytest_plugins = ("tests.servers", "tests.cluster.fixtures", "tests.node.fixtures")
 
 _TEMP_ROOT = pytest.StashKey[Path]()

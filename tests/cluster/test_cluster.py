@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from cli.dev.nodes import create_nodes, node_object
 from cli.dev.sources import CLUSTER
 from shared.errors import KoordError
 from tests.cluster.fixtures import MakeNodes, StartCluster
+from tests.support.waiting import wait_until
 
 
 def a_pod(name: str, **spec: Any) -> Any:
@@ -140,9 +140,8 @@ def test_restarts_keep_the_data_and_the_address(own_cluster: StartCluster) -> No
 def test_a_paused_etcd_makes_the_api_unready_until_it_is_resumed(own_cluster: StartCluster) -> None:
     cluster = own_cluster()
     cluster.etcd.pause()
-    deadline = time.monotonic() + 20
-    while cluster.api.ready():  # its own check of etcd is up to some seconds old
-        assert time.monotonic() < deadline
+    # Its own check of etcd is up to some seconds old.
+    wait_until(lambda: not cluster.api.ready(), "an API that is not ready")
     cluster.etcd.resume()
     cluster.wait_ready()
 

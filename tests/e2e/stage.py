@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cli.dev.cluster import Cluster
 from services.scheduler.shipped import SHIPPED
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.test_published_yaml import until
+from tests.support.waiting import in_thread, until
 
 BASE = Path(__file__).parents[2] / "k8s" / "base"
 HOST = "kubernetes.io/hostname"
@@ -47,7 +47,7 @@ class Stage(NamedTuple):
 
     async def placed(self, name: str) -> str:
         """The pod's node, once it has one."""
-        return str(await until(lambda: self.pod(name)["spec"].get("nodeName"), f"node for {name}"))
+        return str(await until(in_thread(lambda: self.pod(name)["spec"].get("nodeName")), f"node for {name}"))
 
     async def refused(self, name: str) -> str:
         """What the pod's condition says, once it says that no node takes it."""
@@ -57,7 +57,7 @@ class Stage(NamedTuple):
             found = conditions.get("PodScheduled", {})
             return str(found["message"]) if found.get("reason") == "Unschedulable" else ""
 
-        return str(await until(told, f"condition of {name}"))
+        return str(await until(in_thread(told), f"condition of {name}"))
 
     async def allotted(self, name: str) -> dict[str, Any]:
         """The CPUs and zones that the pod was given, once it is bound."""

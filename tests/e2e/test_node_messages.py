@@ -19,7 +19,8 @@ from shared.agents.report import PodSum, encode
 from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
-from tests.integration.metrics_ingest.stage import CORE, report, until
+from tests.integration.metrics_ingest.stage import CORE, report
+from tests.support.waiting import until
 
 NODE = "rack.7"
 METRICS = f"/apis/slo.koordinator.sh/v1alpha1/nodemetrics/{NODE}"
@@ -83,7 +84,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
             return None
 
     try:
-        found = await until(seen, lambda metric: metric is not None and "status" in metric, 60)
+        found = await until(seen, holds=lambda metric: metric is not None and "status" in metric)
         status = found["status"]
         assert status["updateTime"].endswith("Z")
         assert status["nodeMetric"]["nodeUsage"] == {"resources": {"cpu": "1500m", "memory": "1Gi"}}
@@ -97,7 +98,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
         # What another hand changes is recorded, the echo of the status before it is not.
         label = {"metadata": {"labels": {"rack": "7"}}}
         await asyncio.to_thread(kube_cluster.api.call, "PATCH", METRICS, label)
-        objects = (await until(lambda: observed(system), lambda found: "labels" in found[-1]["metadata"]))[:-1]
+        objects = (await until(lambda: observed(system), holds=lambda found: "labels" in found[-1]["metadata"]))[:-1]
         assert objects
         assert not any("updateTime" in each.get("status", {}) for each in objects)
     finally:
@@ -133,7 +134,7 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
         async def asked() -> Answer:  # until ingest has seen the pod
             return await node.tell(subjects.DEED, deed(uid))
 
-        await until(asked, lambda said: said.accepted)
+        await until(asked, holds=lambda said: said.accepted)
 
     async def gone() -> bool:
         try:
@@ -142,7 +143,7 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
             return True
         return False
 
-    await until(gone, bool)
+    await until(gone)
     rows = [row async for row in system.log.rows(context="nodes-0")]
     kinds = [row.type.split(".")[2] for row in rows if row.type != "koord.log.WriterStarted.v1"]
     assert kinds == ["EvictionWanted", "EvictionAsked"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from shared.tasks import end
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.faults import FaultProxy
+from tests.support.waiting import until
 
 QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_s=0.2, page_size=7)
 
@@ -55,12 +56,6 @@ class Eyes:
 
     def unavailable(self, resource: str) -> None:
         self.missing += 1
-
-
-async def until(condition: Callable[[], Any], within_s: float = 40) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -157,7 +152,7 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(
             cluster.api.call("DELETE", f"{pods}/leaves?gracePeriodSeconds=0")
             await asyncio.to_thread(cluster.restart_apiserver)
             unreachable.times = 0
-            await until(lambda: eyes.reasons, within_s=20)
+            await until(lambda: eyes.reasons)
             assert eyes.reasons == ["Expired"]
             assert list(eyes.objects) == ["default/stays"]
             assert eyes.lists[-1] == {"default/stays"}
@@ -277,7 +272,7 @@ async def test_a_resource_that_is_not_installed_is_looked_for_until_it_is_and_it
         await until(lambda: "w" in eyes.objects)
         cluster.api.call("DELETE", f"{crds}/widgets.example.com")
         await until(lambda: not eyes.objects)
-        await until(lambda: eyes.missing >= 3, within_s=20)
+        await until(lambda: eyes.missing >= 3)
 
 
 def _made(cluster: Cluster, body: dict[str, Any]) -> bool:

@@ -20,8 +20,8 @@ from shared.bus import Bus
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from tests.integration.node_agent.test_carriers import until
 from tests.integration.node_agent.test_process import DEADLINE_S, NODE, _page, an_agent
+from tests.support.waiting import until
 
 CONTAINER = "c" * 64
 KERNEL = Path("/sys/fs/cgroup")

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import asyncpg
 import msgspec
@@ -25,6 +25,7 @@ from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, RoundDecided
 from shared.log.database import Database
 from shared.log.writer import LogWriter
+from tests.support.waiting import until
 from tests.unit.scheduler.scheduling_world import node, pod
 
 
@@ -70,15 +71,8 @@ class Stage:
         return {event.pod_uid: event.node for event in events}
 
     async def until_placed(self, pods: int) -> dict[str, str]:
-        placed: dict[str, str] = await self.until(self.placed, lambda placed: len(placed) == pods)
+        placed: dict[str, str] = await until(self.placed, holds=lambda placed: len(placed) == pods)
         return placed
-
-    @staticmethod
-    async def until(ask: Any, holds: Any, timeout_s: float = 30) -> Any:
-        async with asyncio.timeout(timeout_s):
-            while not holds(found := await ask()):
-                await asyncio.sleep(0.05)
-        return found
 
 
 @asynccontextmanager
@@ -169,10 +163,10 @@ async def test_a_bad_configuration_file_is_refused_on_record_and_a_good_one_take
         async def kinds() -> list[str]:
             return [row.event.type_name().split(".")[-2] for row in await on.log("scheduling")]
 
-        await on.until(kinds, lambda found: found == ["WriterStarted", "ConfigTaken", "ConfigRefused"])
+        await until(kinds, holds=lambda found: found == ["WriterStarted", "ConfigTaken", "ConfigRefused"])
         text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]"
         await asyncio.to_thread(file.write_text, text)
-        await on.until(kinds, lambda found: found[-1] == "ConfigTaken" and len(found) == 4)
+        await until(kinds, holds=lambda found: found[-1] == "ConfigTaken" and len(found) == 4)
         await on.see(*nodes(1), PodObserved(pod="d/p", pod_uid="p", object=pod("p", scheduler="mine")), *pods(1, 2))
         assert await on.until_placed(1) == {"p": "n0"}
 
