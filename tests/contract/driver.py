@@ -4,7 +4,7 @@ Whatever is checked is checked twice: on a kube-apiserver behind the gateway, an
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from shared.events.log import WriterStarted
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
+from tests.support.pods import written_pod
 from tests.support.waiting import until
 
 Object = dict[str, Any]
@@ -142,10 +143,10 @@ class World:
 
     def pod(self, name: str = "web", **spec: Any) -> Object:
         """A small pod."""
-        resources = {"requests": {"cpu": "500m", "memory": "512Mi"}}
-        containers = [{"name": "c", "image": "pause", "resources": resources}]
-        more: Mapping[str, Any] = {"schedulerName": "koord-scheduler", "containers": containers}
-        return self.place("Pod", name) | {"spec": {**more, **spec}}
+        requests = {"cpu": "500m", "memory": "512Mi"}
+        return written_pod(
+            name, namespace=self.namespace, requests=requests, **{"schedulerName": "koord-scheduler", **spec}
+        )
 
     async def create_pod(self, name: str = "web", **spec: Any) -> str:
         """Create a pod and wait until `cluster` tells of it; its uid."""

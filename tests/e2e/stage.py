@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from cli.dev.cluster import Cluster
 from services.scheduler.shipped import SHIPPED
 from tests.cluster.fixtures import MakeNodes
+from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 
 BASE = Path(__file__).parents[2] / "k8s" / "base"
@@ -95,18 +96,15 @@ def pod(
         spec: fields of the spec.
     """
     asked = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value} | dict(requests or {})
-    resources = {"requests": asked, "limits": dict(limits or {})}
     notes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (annotations or {}).items()}
     body: dict[str, Any] = {
         "schedulerName": scheduler,
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources}],
         **({"nodeSelector": {HOST: on}} if on else {}),
         **({"nodeName": runs_on} if runs_on else {}),
         **spec,
     }
-    metadata = {"name": name, "labels": dict(labels or {}), "annotations": notes}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+    return written_pod(name, labels=labels, annotations=notes, requests=asked, limits=limits, **body)
 
 
 def profiles(*texts: str) -> str:

@@ -17,6 +17,7 @@ from shared.events.scheduling import RoundDecided
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.system import System, running
 from tests.e2e.test_published_yaml import koord, put_report, report
+from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 
 THRESHOLDS = SHIPPED.replace("cpu: 0\n        memory: 0", "cpu: 65\n        memory: 95")
@@ -39,11 +40,9 @@ extenders:
 
 
 def pod(name: str, cpu: str, priority_class: str = "") -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
-    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
-    if priority_class:
-        spec["priorityClassName"] = priority_class
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
+    requests = {"cpu": cpu, "memory": "1Gi"}
+    classes: dict[str, Any] = {"priorityClassName": priority_class} if priority_class else {}
+    return written_pod(name, namespace="shop", requests=requests, terminationGracePeriodSeconds=0, **classes)
 
 
 async def placed(cluster: Cluster, name: str) -> str:

@@ -21,6 +21,7 @@ from shared.events.metrics import NodeReported
 from shared.kube.instants import SECOND
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
+from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 
 HERE, ELSEWHERE = "this-node", "another-node"
@@ -117,9 +118,8 @@ async def report_after(on: System, at_ns: int, percent: float) -> NodeReported:
 
 async def placed(cluster: Cluster, namespace: str, name: str) -> str:
     """Create a pod that would rather run here; where it was bound."""
-    container = {"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": "10m"}}}
-    spec = {"schedulerName": "koord-scheduler", "containers": [container], "affinity": WOULD_RATHER_RUN_HERE}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    spec: dict[str, Any] = {"schedulerName": "koord-scheduler", "affinity": WOULD_RATHER_RUN_HERE}
+    body = written_pod(name, requests={"cpu": "10m"}, **spec)
     path = f"/api/v1/namespaces/{namespace}/pods"
     await asyncio.to_thread(cluster.api.call, "POST", path, body)
 

@@ -20,6 +20,7 @@ from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
 from tests.integration.metrics_ingest.stage import CORE, report
+from tests.support.pods import written_pod
 from tests.support.waiting import until
 
 NODE = "rack.7"
@@ -54,13 +55,8 @@ async def system(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) -
 
 async def created(cluster: Cluster, namespace: str) -> dict[str, Any]:
     """A pod on the node."""
-    container = {"name": "c", "image": "registry.k8s.io/pause:3.10"}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "batch", "labels": {"koordinator.sh/qosClass": "BE"}},
-        "spec": {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 0},
-    }
+    labels = {"koordinator.sh/qosClass": "BE"}
+    body = written_pod("batch", labels=labels, nodeName=NODE, terminationGracePeriodSeconds=0)
     made: dict[str, Any] = await asyncio.to_thread(
         cluster.api.call, "POST", f"/api/v1/namespaces/{namespace}/pods", body
     )

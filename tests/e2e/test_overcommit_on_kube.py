@@ -11,6 +11,7 @@ from cli.dev.cluster import Cluster
 from shared.kube.instants import SECOND, instant_text
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import running
+from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 
 NODE = "sold"
@@ -71,14 +72,8 @@ def status() -> dict[str, Any]:
 
 def batch_pod(name: str) -> dict[str, Any]:
     amounts = {BATCH_CPU: "1000", "kubernetes.io/batch-memory": "1Gi"}
-    container = {
-        "name": "c",
-        "image": "registry.k8s.io/pause:3.10",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
     labels = {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-batch"}
-    spec = {"schedulerName": "koord-scheduler", "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    return written_pod(name, labels=labels, requests=amounts, limits=amounts, schedulerName="koord-scheduler")
 
 
 async def test_what_a_node_does_not_use_is_sold_through_its_status(

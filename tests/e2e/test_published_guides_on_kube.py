@@ -19,6 +19,7 @@ from shared.kube.quantity import nanos
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
 from tests.e2e.test_overcommit_on_kube import CONFIG_MAPS, SLO
+from tests.support.pods import written_pod
 from tests.support.waiting import until
 
 EXAMPLE = Path(__file__).parents[2] / "k8s" / "examples" / "slo-controller-config.yaml"
@@ -178,8 +179,7 @@ async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Gu
     await guide.sells(PLAIN, batch_cpu=15_200)
     # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that asks for 4 cores and 8 GiB and is not measured yet.
     asked = {"cpu": "4", "memory": "8Gi"}
-    container = {"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": asked, "limits": asked}}
-    pod = {"metadata": {"name": "prod"}, "spec": {"nodeName": PLAIN, "containers": [container]}}
+    pod = written_pod("prod", requests=asked, limits=asked, nodeName=PLAIN)
     await guide.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
     await asyncio.sleep(2)  # a pod counts from the report on that comes after it
     await guide.report(PLAIN, beside_pods="4")

@@ -27,6 +27,7 @@ from shared.log.positions import Position
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.system import K8S, System, running
 from tests.e2e.test_published_yaml import koord
+from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 
 ACCOUNT = ("koordinator-system", "koordstream-shadow")
@@ -48,8 +49,7 @@ SIZES = (("100m", "128Mi"), ("500m", "1Gi"), ("1", "512Mi"), ("250m", "3Gi"))
 
 
 def shop_pod(name: str, cpu: str, memory: str, scheduler: str = "default-scheduler") -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
-    return {"metadata": {"name": name}, "spec": {"schedulerName": scheduler, "containers": [container]}}
+    return written_pod(name, requests={"cpu": cpu, "memory": memory}, schedulerName=scheduler)
 
 
 def create_pods(cluster: Cluster, names: Sequence[str]) -> None:

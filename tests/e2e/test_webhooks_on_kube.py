@@ -24,6 +24,7 @@ from services.gateway.permissions import look
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.system import System, running
+from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until, wait_until
 
 K8S = Path(__file__).parents[2] / "k8s"
@@ -95,12 +96,9 @@ class Site:
 
     def pod(self, name: str, namespace: str = "web", **spec: Any) -> dict[str, Any]:
         """Create a pod with plain requests."""
-        asked = {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
         labels = spec.pop("labels", {"app": "batch"})
-        body = {
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"containers": [{"name": "main", "image": "none", "resources": asked}], **spec},
-        }
+        requests, limits = {"cpu": "1500m", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}
+        body = written_pod(name, labels=labels, requests=requests, limits=limits, **spec)
         return self.create(f"/api/v1/namespaces/{namespace}/pods", body)
 
     def refusal(self, path: str, body: Mapping[str, Any]) -> str:

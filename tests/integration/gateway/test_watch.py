@@ -23,6 +23,7 @@ from shared.tasks import end
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.faults import FaultProxy
+from tests.support.pods import written_pod
 from tests.support.waiting import until
 
 QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_s=0.2, page_size=7)
@@ -113,7 +114,7 @@ async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(
     settings = GatewaySettings(backoff_s=0.02, watch_s=8)
     async with watching(api, pods, settings) as eyes:
         await until(lambda: eyes.lists)
-        body = {"metadata": {"name": "bookmark"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        body = written_pod("bookmark")
         cluster.api.call("POST", "/api/v1/namespaces/default/pods", body)
         cluster.api.call("DELETE", "/api/v1/namespaces/default/pods/bookmark?gracePeriodSeconds=0")
 
@@ -135,7 +136,7 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(
     cluster = own_cluster()
     pods = "/api/v1/namespaces/default/pods"
     for name in ("leaves", "stays"):
-        body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        body = written_pod(name)
         cluster.api.call("POST", pods, body)
     async with FaultProxy(cluster.url, cluster.ca_file).running() as proxy:
         token = cluster.service_account_token("default", "watcher")

@@ -13,6 +13,7 @@ from cli.simulated import SimulatedApi, SimulatorRefused
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
 from shared.kube.instants import instant_ns
+from tests.support.pods import written_pod
 from tests.support.waiting import until
 
 NODE = {
@@ -51,15 +52,15 @@ async def simulator(database: str, nats: EmbeddedNats, folder: Path, **settings:
 
 
 def pod(name: str, **annotations: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default", "annotations": annotations}
-    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "500m"}}}
     # Bound at its creation, as a static pod is: no scheduler runs here.
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"nodeName": "n", "containers": [container]},
-    }
+    return written_pod(
+        name,
+        namespace="default",
+        annotations=annotations,
+        requests={"cpu": "500m"},
+        container={"image": "pause"},
+        nodeName="n",
+    )
 
 
 async def test_a_killed_simulator_has_its_cluster_again(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from shared.errors import KoordError
 from shared.kube.quantity import nanos
 from shared.log.database import Database
 from shared.log.reader import LogReader
+from tests.support.pods import written_pod
 from tests.support.waiting import until
 
 NODE_0 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0000"}}
@@ -90,16 +91,9 @@ async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterato
 
 def batch_pod(name: str) -> dict[str, Any]:
     amounts = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"koordinator.sh/qosClass": "BE"}},
-        "spec": {
-            "schedulerName": "koord-scheduler",
-            "priorityClassName": "koord-batch",
-            "containers": [{"name": "work", "image": "work", "resources": {"requests": amounts, "limits": amounts}}],
-        },
-    }
+    labels = {"koordinator.sh/qosClass": "BE"}
+    spec: dict[str, Any] = {"schedulerName": "koord-scheduler", "priorityClassName": "koord-batch"}
+    return written_pod(name, namespace="default", labels=labels, requests=amounts, limits=amounts, **spec)
 
 
 async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
