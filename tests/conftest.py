@@ -10,8 +10,11 @@ import hypothesis
 import pytest
 
 from cli.ports import FIRST, LAST, RANGE
-from tests.support import templates, warm_start
 
+# A failed assert of a helper shows its values, as one of a test does. `tests` itself is imported before this line.
+pytest.register_assert_rewrite(
+    *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir())
+)
 pytest_plugins = (
     "tests.servers",
     "tests.cluster.fixtures",
@@ -38,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's job ignores Ctrl-C, and the commands under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    from tests.support import templates, warm_start
+
     warm_start.install()
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if worker:  # ports of their own: what one has chosen and does not listen on yet, another must not choose

@@ -1,7 +1,5 @@
 """What must hold of the log and the API after whatever was done to the services."""
 
-import asyncio
-import time
 from collections import Counter, defaultdict
 
 import msgspec
@@ -17,9 +15,7 @@ from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
 from shared.log.verify import verify
-
-TOLD_WITHIN_S = 30.0
-"""A service that was ended after the last binding tells its outcome when it is back."""
+from tests.support.waiting import until
 
 REFUSALS = {kind.type_name() for kind in (BindRejected, BindFailed, BindWithheld, MissingPermission)}
 
@@ -45,10 +41,9 @@ async def _each_pod_is_bound_once(cluster: Cluster, namespace: str, reader: LogR
     assert set(pods) == expected
     uids = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in pods.values()}
     assert all(uids.values()), "a pod has no node"
-    deadline = time.monotonic() + TOLD_WITHIN_S
-    while set(bound := await _bindings(reader, uids)) != set(uids):
-        assert time.monotonic() < deadline, f"{len(uids) - len(bound)} bindings have no outcome"
-        await asyncio.sleep(0.2)
+    bound = await until(
+        lambda: _bindings(reader, uids), "an outcome of each binding", holds=lambda found: set(found) == set(uids)
+    )
     assert set(bound.values()) == {1}, "a pod was bound twice"
     refused: set[int] = set()
     async for row in reader.rows(context="cluster"):

@@ -11,8 +11,8 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -31,6 +31,7 @@ from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, beside, running, struck
 from tests.e2e.test_overcommit_on_kube import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.integration.metrics_ingest.stage import report
+from tests.support.waiting import in_thread, until
 
 NODE = "swings"
 VICTIMS = ("metrics-ingest", "slo-controller", "gateway", "nats")
@@ -40,7 +41,6 @@ SELLABLE = 32_000 * 60 // 100
 """Of 32 cores, by the default percentage; what runs beside pods comes off."""
 BUSY, IDLE = SELLABLE - MOST * 1000 / 2, SELLABLE - LEAST * 1000 / 2
 """What is sold while the node is busy, and while it is not."""
-WITHIN_S = 60.0
 EVERY_S = 0.5
 
 COLOCATION = {
@@ -132,14 +132,14 @@ async def test_whoever_is_killed_amounts_follow_the_load_and_pods_are_bound(
             bus = Bus(login["KOORD_NATS"], name="agent")
             await bus.start()
             async with beside(Agent(bus).run()):
-                await until(lambda: asyncio.to_thread(watch.sold))
+                await until(in_thread(watch.sold))
                 async with beside(watch.run()):
                     for number, victim in enumerate(victims):
                         killed_ns = time.time_ns()
                         await struck(system, victim)
                         await asyncio.to_thread(api.call, "POST", pods, batch_pod(f"work-{number}"))
-                        await until(lambda name=f"work-{number}": bound(kube_cluster, f"{pods}/{name}"))
-                        await until(lambda since=killed_ns: follows(system, watch, since))
+                        await until(partial(bound, kube_cluster, f"{pods}/work-{number}"))
+                        await until(partial(follows, system, watch, killed_ns))
                         await swings(watch)
                         await asyncio.to_thread(api.call, "DELETE", f"{pods}/work-{number}", {"gracePeriodSeconds": 0})
             await bus.close()
@@ -148,14 +148,6 @@ async def test_whoever_is_killed_amounts_follow_the_load_and_pods_are_bound(
         for path in (f"{CONFIG_MAPS}/slo-controller-config", f"{SLO}/nodemetrics/{NODE}", f"{SLO}/nodeslos/{NODE}"):
             with contextlib.suppress(ApiRefused):
                 api.call("DELETE", path)
-
-
-async def until(ask: Any) -> Any:
-    """What `ask` gives, once that is something."""
-    async with asyncio.timeout(WITHIN_S):
-        while not (found := await ask()):
-            await asyncio.sleep(0.2)
-    return found
 
 
 async def bound(cluster: Cluster, path: str) -> bool:

@@ -3,9 +3,8 @@
 import os
 import socket
 import threading
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kubernetes_asyncio import client, config, watch
@@ -16,11 +15,8 @@ from cli.dev.nodes import create_nodes, node_object
 from cli.dev.sources import CLUSTER
 from shared.errors import KoordError
 from tests.cluster.fixtures import MakeNodes, StartCluster
-
-
-def a_pod(name: str, **spec: Any) -> Any:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+from tests.support.pods import written_pod
+from tests.support.waiting import wait_until
 
 
 def exists(pid: int) -> bool:
@@ -60,7 +56,7 @@ async def test_a_pod_is_created_and_bound_to_a_node(
     assert (seen.status.capacity["cpu"], seen.status.allocatable["cpu"]) == ("32", "31500m")
     assert seen.status.allocatable["example.com/gpu"] == "8"
 
-    await core.create_namespaced_pod(namespace, a_pod("web"))
+    await core.create_namespaced_pod(namespace, cast("Any", written_pod("web")))
     to_node = client.V1ObjectReference(kind="Node", name=node)
     binding = client.V1Binding(metadata=client.V1ObjectMeta(name="web"), target=to_node)
     await core.create_namespaced_pod_binding("web", namespace, binding, _preload_content=False)
@@ -72,7 +68,7 @@ async def test_a_pod_is_created_and_bound_to_a_node(
 async def test_a_watch_delivers_what_happens_after_it_began(kube_client: client.ApiClient, namespace: str) -> None:
     core = client.CoreV1Api(kube_client)
     now = (await core.list_namespaced_pod(namespace)).metadata.resource_version
-    await core.create_namespaced_pod(namespace, a_pod("seen"))
+    await core.create_namespaced_pod(namespace, cast("Any", written_pod("seen")))
     async with watch.Watch().stream(core.list_namespaced_pod, namespace, resource_version=now) as stream:
         async for event in stream:
             assert (event["type"], event["object"].metadata.name) == ("ADDED", "seen")
@@ -98,7 +94,7 @@ async def test_a_service_account_may_do_what_rbac_grants_and_nothing_else(
         assert me.status.user_info.username == f"system:serviceaccount:{namespace}:reader"
         assert (await core.list_namespaced_pod(namespace)).items == []
         with pytest.raises(client.ApiException) as refused:
-            await core.create_namespaced_pod(namespace, a_pod("web"))
+            await core.create_namespaced_pod(namespace, cast("Any", written_pod("web")))
         assert refused.value.status == 403
 
 
@@ -116,7 +112,7 @@ def test_files_are_applied_as_a_user_applies_them(kube_cluster: Cluster, namespa
 
 def test_a_namespace_goes_with_all_that_is_in_it(kube_cluster: Cluster) -> None:
     kube_cluster.create_namespace("doomed")
-    pod = a_pod("held", nodeName="nowhere")  # bound, so a kubelet would have to confirm its end
+    pod = written_pod("held", nodeName="nowhere")  # bound, so a kubelet would have to confirm its end
     pod["metadata"]["finalizers"] = ["example.com/hold"]
     kube_cluster.api.call("POST", "/api/v1/namespaces/doomed/pods", pod)
     kube_cluster.delete_namespace("doomed")
@@ -129,7 +125,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(kube_cluster: Cluster) -> None:
 def test_restarts_keep_the_data_and_the_address(own_cluster: StartCluster) -> None:
     cluster = own_cluster()
     url = cluster.url
-    cluster.api.call("POST", "/api/v1/namespaces/default/pods", a_pod("kept"))
+    cluster.api.call("POST", "/api/v1/namespaces/default/pods", written_pod("kept"))
     cluster.restart_apiserver()
     cluster.restart_etcd(kill=True)
     cluster.restart_apiserver(kill=True)
@@ -140,9 +136,8 @@ def test_restarts_keep_the_data_and_the_address(own_cluster: StartCluster) -> No
 def test_a_paused_etcd_makes_the_api_unready_until_it_is_resumed(own_cluster: StartCluster) -> None:
     cluster = own_cluster()
     cluster.etcd.pause()
-    deadline = time.monotonic() + 20
-    while cluster.api.ready():  # its own check of etcd is up to some seconds old
-        assert time.monotonic() < deadline
+    # Its own check of etcd is up to some seconds old.
+    wait_until(lambda: not cluster.api.ready(), "an API that is not ready")
     cluster.etcd.resume()
     cluster.wait_ready()
 

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from cli.dev.programs import provide
 from cli.ports import is_free
 from tests.cluster.fixtures import require_programs
+from tests.support.waiting import wait_until
 
 RUN = [sys.executable, "-c", "from cli.dev.command import dev; dev()", "cluster"]
 
@@ -55,7 +55,4 @@ def test_a_killed_command_takes_its_programs_along(pytestconfig: pytest.Config, 
         url = running.stdout.readline().split(";")[0].split()[-1]
         running.kill()
     port = int(url.rsplit(":", 1)[1])
-    deadline = time.monotonic() + 10
-    while not is_free(port):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: is_free(port), "end of the API server")

@@ -3,9 +3,8 @@
 Whatever is checked is checked twice: on a kube-apiserver behind the gateway, and on the simulator.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -17,11 +16,11 @@ from shared.events.log import WriterStarted
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
+from tests.support.pods import written_pod
+from tests.support.waiting import until
 
 Object = dict[str, Any]
 Kind = TypeVar("Kind", bound=Event)
-
-PATIENCE_S = 15.0
 
 
 class ClientRefused(Exception):
@@ -95,30 +94,22 @@ class Log:
 
     async def wait_for(self, kind: type[Kind], key: str, holds: Callable[[Kind], bool] = lambda _: True) -> Kind:
         """Wait until `cluster` has an event of this type about `key` for which `holds`."""
-        ends = time.monotonic() + PATIENCE_S
-        while True:
-            events = await self.all(kind, key)
-            found = next((event for event in events if holds(event)), None)
-            if found is not None:
-                return found
-            if time.monotonic() > ends:
-                raise AssertionError(f"no such {kind.__name__} of {key} within {PATIENCE_S:g} s; there are {events}")
-            await asyncio.sleep(0.03)
+        events = await until(
+            lambda: self.all(kind, key), f"{kind.__name__} of {key}", holds=lambda events: any(map(holds, events))
+        )
+        return next(filter(holds, events))
 
     async def outcomes(self, cause: Cause, count: int = 1) -> list[Event]:
         """The events that name an intent as their cause, once there are `count`."""
-        ends = time.monotonic() + PATIENCE_S
-        while True:
-            found = [
+
+        async def found() -> list[Event]:
+            return [
                 msgspec.json.decode(row.data, type=EVENT_TYPES[row.type])
                 async for row in self._reader.rows(context="cluster")
                 if row.cause == str(cause)
             ]
-            if len(found) >= count:
-                return found
-            if time.monotonic() > ends:
-                raise AssertionError(f"{cause} has {len(found)} outcomes after {PATIENCE_S:g} s, not {count}")
-            await asyncio.sleep(0.03)
+
+        return await until(found, f"{count} outcomes of {cause}", holds=lambda outcomes: len(outcomes) >= count)
 
     async def outcome(self, event: Event) -> Event:
         """Append an intent and wait for its outcome."""
@@ -152,10 +143,10 @@ class World:
 
     def pod(self, name: str = "web", **spec: Any) -> Object:
         """A small pod."""
-        resources = {"requests": {"cpu": "500m", "memory": "512Mi"}}
-        containers = [{"name": "c", "image": "pause", "resources": resources}]
-        more: Mapping[str, Any] = {"schedulerName": "koord-scheduler", "containers": containers}
-        return self.place("Pod", name) | {"spec": {**more, **spec}}
+        requests = {"cpu": "500m", "memory": "512Mi"}
+        return written_pod(
+            name, namespace=self.namespace, requests=requests, **{"schedulerName": "koord-scheduler", **spec}
+        )
 
     async def create_pod(self, name: str = "web", **spec: Any) -> str:
         """Create a pod and wait until `cluster` tells of it; its uid."""

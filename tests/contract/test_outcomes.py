@@ -21,6 +21,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.contract.driver import World
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -194,11 +195,7 @@ async def test_a_level_is_written_again_when_another_hand_changes_it(world: Worl
     await world.create_node("n")
     await world.log.outcome(level(world, "high"))
     await world.client.patch(world.node("n"), {"metadata": {"labels": {"koordinator.sh/load": "mine"}}})
-    for _ in range(200):
-        if await labels(world) == {"koordinator.sh/load": "high"}:
-            break
-        await asyncio.sleep(0.05)
-    assert await labels(world) == {"koordinator.sh/load": "high"}
+    await until(lambda: labels(world), holds=lambda found: found == {"koordinator.sh/load": "high"})
 
 
 async def test_a_level_of_status_goes_to_the_status(world: World) -> None:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from cli.dev.cluster import Cluster
 from services.scheduler.shipped import SHIPPED
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.test_published_yaml import until
+from tests.support.pods import written_pod
+from tests.support.waiting import in_thread, until
 
 BASE = Path(__file__).parents[2] / "k8s" / "base"
 HOST = "kubernetes.io/hostname"
@@ -47,7 +48,7 @@ class Stage(NamedTuple):
 
     async def placed(self, name: str) -> str:
         """The pod's node, once it has one."""
-        return str(await until(lambda: self.pod(name)["spec"].get("nodeName"), f"node for {name}"))
+        return str(await until(in_thread(lambda: self.pod(name)["spec"].get("nodeName")), f"node for {name}"))
 
     async def refused(self, name: str) -> str:
         """What the pod's condition says, once it says that no node takes it."""
@@ -57,7 +58,7 @@ class Stage(NamedTuple):
             found = conditions.get("PodScheduled", {})
             return str(found["message"]) if found.get("reason") == "Unschedulable" else ""
 
-        return str(await until(told, f"condition of {name}"))
+        return str(await until(in_thread(told), f"condition of {name}"))
 
     async def allotted(self, name: str) -> dict[str, Any]:
         """The CPUs and zones that the pod was given, once it is bound."""
@@ -95,18 +96,15 @@ def pod(
         spec: fields of the spec.
     """
     asked = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value} | dict(requests or {})
-    resources = {"requests": asked, "limits": dict(limits or {})}
     notes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (annotations or {}).items()}
     body: dict[str, Any] = {
         "schedulerName": scheduler,
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": resources}],
         **({"nodeSelector": {HOST: on}} if on else {}),
         **({"nodeName": runs_on} if runs_on else {}),
         **spec,
     }
-    metadata = {"name": name, "labels": dict(labels or {}), "annotations": notes}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+    return written_pod(name, labels=labels, annotations=notes, requests=asked, limits=limits, **body)
 
 
 def profiles(*texts: str) -> str:

@@ -12,22 +12,22 @@ from cli.dev.cluster import Cluster
 from cli.main import koord
 from services.audit.signing import generate, public_file
 from tests.e2e.system import running
+from tests.support.waiting import in_thread, until
 
 pytestmark = pytest.mark.kube
 
 PATH = "/api/v1/namespaces/koordinator-system/configmaps/koordstream-checkpoint"
-DEADLINE_S = 60
 
 
 async def newest(cluster: Cluster, other_than: str = "") -> str:
     """The checkpoint in the ConfigMap, once there is another one."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            with contextlib.suppress(ApiRefused):  # it is not there yet
-                found = await asyncio.to_thread(cluster.api.call, "GET", PATH)
-                if (text := str(found["data"]["checkpoint.json"])) != other_than:
-                    return text
-            await asyncio.sleep(0.2)
+
+    def text() -> str:
+        with contextlib.suppress(ApiRefused):  # it is not there yet
+            return str(cluster.api.call("GET", PATH)["data"]["checkpoint.json"])
+        return ""
+
+    return await until(in_thread(text), "checkpoint", holds=lambda found: found not in {"", other_than})
 
 
 async def test_the_config_map_proves_the_log(kube_cluster: Cluster, tmp_path: Path) -> None:

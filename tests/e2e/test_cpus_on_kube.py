@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.system import running
-from tests.e2e.test_published_yaml import EXAMPLES, koord, until
+from tests.e2e.test_published_yaml import EXAMPLES, koord
+from tests.support.waiting import in_thread, until
 
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 STATUS = "scheduling.koordinator.sh/resource-status"
@@ -67,7 +67,7 @@ async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
         found = []
         for name in ("first", "second", "third"):
             await create(name)
-            found.append(await until(partial(given, name), f"CPUs for {name}"))
+            found.append(await until(in_thread(given, name), f"CPUs for {name}"))
         assert [node for node, _ in found] == ["a"] * 3
         assert [status["cpuset"] for _, status in found] == ["8-11", "2-5", "12-15"]
         zones = [[zone["node"] for zone in status["numaNodeResources"]] for _, status in found]
@@ -82,10 +82,10 @@ async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
             conditions = pod["status"].get("conditions", [])
             return next((c["message"] for c in conditions if c["type"] == "PodScheduled"), "")
 
-        message = await until(told, "condition")
+        message = await until(in_thread(told), "condition")
         assert "node(s) invalid CPU Topology" in message
         await asyncio.to_thread(cluster.kubectl, "delete", "pod", "-n", "web", "second", "--grace-period=0", "--force")
-        assert await until(partial(given, "fourth"), "CPUs for the fourth") == found[1]
+        assert await until(in_thread(given, "fourth"), "CPUs for the fourth") == found[1]
         assert '"cpuset":"2-5"' in (await koord(system, "events", "--type", "PodPlaced", "-o", "json")).replace(
             "\\", ""
         )

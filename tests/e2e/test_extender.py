@@ -16,7 +16,9 @@ from services.scheduler.shipped import SHIPPED
 from shared.events.scheduling import RoundDecided
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord, put_report, report, until
+from tests.e2e.test_published_yaml import koord, put_report, report
+from tests.support.pods import written_pod
+from tests.support.waiting import in_thread, until
 
 THRESHOLDS = SHIPPED.replace("cpu: 0\n        memory: 0", "cpu: 65\n        memory: 95")
 
@@ -38,18 +40,16 @@ extenders:
 
 
 def pod(name: str, cpu: str, priority_class: str = "") -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
-    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
-    if priority_class:
-        spec["priorityClassName"] = priority_class
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
+    requests = {"cpu": cpu, "memory": "1Gi"}
+    classes: dict[str, Any] = {"priorityClassName": priority_class} if priority_class else {}
+    return written_pod(name, namespace="shop", requests=requests, terminationGracePeriodSeconds=0, **classes)
 
 
 async def placed(cluster: Cluster, name: str) -> str:
     def node() -> str:
         return str(cluster.api.call("GET", f"/api/v1/namespaces/shop/pods/{name}")["spec"].get("nodeName", ""))
 
-    return str(await until(node, f"node for {name}", 60))
+    return str(await until(in_thread(node), f"node for {name}"))
 
 
 async def create(cluster: Cluster, body: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ async def test_kube_scheduler_asks_us_and_we_bind_for_it(
     config.write_text(THRESHOLDS)
     ours = {"KOORD_SCHEDULER_INSECURE_LISTEN": f"127.0.0.1:{port}", "KOORD_SCHEDULER_CONFIG": str(config)}
     async with running(cluster, tmp_path, {"scheduler": ours}) as system:
-        await until(lambda: get(port, "/apis/v1/nodes/hot"), "node in the view")
+        await until(in_thread(lambda: get(port, "/apis/v1/nodes/hot")), "node in the view")
         theirs = tmp_path / "theirs.yaml"
         theirs.write_text(
             KUBE_SCHEDULER.format(
@@ -119,7 +119,7 @@ async def test_kube_scheduler_asks_us_and_we_bind_for_it(
             names = {item["metadata"]["name"] for item in items if "deletionTimestamp" not in item["metadata"]}
             return [name for name in ("batch-0", "batch-1") if name not in names]
 
-        assert len(await until(evicted, "eviction", 60)) == 1
+        assert len(await until(in_thread(evicted), "eviction")) == 1
         assert await placed(cluster, "urgent") in {"calm", "busy"}
         asked = [row async for row in system.log.rows(context="scheduling", kind="EvictionAsked")]
         assert len(asked) == 1

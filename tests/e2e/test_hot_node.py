@@ -21,6 +21,8 @@ from shared.events.metrics import NodeReported
 from shared.kube.instants import SECOND
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
+from tests.support.pods import written_pod
+from tests.support.waiting import in_thread, until
 
 HERE, ELSEWHERE = "this-node", "another-node"
 INTERVAL_S = 30
@@ -106,27 +108,25 @@ async def reports(on: System) -> list[NodeReported]:
 async def report_after(on: System, at_ns: int, percent: float) -> NodeReported:
     """The first report after an instant that shows this much cpu."""
     milli = (os.cpu_count() or 1) * 10 * percent
-    async with asyncio.timeout(120):
-        while True:
-            for found in await reports(on):
-                if found.at_ns > at_ns and (found.usage.cpu_milli or 0) >= milli:
-                    return found
-            await asyncio.sleep(0.2)
+
+    async def first() -> NodeReported | None:
+        later = (found for found in await reports(on) if found.at_ns > at_ns)
+        return next((found for found in later if (found.usage.cpu_milli or 0) >= milli), None)
+
+    return await until(first, f"a report of {milli:g} milli-cores", within_s=120)
 
 
 async def placed(cluster: Cluster, namespace: str, name: str) -> str:
     """Create a pod that would rather run here; where it was bound."""
-    container = {"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": "10m"}}}
-    spec = {"schedulerName": "koord-scheduler", "containers": [container], "affinity": WOULD_RATHER_RUN_HERE}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    spec: dict[str, Any] = {"schedulerName": "koord-scheduler", "affinity": WOULD_RATHER_RUN_HERE}
+    body = written_pod(name, requests={"cpu": "10m"}, **spec)
     path = f"/api/v1/namespaces/{namespace}/pods"
     await asyncio.to_thread(cluster.api.call, "POST", path, body)
-    async with asyncio.timeout(60):
-        while True:
-            pod = await asyncio.to_thread(cluster.api.call, "GET", f"{path}/{name}")
-            if node := pod["spec"].get("nodeName"):
-                return str(node)
-            await asyncio.sleep(0.1)
+
+    def node() -> str:
+        return str(cluster.api.call("GET", f"{path}/{name}")["spec"].get("nodeName", ""))
+
+    return await until(in_thread(node), f"node for {name}")
 
 
 async def test_a_hot_process_on_this_machine_makes_the_scheduler_avoid_this_node_within_two_report_intervals(

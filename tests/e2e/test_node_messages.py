@@ -19,7 +19,9 @@ from shared.agents.report import PodSum, encode
 from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
-from tests.integration.metrics_ingest.stage import CORE, report, until
+from tests.integration.metrics_ingest.stage import CORE, report
+from tests.support.pods import written_pod
+from tests.support.waiting import until
 
 NODE = "rack.7"
 METRICS = f"/apis/slo.koordinator.sh/v1alpha1/nodemetrics/{NODE}"
@@ -53,13 +55,8 @@ async def system(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) -
 
 async def created(cluster: Cluster, namespace: str) -> dict[str, Any]:
     """A pod on the node."""
-    container = {"name": "c", "image": "registry.k8s.io/pause:3.10"}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "batch", "labels": {"koordinator.sh/qosClass": "BE"}},
-        "spec": {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 0},
-    }
+    labels = {"koordinator.sh/qosClass": "BE"}
+    body = written_pod("batch", labels=labels, nodeName=NODE, terminationGracePeriodSeconds=0)
     made: dict[str, Any] = await asyncio.to_thread(
         cluster.api.call, "POST", f"/api/v1/namespaces/{namespace}/pods", body
     )
@@ -83,7 +80,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
             return None
 
     try:
-        found = await until(seen, lambda metric: metric is not None and "status" in metric, 60)
+        found = await until(seen, holds=lambda metric: metric is not None and "status" in metric)
         status = found["status"]
         assert status["updateTime"].endswith("Z")
         assert status["nodeMetric"]["nodeUsage"] == {"resources": {"cpu": "1500m", "memory": "1Gi"}}
@@ -97,7 +94,7 @@ async def test_a_report_becomes_the_status_of_a_nodemetric_that_is_made_for_it(
         # What another hand changes is recorded, the echo of the status before it is not.
         label = {"metadata": {"labels": {"rack": "7"}}}
         await asyncio.to_thread(kube_cluster.api.call, "PATCH", METRICS, label)
-        objects = (await until(lambda: observed(system), lambda found: "labels" in found[-1]["metadata"]))[:-1]
+        objects = (await until(lambda: observed(system), holds=lambda found: "labels" in found[-1]["metadata"]))[:-1]
         assert objects
         assert not any("updateTime" in each.get("status", {}) for each in objects)
     finally:
@@ -133,7 +130,7 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
         async def asked() -> Answer:  # until ingest has seen the pod
             return await node.tell(subjects.DEED, deed(uid))
 
-        await until(asked, lambda said: said.accepted)
+        await until(asked, holds=lambda said: said.accepted)
 
     async def gone() -> bool:
         try:
@@ -142,7 +139,7 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
             return True
         return False
 
-    await until(gone, bool)
+    await until(gone)
     rows = [row async for row in system.log.rows(context="nodes-0")]
     kinds = [row.type.split(".")[2] for row in rows if row.type != "koord.log.WriterStarted.v1"]
     assert kinds == ["EvictionWanted", "EvictionAsked"]

@@ -1,9 +1,7 @@
 """Over-commitment on a real API server: what a NodeMetric leaves of a node is sold through its status, and batch pods are bound to it."""
 
-import asyncio
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,8 @@ from cli.dev.cluster import Cluster
 from shared.kube.instants import SECOND, instant_text
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import running
+from tests.support.pods import written_pod
+from tests.support.waiting import in_thread, until
 
 NODE = "sold"
 SLO = "/apis/slo.koordinator.sh/v1alpha1"
@@ -72,14 +72,8 @@ def status() -> dict[str, Any]:
 
 def batch_pod(name: str) -> dict[str, Any]:
     amounts = {BATCH_CPU: "1000", "kubernetes.io/batch-memory": "1Gi"}
-    container = {
-        "name": "c",
-        "image": "registry.k8s.io/pause:3.10",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
     labels = {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-batch"}
-    spec = {"schedulerName": "koord-scheduler", "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    return written_pod(name, labels=labels, requests=amounts, limits=amounts, schedulerName="koord-scheduler")
 
 
 async def test_what_a_node_does_not_use_is_sold_through_its_status(
@@ -88,12 +82,6 @@ async def test_what_a_node_does_not_use_is_sold_through_its_status(
     api = kube_cluster.api
     kube_nodes(NODE, capacity={"cpu": "32", "memory": "64Gi"})
     metric = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": NODE}}
-
-    async def until(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-        async with asyncio.timeout(90):
-            while not holds(found := await asyncio.to_thread(ask)):
-                await asyncio.sleep(0.2)
-        return found
 
     def node() -> Any:
         return api.call("GET", f"/api/v1/nodes/{NODE}")
@@ -108,24 +96,26 @@ async def test_what_a_node_does_not_use_is_sold_through_its_status(
             api.call("PATCH", f"{SLO}/nodemetrics/{NODE}/status", {"status": status()})
             api.call("POST", CONFIG_MAPS, config_map())
             # 32 cores, 40 % of them protected, one core used beside pods: 18.2 cores.
-            await until(sold, lambda size: size == "18200")
-            slo = await until(lambda: api.call("GET", f"{SLO}/nodeslos")["items"], bool)
+            await until(in_thread(sold), holds=lambda size: size == "18200")
+            slo = await until(in_thread(lambda: api.call("GET", f"{SLO}/nodeslos")["items"]))
             qos = slo[0]["spec"]["resourceQOSStrategy"]
             assert qos["policies"] == {"cpuPolicy": "coreSched", "netQOSPolicy": "terway-qos"}
             assert slo[0]["spec"]["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"] == 55
             policy = await until(
-                lambda: api.call("GET", f"{SLO}/nodemetrics/{NODE}").get("spec", {}).get("metricCollectPolicy"), bool
+                in_thread(
+                    lambda: api.call("GET", f"{SLO}/nodemetrics/{NODE}").get("spec", {}).get("metricCollectPolicy")
+                )
             )
             assert policy["nodeAggregatePolicy"] == {"durations": ["5m0s", "10m0s", "15m0s"]}
             assert node()["metadata"]["annotations"]["node.koordinator.sh/cpu-normalization-ratio"] == "1.00"
 
             path = f"/api/v1/namespaces/{namespace}/pods"
             api.call("POST", path, batch_pod("work"))
-            bound = await until(lambda: api.call("GET", f"{path}/work")["spec"].get("nodeName"), bool)
+            bound = await until(in_thread(lambda: api.call("GET", f"{path}/work")["spec"].get("nodeName")))
             assert bound == NODE
 
             api.call("PATCH", f"{CONFIG_MAPS}/slo-controller-config", config_map(enable=False))
-            await until(sold, lambda size: size is None)
+            await until(in_thread(sold), holds=lambda size: size is None)
             assert BATCH_CPU not in node()["status"]["capacity"]
     finally:
         for path in (f"{CONFIG_MAPS}/slo-controller-config", f"{SLO}/nodemetrics/{NODE}", f"{SLO}/nodeslos/{NODE}"):

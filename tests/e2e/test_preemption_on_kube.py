@@ -11,7 +11,8 @@ from cli.dev.nodes import create_nodes, node_object
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.stage import BASE, Stage, pod
 from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord, until
+from tests.e2e.test_published_yaml import koord
+from tests.support.waiting import in_thread, until
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -81,7 +82,7 @@ async def _guard(stage: Stage) -> None:
         found = stage.cluster.api.call("GET", stage.path("poddisruptionbudgets", "guard"))["status"]
         return bool(found.get("currentHealthy") == 1 and found["disruptionsAllowed"] == 0)
 
-    await until(counted, "count by the disruption controller")
+    await until(in_thread(counted), "count by the disruption controller")
 
 
 async def _asked(system: System) -> list[str]:
@@ -94,7 +95,7 @@ async def _gone(stage: Stage, name: str) -> None:
         with stage.cluster.api.session() as session:
             return session.send("GET", stage.path("pods", name))[0] == 404
 
-    await until(gone, f"end of {name}")
+    await until(in_thread(gone), f"end of {name}")
 
 
 async def _nobody_is_asked(stage: Stage, system: System) -> None:
@@ -123,9 +124,9 @@ async def _a_budget_decides_and_the_room_is_kept(stage: Stage, system: System) -
     """The pod that no budget guards goes. While it ends, the pod's status names the node, and lesser pods do not get the room."""
     before = await _asked(system)
     await stage.create(pod("urgent", "4", priorityClassName="koord-prod", nodeSelector={"pool": "pair"}))
-    nominated = await until(lambda: stage.pod("urgent")["status"].get("nominatedNodeName"), "nomination")
+    nominated = await until(in_thread(lambda: stage.pod("urgent")["status"].get("nominatedNodeName")), "nomination")
     assert nominated == "b"
-    await until(lambda: stage.pod("plain")["metadata"].get("deletionTimestamp"), "eviction of plain")
+    await until(in_thread(lambda: stage.pod("plain")["metadata"].get("deletionTimestamp")), "eviction of plain")
     assert (await _asked(system))[len(before) :] == ["plain"]
     await stage.create(pod("lesser", "4", on="b", priorityClassName="five"))
     assert "Insufficient cpu" in await stage.refused("lesser")
@@ -142,10 +143,7 @@ async def _a_budget_is_honoured(stage: Stage, system: System) -> None:
     async def refused() -> list[str]:
         return [row.key async for row in system.log.rows(context="cluster", kind="EvictionRefused")]
 
-    async with asyncio.timeout(30):
-        while not (keys := await refused()):
-            await asyncio.sleep(0.1)
-    assert set(keys) == {"shop/guarded"}
+    assert set(await until(refused, "a refused eviction")) == {"shop/guarded"}
     assert "deletionTimestamp" not in stage.pod("guarded")["metadata"]
     await stage.call("DELETE", stage.path("poddisruptionbudgets", "guard"))
     await _gone(stage, "guarded")

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from shared.kube.quantity import nanos
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.system import System, running
 from tests.e2e.test_overcommit_on_kube import CONFIG_MAPS, SLO
+from tests.support.pods import written_pod
+from tests.support.waiting import until
 
 EXAMPLE = Path(__file__).parents[2] / "k8s" / "examples" / "slo-controller-config.yaml"
 STATED: dict[str, dict[str, Any]] = {
@@ -76,16 +78,7 @@ class Guide:
         async def found() -> dict[str, int | None]:
             return {resource: await self.sold(node, resource) for resource in wanted}
 
-        await until(found, lambda sold: bool(sold == wanted))
-
-
-async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], within_s: float = 40) -> Any:
-    """What `ask` gives once it holds; the error says what it gave last."""
-    deadline = time.monotonic() + within_s
-    while not holds(found := await ask()):
-        assert time.monotonic() < deadline, f"still {found}"
-        await asyncio.sleep(0.2)
-    return found
+        await until(found, holds=lambda sold: bool(sold == wanted))
 
 
 @pytest.fixture
@@ -135,7 +128,7 @@ async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide
 
     strategy = STATED["resource-threshold-config"]["nodeStrategies"][0]
     for node in (PLAIN, ANOLIS):
-        spec = await until(functools.partial(slo, node), lambda spec: "hostApplications" in spec)
+        spec = await until(functools.partial(slo, node), holds=lambda spec: "hostApplications" in spec)
         for key, section in SECTIONS.items():
             stated = dict(STATED[key]["clusterStrategy"])
             if node == ANOLIS and key == "resource-threshold-config":
@@ -148,7 +141,7 @@ async def test_the_guides_configuration_reaches_the_agents_and_the_reports(guide
         found: dict[str, Any] = spec.get("metricCollectPolicy", {})
         return found
 
-    assert await until(policy, bool) == {
+    assert await until(policy) == {
         "aggregateDurationSeconds": 300,
         "reportIntervalSeconds": 60,
         "nodeAggregatePolicy": {"durations": ["5m0s", "10m0s", "15m0s"]},
@@ -186,8 +179,7 @@ async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Gu
     await guide.sells(PLAIN, batch_cpu=15_200)
     # cpuCalculatePolicy and memoryCalculatePolicy, by a prod pod that asks for 4 cores and 8 GiB and is not measured yet.
     asked = {"cpu": "4", "memory": "8Gi"}
-    container = {"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": asked, "limits": asked}}
-    pod = {"metadata": {"name": "prod"}, "spec": {"nodeName": PLAIN, "containers": [container]}}
+    pod = written_pod("prod", requests=asked, limits=asked, nodeName=PLAIN)
     await guide.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
     await asyncio.sleep(2)  # a pod counts from the report on that comes after it
     await guide.report(PLAIN, beside_pods="4")

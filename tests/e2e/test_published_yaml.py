@@ -3,8 +3,6 @@
 import asyncio
 import json
 import sys
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.system import System, running
+from tests.support.waiting import in_thread, until
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 BATCH = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "64Gi"}
@@ -51,14 +50,6 @@ def put_report(cluster: Cluster, metric: dict[str, Any]) -> None:
 def _exists(cluster: Cluster, path: str) -> bool:
     with cluster.api.session() as session:
         return session.send("GET", path)[0] == 200
-
-
-async def until(condition: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := await asyncio.to_thread(condition)):
-        assert time.monotonic() < deadline, f"no {what} after {timeout_s} s"
-        await asyncio.sleep(0.05)
-    return found
 
 
 async def koord(system: System, *arguments: str) -> str:
@@ -100,7 +91,7 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
             pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/nginx")
             return str(pod["spec"].get("nodeName", ""))
 
-        assert await until(bound, "binding") == "calm"
+        assert await until(in_thread(bound), "binding") == "calm"
 
         why = json.loads(await koord(system, "why", "pod", "web/nginx", "-o", "json"))
         assert why["node"] == "calm"
@@ -121,7 +112,7 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
             conditions = {condition["type"]: condition for condition in pod["status"].get("conditions", [])}
             return conditions.get("PodScheduled")
 
-        condition = await until(told, "condition")
+        condition = await until(in_thread(told), "condition")
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         assert "usage exceed threshold" in condition["message"]
 
@@ -129,7 +120,7 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
             events = cluster.api.call("GET", "/api/v1/namespaces/web/events")["items"]
             return [item["reason"] for item in events if item["involvedObject"]["name"] == "nginx-2"]
 
-        assert "FailedScheduling" in await until(event, "Kubernetes Event")
+        assert "FailedScheduling" in await until(in_thread(event), "Kubernetes Event")
 
         await asyncio.to_thread(put_report, cluster, report("busy", cores="3", p99="4"))
 
@@ -137,5 +128,5 @@ async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_ups
             pod = cluster.api.call("GET", "/api/v1/namespaces/web/pods/nginx-2")
             return str(pod["spec"].get("nodeName", ""))
 
-        assert await until(second, "binding") == "busy"
+        assert await until(in_thread(second), "binding") == "busy"
         await koord(system, "audit", "verify")  # every context fits, or it fails

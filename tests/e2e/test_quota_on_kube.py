@@ -21,7 +21,7 @@ from tests.cluster.fixtures import StartCluster
 from tests.e2e.quota_audit import audit
 from tests.e2e.system import System, running
 from tests.e2e.teams import Said, Teams, quota
-from tests.e2e.test_published_yaml import until
+from tests.support.waiting import in_thread, until
 
 Step = Callable[[Teams], Awaitable[None]]
 
@@ -241,7 +241,7 @@ async def test_five_teams_share_forty_quotas_whatever_is_killed(
                 print(f"round {rounds + 1}, {row.step}: after {kills.done} kills", flush=True)
             rounds += 1
     runs = sum(due[name].used for name in ASKING) // pod_milli
-    await until(lambda: len(teams.running()) == runs, f"{runs} running pods", 90)
+    await until(in_thread(lambda: len(teams.running()) == runs), f"{runs} running pods", within_s=90)
     found = audit(await fold_log(system.log))
     print(f"{rounds} rounds, {teams.made.total()} pods made, {found.trial.events} events")
     print(*(f"{step}: {dict(killed)}" for step, killed in kills.during.items()), sep="\n")

@@ -19,7 +19,7 @@ from tests.e2e.quota_audit import audit
 from tests.e2e.stage import Stage
 from tests.e2e.system import K8S, running
 from tests.e2e.teams import Said, Teams, quota
-from tests.e2e.test_published_yaml import until
+from tests.support.waiting import in_thread, until
 
 EXAMPLES = K8S / "examples"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -69,9 +69,11 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             probe = quota("probe", "", 0, 1000, is_parent=False)
             return "shared-weight" in annotations(cluster.api.call("POST", f"{teams.quotas()}?dryRun=All", probe))
 
-        await until(asked, "webhook that is asked", 60)
+        await until(in_thread(asked), "webhook that is asked")
         await asyncio.to_thread(cluster.apply, EXAMPLES / "quota-trees.yaml")
-        await until(lambda: {f"cn-hangzhou-{zone}-root-quota" for zone in TREES} <= quotas().keys(), "root quotas", 60)
+        await until(
+            in_thread(lambda: {f"cn-hangzhou-{zone}-root-quota" for zone in TREES} <= quotas().keys()), "root quotas"
+        )
         for zone, total in TOTALS.items():
             root = quotas()[f"cn-hangzhou-{zone}-root-quota"]
             assert root["metadata"]["labels"] == place(zone) | {
@@ -92,7 +94,7 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
             {"matchExpressions": [{"key": key, "operator": "In", "values": [at]} for key, at in place("k").items()]}
         ]
         one = {"cpu": "1", "memory": "2Gi"}
-        await until(lambda: (quotas()["test-child"].get("status") or {}).get("used") == one, "use")
+        await until(in_thread(lambda: (quotas()["test-child"].get("status") or {}).get("used") == one), "use")
         child = quotas()["test-child"]
         assert child["metadata"]["labels"][PREFIX + "tree-id"] == TREES["k"]
         assert annotations(child) == {

@@ -26,7 +26,9 @@ from shared.log.codec import Codec
 from shared.log.positions import Position
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord, until
+from tests.e2e.test_published_yaml import koord
+from tests.support.pods import written_pod
+from tests.support.waiting import in_thread, until
 
 ACCOUNT = ("koordinator-system", "koordstream-shadow")
 USER = "system:serviceaccount:koordinator-system:koordstream-shadow"
@@ -47,8 +49,7 @@ SIZES = (("100m", "128Mi"), ("500m", "1Gi"), ("1", "512Mi"), ("250m", "3Gi"))
 
 
 def shop_pod(name: str, cpu: str, memory: str, scheduler: str = "default-scheduler") -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
-    return {"metadata": {"name": name}, "spec": {"schedulerName": scheduler, "containers": [container]}}
+    return written_pod(name, requests={"cpu": cpu, "memory": memory}, schedulerName=scheduler)
 
 
 def create_pods(cluster: Cluster, names: Sequence[str]) -> None:
@@ -133,11 +134,10 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
     await asyncio.to_thread(create_nodes, cluster.api, nodes)
     await asyncio.to_thread(cluster.start_scheduler, *UNLIMITED)
     await asyncio.to_thread(create_pods, cluster, [f"before-{i}" for i in range(BEFORE)])
-    await until(lambda: all_bound(cluster, BEFORE), "binding of the first pods", 60)
+    await until(in_thread(lambda: all_bound(cluster, BEFORE)), "binding of the first pods")
 
     async with running(cluster, tmp_path, SHADOW, ACCOUNT) as system:
-        while not await events(system, "cluster", Listed):
-            await asyncio.sleep(0.05)
+        await until(lambda: events(system, "cluster", Listed), "the first lists")
 
         # Each binding from here on is compared. Ours are decided as ever, and withheld.
         ours, hopeless = (
@@ -147,7 +147,9 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         for pod in (ours, hopeless):
             await asyncio.to_thread(cluster.api.call, "POST", PODS, pod)
         await asyncio.to_thread(create_pods, cluster, [f"watched-{i}" for i in range(WATCHED)])
-        await until(lambda: all_bound(cluster, BEFORE + WATCHED), "binding of the watched pods", 120)
+        await until(
+            in_thread(lambda: all_bound(cluster, BEFORE + WATCHED)), "binding of the watched pods", within_s=120
+        )
         await _until_compared(system, WATCHED)
         found = json.loads(await koord(system, "shadow", "report", "-o", "json"))
         assert (found["compared"], found["not_compared"]) == (WATCHED, {"BoundBefore": BEFORE})
@@ -158,10 +160,14 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         )
         system.supervisor.kill("scheduler")
         await creating
-        await until(lambda: all_bound(cluster, BEFORE + WATCHED + DISTURBED), "binding of the disturbed pods", 120)
-        await until(lambda: system.supervisor.units["scheduler"].state == "leading", "successor", 60)
+        await until(
+            in_thread(lambda: all_bound(cluster, BEFORE + WATCHED + DISTURBED)),
+            "binding of the disturbed pods",
+            within_s=120,
+        )
+        await until(lambda: system.supervisor.units["scheduler"].state == "leading", "successor")
         await asyncio.to_thread(create_pods, cluster, [f"after-{i}" for i in range(AFTER)])
-        await until(lambda: all_bound(cluster, ALL), "binding of the last pods", 120)
+        await until(in_thread(lambda: all_bound(cluster, ALL)), "binding of the last pods", within_s=120)
         for name in ("watched-1", "watched-2", "disturbed-3"):
             await asyncio.to_thread(cluster.api.call, "DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
         ended = {"status": {"phase": "Succeeded"}}
@@ -169,9 +175,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
             await asyncio.to_thread(cluster.api.call, "PATCH", f"{PODS}/{name}/status", ended)
 
         expected = await asyncio.to_thread(api_sums, cluster)
-        async with asyncio.timeout(60):
-            while await our_sums(system) != expected:
-                await asyncio.sleep(0.2)
+        await until(lambda: our_sums(system), "the API's sums", holds=lambda sums: sums == expected)
         assert sum(pods for pods, _, _ in expected.values()) == ALL - 5
 
         await _until_quiet(system)
@@ -203,9 +207,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
 
 
 async def _until_compared(system: System, count: int) -> None:
-    async with asyncio.timeout(60):
-        while len(await comparisons(system)) < count:
-            await asyncio.sleep(0.2)
+    await until(lambda: comparisons(system), f"{count} comparisons", holds=lambda found: len(found) >= count)
 
 
 async def _until_quiet(system: System) -> None:

@@ -13,6 +13,7 @@ from tests.cluster.fixtures import MakeNodes
 from tests.e2e.stage import BASE, Stage, pod
 from tests.e2e.system import System, running
 from tests.e2e.test_published_yaml import koord, put_report, report
+from tests.support.waiting import until
 from tests.unit.scheduler.test_published_configs import SHIPPED_WITH_ELECTION
 
 METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
@@ -108,9 +109,7 @@ async def _refused_and_taken(stage: Stage, system: System) -> None:
     async def taken() -> bool:
         return bool((await _status(system, "in_force"))["seq"] > before)
 
-    async with asyncio.timeout(30):
-        while not await taken():
-            await asyncio.sleep(0.2)
+    await until(taken, "the configuration with one more profile")
     one = {GPU: "1"}
     await stage.create(pod("train-1", "1", scheduler="packs-gpus", requests=one, limits=one))
     first = await stage.placed("train-1")
@@ -137,10 +136,11 @@ async def _configure(stage: Stage, text: str) -> None:
 
 async def _status(system: System, which: str) -> dict[str, Any]:
     """What `koord config status` says of the scheduler, once there is such a thing."""
-    async with asyncio.timeout(30):
-        while True:
-            found: dict[str, Any] = json.loads(await koord(system, "config", "status", "-o", "json"))[0]
-            if found[which] is not None:
-                assert found["context"] == "scheduling"
-                return dict(found[which])
-            await asyncio.sleep(0.2)
+
+    async def status() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await koord(system, "config", "status", "-o", "json"))[0]
+        return found
+
+    found = await until(status, f"a configuration {which}", holds=lambda found: found[which] is not None)
+    assert found["context"] == "scheduling"
+    return dict(found[which])

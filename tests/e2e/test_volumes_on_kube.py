@@ -12,7 +12,8 @@ from cli.dev.nodes import create_nodes, node_object
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.stage import HOST, Stage, pod
 from tests.e2e.system import running
-from tests.e2e.test_published_yaml import koord, until
+from tests.e2e.test_published_yaml import koord
+from tests.support.waiting import in_thread, until
 
 ZONE = "topology.kubernetes.io/zone"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -90,7 +91,7 @@ def _claim_is(stage: Stage, name: str, condition: Callable[[dict[str, Any]], Any
 async def _bound(stage: Stage, name: str) -> str:
     """The claim's volume, once the volume controller has bound it."""
     found = _claim_is(stage, name, lambda one: one["status"].get("phase") == "Bound" and one["spec"]["volumeName"])
-    return str(await until(found, f"volume for {name}"))
+    return str(await until(in_thread(found), f"volume for {name}"))
 
 
 async def _bound_before(stage: Stage) -> None:
@@ -127,7 +128,8 @@ async def _made_for_the_node(stage: Stage) -> None:
     await stage.create(claim("fresh", "made"), kind="persistentvolumeclaims")
     await stage.create(uses("waits", "fresh"))
     node = await until(
-        _claim_is(stage, "fresh", lambda one: one["metadata"].get("annotations", {}).get(SELECTED)), "selected node"
+        in_thread(_claim_is(stage, "fresh", lambda one: one["metadata"].get("annotations", {}).get(SELECTED))),
+        "selected node",
     )
     assert node in {"a1", "a2", "b1", "b2"}
     assert "nodeName" not in stage.pod("waits")["spec"]

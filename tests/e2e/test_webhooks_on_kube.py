@@ -9,9 +9,8 @@ import sys
 import time
 import urllib.request
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ from services.gateway.permissions import look
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.system import System, running
+from tests.support.pods import written_pod
+from tests.support.waiting import in_thread, until, wait_until
 
 K8S = Path(__file__).parents[2] / "k8s"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
@@ -78,7 +79,7 @@ class Site:
     async def configured(self) -> None:
         """Wait until both configuration objects are there."""
         for kind in ("mutating", "validating"):
-            await until(partial(self.get, CONFIGURATION.format(kind)), f"{kind} configuration")
+            await until(in_thread(self.get, CONFIGURATION.format(kind)), f"{kind} configuration")
         await asyncio.sleep(1.5)  # the API server hears of them
 
     def get(self, path: str) -> dict[str, Any] | None:
@@ -94,12 +95,9 @@ class Site:
 
     def pod(self, name: str, namespace: str = "web", **spec: Any) -> dict[str, Any]:
         """Create a pod with plain requests."""
-        asked = {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
         labels = spec.pop("labels", {"app": "batch"})
-        body = {
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"containers": [{"name": "main", "image": "none", "resources": asked}], **spec},
-        }
+        requests, limits = {"cpu": "1500m", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}
+        body = written_pod(name, labels=labels, requests=requests, limits=limits, **spec)
         return self.create(f"/api/v1/namespaces/{namespace}/pods", body)
 
     def refusal(self, path: str, body: Mapping[str, Any]) -> str:
@@ -155,14 +153,6 @@ def free_port() -> int:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
-
-
-async def until(condition: Callable[[], Any], what: str, within_s: float = 30) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := await asyncio.to_thread(condition)):
-        assert time.monotonic() < deadline, f"no {what} after {within_s} s"
-        await asyncio.sleep(0.1)
-    return found
 
 
 @pytest.fixture
@@ -222,13 +212,12 @@ def _the_published_profile_acts(site: Site) -> None:
     switch = {"koordinator.sh/enable-colocation": "true"}
     site.cluster.api.call("PATCH", "/api/v1/namespaces/bare", {"metadata": {"labels": switch}})
     site.cluster.apply(K8S / "examples" / "colocation-profile.yaml")
-    deadline = time.monotonic() + 20
-    for number in count():  # a profile acts once it is observed
-        made = site.pod(f"published-{number}", "bare", labels=switch)
-        if "koordinator.sh/qosClass" in made["metadata"]["labels"]:
-            break
-        assert time.monotonic() < deadline, made
-        time.sleep(0.2)
+    numbers = count()
+    made = wait_until(  # a profile acts once it is observed
+        lambda: site.pod(f"published-{next(numbers)}", "bare", labels=switch),
+        "a pod that the profile changes",
+        holds=lambda pod: "koordinator.sh/qosClass" in pod["metadata"]["labels"],
+    )
     assert made["metadata"]["labels"] == switch | {
         "koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "1000", "koordinator.sh/mutated": "true",
     }  # fmt: skip
@@ -346,10 +335,7 @@ def _labels_that_put_a_node_under_two_strategies_are_refused(site: Site) -> None
         site.cluster.api.call("PATCH", path, {"metadata": {"labels": {"zone": None}}})
         return ""
 
-    deadline = time.monotonic() + 20
-    while not (said := move("labelled")):  # the webhook has to hear of the ConfigMap first
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    said = wait_until(lambda: move("labelled"), "refusal, once the webhook has seen the ConfigMap")
     assert 'admission webhook "vnode.koordinator.sh" denied the request' in said
     assert "labelled" in said
     assert "pools" in said
@@ -381,7 +367,7 @@ async def _pods_are_measured(site: Site) -> None:
         create(99, "?dryRun=All")
         return "quota.scheduling.koordinator.sh/shared-weight" in found["metadata"]["annotations"]
 
-    await until(known, "quota")
+    await until(in_thread(known), "quota")
     await asyncio.sleep(1)
 
     def disturb() -> None:
@@ -405,9 +391,9 @@ async def _configuration_is_mended(site: Site) -> None:
     assert before is not None
     webhooks = [{**each, "failurePolicy": "Fail"} for each in before["webhooks"]]
     await asyncio.to_thread(site.cluster.api.call, "PATCH", path, {"webhooks": webhooks})
-    await until(lambda: (site.get(path) or {})["webhooks"] == before["webhooks"], "mended configuration")
+    await until(in_thread(lambda: (site.get(path) or {})["webhooks"] == before["webhooks"]), "mended configuration")
     await asyncio.to_thread(site.cluster.api.call, "DELETE", path)
-    await until(lambda: (site.get(path) or {}).get("webhooks") == before["webhooks"], "configuration again")
+    await until(in_thread(lambda: (site.get(path) or {}).get("webhooks") == before["webhooks"]), "configuration again")
 
 
 async def _an_address_that_is_taken_ends_the_process(site: Site, database: str) -> None:
@@ -463,7 +449,7 @@ async def _a_standby_answers(site: Site, database: str, leading: System) -> None
             except OSError:
                 return None
 
-        answer = await until(ask, "answer of the standby")
+        answer = await until(in_thread(ask), "answer of the standby")
         steps = json.loads(b64decode(answer["response"]["patch"]))
         assert {"op": "add", "path": "/spec/priority", "value": 5000} in steps
         assert leading.gateway.running
@@ -511,7 +497,7 @@ async def test_a_pod_that_came_in_while_the_webhooks_were_away_is_judged_when_it
             pod = site.get("/api/v1/namespaces/web/pods/missed") or {}
             return pod if pod["metadata"]["labels"].get("koordinator.sh/qosClass") else None
 
-        labels = (await until(judged, "labels of the profile"))["metadata"]["labels"]
+        labels = (await until(in_thread(judged), "labels of the profile"))["metadata"]["labels"]
         assert labels == {
             "app": "batch",
             "tier": "batch",
@@ -528,7 +514,7 @@ async def test_a_pod_that_came_in_while_the_webhooks_were_away_is_judged_when_it
             found = site.cluster.api.call("GET", "/api/v1/namespaces/web/events")["items"]
             return [item["message"] for item in found if item["reason"] == "AdmissionMissed"]
 
-        assert "delete it so that it is created again" in (await until(events, "Kubernetes Event"))[0]
+        assert "delete it so that it is created again" in (await until(in_thread(events), "Kubernetes Event"))[0]
         await site.configured()
         again = await asyncio.to_thread(site.pod, "again")
         assert again["spec"]["priority"] == 5000

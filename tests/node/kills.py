@@ -11,13 +11,13 @@ from cli.dev.api import ApiRefused
 from tests.e2e.system import beside, struck
 from tests.node.latency import COLOCATED, HELD, THRESHOLD, Service
 from tests.node.pods import pod
-from tests.node.system import Site, until
+from tests.node.system import Site
+from tests.support.waiting import until
 
 VICTIMS = ("metrics-ingest", "slo-controller", "node-agent", "gateway", "nats")
 BATCH_CPU = "kubernetes.io/batch-cpu"
 SLO = "/apis/slo.koordinator.sh/v1alpha1"
 LOOK_EVERY_S = 0.1
-BACK_WITHIN_S = 60.0
 PERIOD_US = 100_000
 
 
@@ -110,7 +110,7 @@ async def all_goes_on(service: Service, since: datetime, name: str, threshold: i
         metric = await there.get(f"{SLO}/nodemetrics/{there.node.name}")
         return metric is not None and datetime.fromisoformat(metric["status"]["updateTime"]) > since
 
-    await until(reported, f"report since {since}", BACK_WITHIN_S)
+    await until(reported, f"report since {since}")
     strategy = {**HELD, "cpuSuppressThresholdPercent": threshold}
     await accepted(there.configure, resource_threshold_config={"clusterStrategy": strategy})
 
@@ -119,7 +119,7 @@ async def all_goes_on(service: Service, since: datetime, name: str, threshold: i
         found: int = slo["spec"]["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"]
         return found == threshold
 
-    await until(told, f"threshold {threshold}", BACK_WITHIN_S)
+    await until(told, f"threshold {threshold}")
     body = pod(name, requests={"cpu": "250m", "memory": "32Mi"}, labels=COLOCATED)
     uid = (await accepted(there.created, service.namespace, body))["metadata"]["uid"]
 
@@ -127,7 +127,7 @@ async def all_goes_on(service: Service, since: datetime, name: str, threshold: i
         cgroup = there.node.tree.of_pod(uid)
         return cgroup is not None and (cgroup / "cpu.shares").read_text() == "256\n"
 
-    await until(held, "shares of the new pod", BACK_WITHIN_S)
+    await until(held, "shares of the new pod")
     await there.call("DELETE", f"/api/v1/namespaces/{service.namespace}/pods/{name}")
 
 
@@ -142,4 +142,4 @@ async def accepted(call: Any, *arguments: Any, **named: Any) -> Any:
                 raise
             return None
 
-    return (await until(attempt, "answer of the webhooks", BACK_WITHIN_S))[0]
+    return (await until(attempt, "answer of the webhooks"))[0]

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from cli.ports import free_port
 from tests.node.pods import ask, pod
-from tests.node.system import Site, until
+from tests.node.system import Site
+from tests.support.waiting import until
 
 COLOCATED = {"koordinator.sh/enable-colocation": "true"}
 THRESHOLD = 30

@@ -1,13 +1,13 @@
 """Bodies of pods for a real node, and requests to the program that runs in them."""
 
 import json
-import time
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 from cli.dev.node.node import IMAGE
 from cli.ports import is_free
+from tests.support.waiting import wait_until
 
 
 def pod(
@@ -42,12 +42,9 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels or {})}, "spec": whole}
 
 
-def wait_until_it_listens(port: int, within_s: float = 20) -> None:
-    """A container counts as ready a moment before its program listens."""
-    ends = time.monotonic() + within_s
-    while is_free(port):
-        assert time.monotonic() < ends, f"nothing listens on port {port} after {within_s} s"
-        time.sleep(0.02)
+def wait_until_it_listens(port: int) -> None:
+    """Waits for a program: its container counts as ready a moment before it listens."""
+    wait_until(lambda: not is_free(port), f"a program that listens on port {port}")
 
 
 def ask(port: int, path: str, *, post: bool = False, timeout_s: float = 30) -> Any:

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from cli.dev.node.node import RealNode
 from cli.ports import free_port
 from tests.e2e.system import System, running
 from tests.node.pods import wait_until_it_listens
+from tests.support.waiting import until
 
 CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/koordstream-webhooks"
@@ -73,15 +73,6 @@ class Site(NamedTuple):
         if port:
             await asyncio.to_thread(wait_until_it_listens, port)
         return found
-
-
-async def until(look: Callable[[], Any], what: str, within_s: float = 60) -> Any:
-    """Wait until an asynchronous look finds something; returns it."""
-    ends = time.monotonic() + within_s
-    while not (found := await look()):
-        assert time.monotonic() < ends, f"no {what} after {within_s} s"
-        await asyncio.sleep(0.2)
-    return found
 
 
 @asynccontextmanager

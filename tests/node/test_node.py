@@ -14,6 +14,7 @@ from cli.dev.node.tree import PREFIX, ROOT, NoTree, Tree
 from cli.ports import free_port
 from tests.node.fixtures import UNAVAILABLE, require_node
 from tests.node.pods import ask, pod, wait_until_it_listens
+from tests.support.waiting import wait_until
 
 
 def _phase(node: RealNode, name: str) -> str:
@@ -25,10 +26,7 @@ def test_a_pod_runs_in_a_cgroup_of_its_own_and_answers(real_node: RealNode) -> N
     body = pod("first", f"-listen=127.0.0.1:{port}", requests={"cpu": "100m"}, limits={"memory": "256Mi"})
     body["spec"]["nodeName"] = real_node.name
     uid = real_node.cluster.api.call("POST", "/api/v1/namespaces/default/pods", body)["metadata"]["uid"]
-    ends = time.monotonic() + 30
-    while _phase(real_node, "first") != "Running":
-        assert time.monotonic() < ends, real_node.kubelet.tail()
-        time.sleep(0.1)
+    wait_until(lambda: _phase(real_node, "first"), "running pod", holds=lambda phase: phase == "Running")
     memory = real_node.tree.of_pod(uid, "memory")
     assert memory
     assert (memory / "memory.limit_in_bytes").read_text().strip() == str(256 * 2**20)
@@ -53,10 +51,7 @@ def test_processes_mounts_and_cgroups_go_with_their_node(pytestconfig: pytest.Co
         ).start()
         inner = tree.folder("pids", "kubepods/besteffort")
         inner.mkdir(parents=True)
-        ends = time.monotonic() + 10
-        while not (tmp_path / "ran").exists():
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        wait_until((tmp_path / "ran").exists, "second generation")
         assert _running(marker)
         (inner / "cgroup.procs").write_text(_running(marker)[0])
         space.stop()

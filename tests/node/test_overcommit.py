@@ -19,7 +19,8 @@ from tests.e2e.test_published_yaml import koord
 from tests.node.kills import VICTIMS, struck_in_turn, watched
 from tests.node.latency import COLOCATED, Pace, Service, measured, service_in
 from tests.node.pods import ask, pod
-from tests.node.system import Site, site, until
+from tests.node.system import Site, site
+from tests.support.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 SPACE = "batch"
@@ -79,14 +80,14 @@ async def test_a_batch_pod_runs_on_what_was_sold_and_is_held_to_it(there: Site) 
     async def held() -> bool:
         return _read(cpu, "cpu.shares") == 512 and _read(memory, "memory.limit_in_bytes") == 192 * MIB
 
-    await until(held, "values of the pod's cgroup", 30)
+    await until(held, "values of the pod's cgroup")
     assert _read(cpu, "cpu.cfs_quota_us") == 100_000
     container = runs["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
 
     async def container_held() -> bool:
         return _read(cpu / container, "cpu.shares") == 512 and _read(cpu / container, "cpu.cfs_quota_us") == 100_000
 
-    await until(container_held, "values of the container's cgroup", 30)
+    await until(container_held, "values of the container's cgroup")
     assert _read(memory / container, "memory.limit_in_bytes") == 192 * MIB
 
 
@@ -110,7 +111,7 @@ async def test_best_effort_yields_to_everyone_where_the_published_policy_says_so
         return _read(folder, "cpu.idle") == 1
 
     await there.configure(resource_qos_config={"clusterStrategy": qos})
-    await until(idle, "idle best effort", 30)
+    await until(idle, "idle best effort")
     await there.created(SPACE, pod("late", requests={"cpu": "100m", "memory": "32Mi"}, labels=COLOCATED))
     await there.running(SPACE, "late")
 
@@ -157,7 +158,7 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
             await asyncio.to_thread(ask, ports["large"], f"/hold?mib={mib}", post=True)
         return await there.get(f"{path}/large") is None
 
-    await until(gone, "eviction of the large pod", 90)
+    await until(gone, "eviction of the large pod", within_s=90)
     await there.configure(resource_threshold_config={"clusterStrategy": {"enable": False}})
     said = await koord(there.system, "why", "pod", f"{SPACE}/large")
     assert (

@@ -22,7 +22,6 @@ from shared.events.cluster import (
     NodeObserved,
     ObjectDeleted,
     ObjectObserved,
-    PodObserved,
 )
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage, WindowUsage
 from shared.events.scheduling import PodPlaced
@@ -40,6 +39,7 @@ from shared.kube.node import (
     Taint,
 )
 from shared.kube.pod import PodCondition
+from tests.support.pods import observed
 from tests.unit.scheduler.numa_machines import NUMA_LABEL, NUMA_SPEC, SPEC, STATUS, cpu_topology
 from tests.unit.scheduler.scheduling_world import START_NS, World, node, pod, use
 
@@ -146,7 +146,7 @@ def pods(draw: st.DrawFn) -> Event:
         ports=draw(st.lists(st.sampled_from((-1, 0, 80, 10**9)), max_size=1)),
         extra=draw(resources),
     )
-    return PodObserved(pod=made.metadata.key, pod_uid=made.metadata.uid, object=made)
+    return observed(made)
 
 
 @st.composite
@@ -268,8 +268,8 @@ def test_nothing_that_a_cluster_says_ends_the_scheduler(
     world = World()
     world.logs["metrics-0"] = []
     use(world, CONFIG)
-    for observed, reported, later_s in steps:
-        for event in observed:
+    for seen, reported, later_s in steps:
+        for event in seen:
             world.observe(event)
         world.read()
         for report in reported:

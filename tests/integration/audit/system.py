@@ -1,7 +1,6 @@
 """A small system of processes for the audit service's tests: simulator and audit under a supervisor, on servers of its own."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
@@ -16,6 +15,7 @@ from cli.supervisor.audit import with_audit
 from cli.supervisor.servers import Servers
 from cli.supervisor.supervisor import Spec, Supervisor
 from tests.support.templates import copy_installation
+from tests.support.waiting import until
 
 SIMULATOR = Spec("simulator", "simulator", {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "20"})
 AUDIT = Spec("audit", "audit", {"KOORD_AUDIT_CHECKPOINT_EVERY_S": "0.5", "KOORD_AUDIT_LOOK_EVERY_S": "0.3"})
@@ -59,19 +59,17 @@ class System:
         env = {"KOORD_POSTGRES": self._servers.endpoints.postgres, "KOORD_NATS": self._servers.endpoints.nats}
         return await asyncio.to_thread(CliRunner().invoke, koord, arguments, env=env)
 
-    async def wait(self, true: Callable[[], bool | Awaitable[bool]], deadline_s: float = 60) -> None:
-        """Wait until something holds.
+    async def wait(self, holds: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Waits until something holds.
 
         Raises:
-            AssertionError: it does not; with what the services are doing.
+            AssertionError: it does not in time; with the state of the services.
         """
-        ends = time.monotonic() + deadline_s
-        while True:
-            found = true()
-            if found if isinstance(found, bool) else await found:
-                return
-            assert time.monotonic() < ends, self.supervisor.describe()
-            await asyncio.sleep(0.05)
+        try:
+            await until(holds)
+        except AssertionError as late:
+            late.add_note(self.supervisor.describe())
+            raise
 
     async def __aenter__(self) -> Self:
         await self._servers.__aenter__()

@@ -14,7 +14,8 @@ from shared.bus.streams import StreamConfig
 from shared.events.cluster import ObjectObserved
 from shared.log.database import Database
 from tests.integration.audit.relaying import STREAM, Relaying, counted, seq_of
-from tests.integration.log.system import Writer, until
+from tests.integration.log.system import Writer
+from tests.support.waiting import until
 
 
 async def test_every_event_is_stored_once_in_order_as_a_cloud_event(relaying: Relaying) -> None:

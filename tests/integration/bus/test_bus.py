@@ -12,7 +12,7 @@ from cli.ports import free_port
 from shared.bus import Bus, NoAnswer
 from shared.bus.bus import PUBLISH_WAITS_S, UNSENT_BYTES
 from shared.tasks import end
-from tests.integration.bus.waiting import DEADLINE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ async def test_a_hung_server_holds_up_no_publisher_and_no_memory(server: Embedde
     await server.suspend()
     message = bytes(512 * 1024)
     longest, sent = 0.0, 0
-    ends = time.monotonic() + DEADLINE_S
+    ends = time.monotonic() + PATIENCE_S
     while bus.unsent == 0 and bus.connected and time.monotonic() < ends:
         began = time.monotonic()
         sent += await bus.publish("koord.log.cluster", message)
@@ -171,7 +171,7 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
     await other.answer("koord.ask.quota", named("other"))  # type: ignore[arg-type]
     asker = Bus(server.url, name="asker")
     await asker.start()
-    answers = [await asker.ask("koord.ask.quota", b"charge", deadline_s=DEADLINE_S) for _ in range(50)]
+    answers = [await asker.ask("koord.ask.quota", b"charge", deadline_s=PATIENCE_S) for _ in range(50)]
     assert answers == [b"CHARGE"] * 50
     assert len(asked) == 50
     await asker.close()
@@ -200,7 +200,7 @@ async def test_a_question_waits_for_a_service_that_is_starting(bus: Bus, other: 
     async def answer(data: bytes) -> bytes:
         return data
 
-    asked = asyncio.create_task(bus.ask("koord.ask.late", b"there?", deadline_s=DEADLINE_S))
+    asked = asyncio.create_task(bus.ask("koord.ask.late", b"there?", deadline_s=PATIENCE_S))
     await asyncio.sleep(0.2)
     await other.answer("koord.ask.late", answer)
     assert await asked == b"there?"
@@ -216,7 +216,7 @@ async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answer
     await until(lambda: other.connected)
     with pytest.raises(NoAnswer):
         await bus.ask("koord.ask.some", b"bad", deadline_s=0.5)
-    assert await bus.ask("koord.ask.some", b"good", deadline_s=DEADLINE_S) == b"good"
+    assert await bus.ask("koord.ask.some", b"good", deadline_s=PATIENCE_S) == b"good"
 
 
 async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
@@ -228,7 +228,7 @@ async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, 
 
     await other.answer("koord.test.never", never)
     question = asyncio.create_task(bus.ask("koord.test.never", b"?", deadline_s=5))
-    await asyncio.wait_for(asked.wait(), DEADLINE_S)
+    await asyncio.wait_for(asked.wait(), PATIENCE_S)
     await server.kill()
     with pytest.raises(NoAnswer):
         await question

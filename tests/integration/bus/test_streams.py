@@ -8,7 +8,7 @@ import pytest
 from cli.embedded import EmbeddedNats
 from shared.bus import Bus
 from shared.bus.streams import BadSubject, Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
-from tests.integration.bus.waiting import until
+from tests.support.waiting import until
 
 CONFIG = StreamConfig(
     name="EVENTS", subjects=("koord.event.cluster.>",), max_age=3_600_000_000_000, max_bytes=1_000_000

@@ -9,13 +9,13 @@ from click.testing import CliRunner, Result
 
 from cli.main import koord
 from shared.events import Draft
-from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
+from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
 from shared.log.database import Database
 from shared.log.writer import LogWriter
+from tests.support.pods import kept_pod, observed
 
 NOW_NS = 1_800_000_000_000_000_000
 
@@ -35,12 +35,7 @@ def quota(name: str) -> Draft:
 
 
 def pod(name: str, of: str, cpu: str, at: str) -> Draft:
-    containers = (Container(resources=ResourceRequirements(requests={"cpu": cpu})),)
-    body = Pod(
-        metadata=Metadata(name=name, namespace="ns", uid=name, labels={QUOTA_NAME: of}),
-        spec=PodSpec(node_name=at, containers=containers),
-    )
-    return Draft(PodObserved(pod=f"ns/{name}", pod_uid=name, object=body))
+    return Draft(observed(kept_pod(name, namespace="ns", labels={QUOTA_NAME: of}, requests={"cpu": cpu}, node_name=at)))
 
 
 @pytest.fixture

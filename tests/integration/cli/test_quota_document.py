@@ -21,9 +21,9 @@ from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
 from shared.log.database import Database
 from shared.log.writer import LogWriter
+from tests.support.pods import kept_pod, observed
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "quota.md"
 NOW_NS = 1_800_000_000_000_000_000
@@ -156,11 +156,7 @@ def _quota(raw: dict[str, Any]) -> ObjectObserved:
 
 
 def _pod(name: str, of: str, cpu: str, at: str) -> PodObserved:
-    body = Pod(
-        metadata=Metadata(name=name, namespace="ns", uid=name, labels={QUOTA_NAME: of}),
-        spec=PodSpec(node_name=at, containers=(Container(resources=ResourceRequirements(requests={"cpu": cpu})),)),
-    )
-    return PodObserved(pod=f"ns/{name}", pod_uid=name, object=body)
+    return observed(kept_pod(name, namespace="ns", labels={QUOTA_NAME: of}, requests={"cpu": cpu}, node_name=at))
 
 
 def _spelled_out(names: str) -> list[str]:

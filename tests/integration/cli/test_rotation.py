@@ -1,13 +1,12 @@
 """Logs stay below a size while their programs write on."""
 
-import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from cli.rotation import rotate
 from cli.supervisor import Endpoints, Spec, Supervisor
+from tests.support.waiting import until, wait_until
 
 COUNT = """
 import itertools, sys, time
@@ -43,8 +42,7 @@ def test_a_program_that_appends_writes_on_at_the_begin(tmp_path: Path) -> None:
     with log.open("ab") as output:
         command = [sys.executable, "-c", "import sys; print('before'); sys.stdout.flush(); input(); print('after')"]
         program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output)
-    while not log.stat().st_size:
-        time.sleep(0.01)
+    wait_until(lambda: log.stat().st_size, "the first line")
     assert rotate(log, 1)
     program.communicate(b"\n", timeout=30)
     assert (log.with_name("a.log.1").read_text(), log.read_text()) == ("before\n", "after\n")
@@ -54,9 +52,7 @@ async def test_the_supervisor_keeps_its_services_logs_small(tmp_path: Path) -> N
     spec = Spec("talker", "scheduler", command=[sys.executable, "-c", COUNT])
     async with Supervisor([spec], Endpoints("", ""), tmp_path, log_bytes=1_000) as supervisor:
         log = supervisor.units["talker"].process.log
-        async with asyncio.timeout(60):
-            while not log.with_name("talker.log.3").exists():
-                await asyncio.sleep(0.05)
+        await until(log.with_name("talker.log.3").exists)
     lines = [int(line) for number in (3, 2, 1) for line in log.with_name(f"talker.log.{number}").read_text().split()]
     assert len(lines) > 500
     assert lines == sorted(set(lines))  # each once, in order

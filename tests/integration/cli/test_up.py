@@ -15,6 +15,7 @@ import pytest
 from cli.supervisor.supervisor import DRAIN_S
 from tests.integration.cli.terminal import CTRL_C, Terminal
 from tests.support.templates import copy_installation
+from tests.support.waiting import wait_until
 
 ENV = {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "10"}
 
@@ -54,10 +55,7 @@ def postmaster_of(folder: Path) -> psutil.Process:
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for `koord up`; afterwards nothing that was started for it runs."""
     yield copy_installation(tmp_path / "up")
-    deadline = time.monotonic() + 30
-    while left := processes_of(tmp_path):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_until(lambda: processes_of(tmp_path), "end of the processes", holds=lambda left: not left)
 
 
 def test_the_table_lives_on_a_terminal_and_ctrl_c_stops_all(folder: Path) -> None:
@@ -134,9 +132,10 @@ def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
     with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
         terminal.wait_for(r"simulator +leading")
         events = [*koord, "events", "--dir", str(folder), "-o", "json"]
-        deadline = time.monotonic() + 30
-        while b"NodeObserved" not in subprocess.run(events, capture_output=True, check=True).stdout:
-            assert time.monotonic() < deadline, "who leads has its first events to append yet"
+        wait_until(  # a leader has its first events to append yet
+            lambda: subprocess.run(events, capture_output=True, check=True).stdout,
+            holds=lambda output: b"NodeObserved" in output,
+        )
         subprocess.run([*koord, "migrate", "--dir", str(folder)], check=True)
         subprocess.run([*koord, "audit", "verify", "--dir", str(folder)], check=True, capture_output=True)
         terminal.press(CTRL_C)

@@ -11,6 +11,7 @@ from cli.dev.kubeconfig import write_kubeconfig
 from services.gateway.api import KubeApi
 from tests.integration.gateway.faults import FaultProxy
 from tests.integration.gateway.stage import Stage
+from tests.support.pods import written_pod
 from tests.support.templates import install_base
 
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
@@ -55,10 +56,7 @@ def make_pod(cluster: Cluster, namespace: str) -> MakePod:
     """`make_pod("web", **spec)` creates a pod in the test's namespace, as the administrator."""
 
     def make(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-        body = {
-            "metadata": {"name": name, **(metadata or {})},
-            "spec": {"containers": [{"name": "main", "image": "none"}], **spec},
-        }
+        body = written_pod(name, metadata=metadata, **spec)
         return cluster.api.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
 
     return make

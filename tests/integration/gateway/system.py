@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from cli.embedded import EmbeddedNats
 from cli.process import Process
@@ -17,6 +16,7 @@ from shared.events import Draft, Event, Recorded
 from shared.log.database import Database
 from shared.log.reader import LogReader, Row
 from shared.log.writer import LogWriter
+from tests.support.waiting import until
 
 SCHEDULING = ("koord.scheduling.PodPlaced.v1", "koord.scheduling.PodUnschedulable.v1")
 
@@ -42,14 +42,9 @@ class System:
         rows = [row async for row in self._reader.rows(context="cluster")]
         return [row for row in rows if row.type.endswith(f".{kind}.v1" if kind else "") and key in ("", row.key)]
 
-    async def until(self, condition: Callable[[list[Row]], Any], within_s: float = 30) -> list[Row]:
-        """Wait until the rows of `cluster` satisfy a condition; returns them."""
-        async with asyncio.timeout(within_s):
-            while True:
-                rows = await self.rows()
-                if condition(rows):
-                    return rows
-                await asyncio.sleep(0.05)
+    async def until(self, condition: Callable[[list[Row]], object]) -> list[Row]:
+        """Waits until the rows of `cluster` satisfy a condition; returns them."""
+        return await until(self.rows, holds=condition)
 
     async def counts(self) -> Counter[str]:
         """How many events of each type there are."""

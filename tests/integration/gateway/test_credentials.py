@@ -22,7 +22,8 @@ from services.gateway.resources import NODES, PODS
 from services.gateway.wire import decoder_of
 from tests.integration.gateway.conftest import ACCOUNT, MakePod
 from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.test_watch import until, watching
+from tests.integration.gateway.test_watch import watching
+from tests.support.waiting import until
 
 
 def expired(cluster: Cluster, token: str) -> str:

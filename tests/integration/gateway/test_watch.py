@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from shared.tasks import end
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.faults import FaultProxy
+from tests.support.pods import written_pod
+from tests.support.waiting import until
 
 QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_s=0.2, page_size=7)
 
@@ -55,12 +57,6 @@ class Eyes:
 
     def unavailable(self, resource: str) -> None:
         self.missing += 1
-
-
-async def until(condition: Callable[[], Any], within_s: float = 40) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -118,7 +114,7 @@ async def test_bookmarks_move_the_version_from_which_a_watch_goes_on(
     settings = GatewaySettings(backoff_s=0.02, watch_s=8)
     async with watching(api, pods, settings) as eyes:
         await until(lambda: eyes.lists)
-        body = {"metadata": {"name": "bookmark"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        body = written_pod("bookmark")
         cluster.api.call("POST", "/api/v1/namespaces/default/pods", body)
         cluster.api.call("DELETE", "/api/v1/namespaces/default/pods/bookmark?gracePeriodSeconds=0")
 
@@ -140,7 +136,7 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(
     cluster = own_cluster()
     pods = "/api/v1/namespaces/default/pods"
     for name in ("leaves", "stays"):
-        body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        body = written_pod(name)
         cluster.api.call("POST", pods, body)
     async with FaultProxy(cluster.url, cluster.ca_file).running() as proxy:
         token = cluster.service_account_token("default", "watcher")
@@ -157,7 +153,7 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(
             cluster.api.call("DELETE", f"{pods}/leaves?gracePeriodSeconds=0")
             await asyncio.to_thread(cluster.restart_apiserver)
             unreachable.times = 0
-            await until(lambda: eyes.reasons, within_s=20)
+            await until(lambda: eyes.reasons)
             assert eyes.reasons == ["Expired"]
             assert list(eyes.objects) == ["default/stays"]
             assert eyes.lists[-1] == {"default/stays"}
@@ -277,7 +273,7 @@ async def test_a_resource_that_is_not_installed_is_looked_for_until_it_is_and_it
         await until(lambda: "w" in eyes.objects)
         cluster.api.call("DELETE", f"{crds}/widgets.example.com")
         await until(lambda: not eyes.objects)
-        await until(lambda: eyes.missing >= 3, within_s=20)
+        await until(lambda: eyes.missing >= 3)
 
 
 def _made(cluster: Cluster, body: dict[str, Any]) -> bool:

@@ -19,21 +19,9 @@ from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
 from shared.tasks import end
 from tests.integration.log.copier import SERVICE, CopyState, Seen
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
-DEADLINE_S = 60.0
-
-
-async def until(true: Callable[[], Any], deadline_s: float = DEADLINE_S) -> None:
-    """Wait for a condition, sync or async."""
-    async with asyncio.timeout(deadline_s):
-        while True:
-            value = true()
-            if asyncio.iscoroutine(value):
-                value = await value
-            if value:
-                return
-            await asyncio.sleep(0.02)
 
 
 async def declare(url: str, rows: int = 1_000_000, contexts: Sequence[str] = ("source", "copy")) -> None:
@@ -207,12 +195,22 @@ async def a_standby_waits(url: str) -> None:
     """Wait until somebody waits for a lock that another one holds."""
     connection = await asyncpg.connect(url)
     try:
-        while not await connection.fetchval(
-            "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-        ):
-            await asyncio.sleep(0.05)
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        await until(lambda: connection.fetchval(waiting), "a standby that waits for the lock")
     finally:
         await connection.close()
+
+
+async def wait_for_copies(url: str, seqs: Sequence[int]) -> None:
+    """Waits until as many events of `source` are copied as there are seqs; Postgres may be away meanwhile."""
+
+    async def copied() -> int:
+        try:
+            return len([row for row in await copies(url) if row.of])
+        except OSError:
+            return 0
+
+    await until(copied, f"{len(seqs)} copied events", holds=lambda count: count >= len(seqs), within_s=120)
 
 
 async def leaders(url: str) -> list[str]:

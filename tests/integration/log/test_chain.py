@@ -11,7 +11,8 @@ from shared.events import Cause, Draft
 from shared.log.reader import LogReader
 from shared.log.verify import Verified, verify
 from tests.integration.log.copier import Passed, Seen
-from tests.integration.log.system import Following, Writer, declare, until
+from tests.integration.log.system import Following, Writer, declare
+from tests.support.waiting import until
 
 
 def chain(rows: list[asyncpg.Record]) -> list[bytes]:

@@ -12,7 +12,8 @@ from shared.log import announce
 from shared.log.announce import Batch, Beacon
 from shared.log.positions import Position
 from tests.integration.log.copier import Passed, Seen
-from tests.integration.log.system import Following, Writer, until
+from tests.integration.log.system import Following, Writer
+from tests.support.waiting import until
 
 
 def seqs(following: Following) -> list[int]:

@@ -13,7 +13,8 @@ from shared.events import Draft
 from shared.events.log import WriterStarted
 from shared.log.writer import SILENT_HOLDER_S, LostHead
 from tests.integration.log.copier import Seen
-from tests.integration.log.system import Writer, declare, until
+from tests.integration.log.system import Writer, declare
+from tests.support.waiting import until
 
 HOLDER = """
     select l.pid, a.state, a.query from pg_locks l join pg_stat_activity a using (pid)

@@ -15,7 +15,8 @@ from shared.log.registry import NoSuchEvent, Registry
 from shared.log.snapshot import pack
 from shared.rebuild import rebuild
 from tests.integration.log.copier import SERVICE, CopyState, Seen
-from tests.integration.log.system import Following, Writer, until
+from tests.integration.log.system import Following, Writer
+from tests.support.waiting import until
 
 
 class Unlike(Event, frozen=True, tag="koord.source.Seen.v1"):

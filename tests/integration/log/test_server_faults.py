@@ -23,18 +23,14 @@ from tests.integration.log.system import (
     copies,
     declare,
     leaders,
-    until,
+    wait_for_copies,
 )
+from tests.support.waiting import until
 
 
-async def wait_for_copies(url: str, seqs: list[int]) -> None:
-    async def copied() -> bool:
-        try:
-            return len([row for row in await copies(url) if row.of]) >= len(seqs)
-        except OSError:
-            return False
-
-    await until(copied, 120)
+async def has_all(one: Following, seqs: list[int]) -> None:
+    await until(lambda: list(one.state.seen) == seqs)
+    await until(lambda: sum(map(len, one.state.copied.values())) == len(seqs))
 
 
 @pytest.mark.parametrize("away_s", [8.0, pytest.param(60.0, marks=pytest.mark.soak)])
@@ -162,7 +158,7 @@ async def test_postgres_restarts_under_load(
         before = following.follower.positions["copy"].seq
         await restart(own_postgres)
         await until(lambda: source.lost >= 1)
-        await until(lambda: following.follower.positions["copy"].seq > before + 60, 120)
+        await until(lambda: following.follower.positions["copy"].seq > before + 60, within_s=120)
         await source.stop()
         seqs = await source_seqs(url)
         await wait_for_copies(url, seqs)
@@ -195,25 +191,24 @@ async def test_postgres_put_back_to_an_earlier_point_is_noticed_and_folded_anew(
         await own_postgres.start()
         source = Source(url, bus)
         at_copy = following.follower.positions["copy"].seq
-        await until(lambda: following.follower.positions["copy"].seq > at_copy + 100, 120)
-        await until(lambda: quiet.follower.positions["copy"].seq > at_copy + 100, 120)
+        await until(lambda: following.follower.positions["copy"].seq > at_copy + 100, within_s=120)
+        await until(lambda: quiet.follower.positions["copy"].seq > at_copy + 100, within_s=120)
         await source.stop()
 
         await own_postgres.stop()
         await own_postgres.put_back_data(tmp_path / "earlier")
         await own_postgres.start()
         source = Source(url, bus)
-        await until(lambda: following.follower.reloads >= 1, 120)
-        await until(lambda: quiet.follower.reloads >= 1, 120)
+        await until(lambda: following.follower.reloads >= 1, within_s=120)
+        await until(lambda: quiet.follower.reloads >= 1, within_s=120)
         at_copy = following.follower.positions["copy"].seq
-        await until(lambda: following.follower.positions["copy"].seq > at_copy + 60, 120)
+        await until(lambda: following.follower.positions["copy"].seq > at_copy + 60, within_s=120)
         await source.stop()
         seqs = await source_seqs(url)
         await wait_for_copies(url, seqs)
         assert_each_once(await copies(url), seqs)
         for one in (following, quiet):
-            await until(lambda one=one: list(one.state.seen) == seqs)  # type: ignore[misc]
-            await until(lambda one=one: sum(map(len, one.state.copied.values())) == len(seqs))  # type: ignore[misc]
+            await has_all(one, seqs)
             assert sorted(of for copied in one.state.copied.values() for of in copied) == seqs
             assert one.follower.reloads == 1
     finally:

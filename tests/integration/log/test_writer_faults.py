@@ -13,7 +13,8 @@ from cli.ports import free_port
 from cli.process import Process
 from shared import failpoints
 from tests.integration.log.copier import Seen
-from tests.integration.log.system import Copiers, Load, Writer, assert_each_once, copies, leaders, until
+from tests.integration.log.system import Copiers, Load, Writer, assert_each_once, copies, leaders, wait_for_copies
+from tests.support.waiting import in_thread, until
 
 HOLDER = """
     select l.pid from pg_locks l where l.locktype = 'advisory' and l.granted and l.objsubid = 1
@@ -29,17 +30,7 @@ def _say_what_they_logged(copiers: Copiers, request: pytest.FixtureRequest) -> o
 
 
 async def wait_for_leader(url: str, replica: str) -> None:
-    async def leads() -> bool:
-        return (await leaders(url))[-1:] == [replica]
-
-    await until(leads)
-
-
-async def wait_for_copies(url: str, seqs: list[int]) -> None:
-    async def copied() -> bool:
-        return len([row for row in await copies(url) if row.of]) >= len(seqs)
-
-    await until(copied)
+    await until(lambda: leaders(url), f"replica {replica} leads", holds=lambda found: found[-1:] == [replica])
 
 
 async def ended(process: Process) -> int | None:
@@ -196,7 +187,5 @@ async def wait_for_rebuild(port: int, begins: str) -> str:
             return str(json.load(answer)["rebuilt"])
         return ""
 
-    async with asyncio.timeout(280):  # the child gives way to everything else on the machine
-        while not (found := await asyncio.to_thread(rebuilt)).startswith(begins):
-            await asyncio.sleep(0.25)
-    return found
+    # The child that rebuilds gives way to everything else on the machine.
+    return await until(in_thread(rebuilt), holds=lambda found: found.startswith(begins), within_s=280)

@@ -1,9 +1,8 @@
 """Ingest as a process, with a real log behind it, real brokers in front, and a gateway that only says what it sees."""
 
-import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ from shared.kube.instants import SECOND
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
+from tests.support.waiting import until
 
 T = TypeVar("T")
 CORE = 1_000_000
@@ -72,15 +72,7 @@ class Stage:
             assert (await self.report(report(node, next(numbers), boot="first", **measured))).accepted
             return [each for each in await self.reports() if each.node == node]
 
-        return (await until(sent, len))[0]
-
-
-async def until(ask: Callable[[], Awaitable[T]], holds: Callable[[T], object], timeout_s: float = 30) -> T:
-    """Wait until something holds."""
-    async with asyncio.timeout(timeout_s):
-        while not holds(found := await ask()):
-            await asyncio.sleep(0.05)
-    return found
+        return (await until(sent, holds=len))[0]
 
 
 @asynccontextmanager

@@ -24,8 +24,9 @@ from shared.events.metrics import NodeReported
 from shared.events.nodes import BestEffortSuppressed
 from shared.kube.instants import SECOND
 from shared.tasks import end
-from tests.integration.metrics_ingest.stage import Stage, report, stage, until
+from tests.integration.metrics_ingest.stage import Stage, report, stage
 from tests.mosquitto import Mosquitto
+from tests.support.waiting import until
 from tests.unit.scheduler.scheduling_world import node
 
 NODES = [f"rack.{number}" for number in range(24)]
@@ -110,7 +111,7 @@ async def ready(on: Stage, broker: Broker) -> None:
         await publish(broker, [report("first", next(numbers))])
         return await recorded(on)
 
-    await until(first, len)
+    await until(first, holds=len)
 
 
 async def test_what_is_published_while_ingest_is_away_is_taken_when_it_is_back(
@@ -120,7 +121,7 @@ async def test_what_is_published_while_ingest_is_away_is_taken_when_it_is_back(
         await ready(on, broker)
         on.supervisor.kill("metrics-ingest")
         await publish(broker, (report(name) for name in NODES))
-        await until(lambda: recorded(on), lambda found: found == {"first", *NODES})
+        await until(lambda: recorded(on), holds=lambda found: found == {"first", *NODES})
 
 
 async def test_the_backlog_of_an_agent_that_was_offline_is_taken_in_whatever_order_and_however_often_it_comes(
@@ -146,7 +147,7 @@ async def test_the_backlog_of_an_agent_that_was_offline_is_taken_in_whatever_ord
             await publish(broker, [last])
             return [each for each in await on.reports() if each.node == name]
 
-        found = await until(known, lambda found: found and found[-1].at_ns == last.at_ns)
+        found = await until(known, holds=lambda found: found and found[-1].at_ns == last.at_ns)
         times = [each.at_ns for each in found]
         assert times == sorted(set(times)), "each is newer than the one before"
         assert all(later - earlier >= 45 * SECOND for earlier, later in itertools.pairwise(times))
@@ -165,11 +166,11 @@ async def test_nothing_that_the_broker_has_acknowledged_is_lost_when_it_restarts
     async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
         await ready(on, broker)
         publishing = asyncio.create_task(publish(broker, (report(name) for name in NODES)))
-        await until(lambda: recorded(on), lambda found: len(found) > 5)
+        await until(lambda: recorded(on), holds=lambda found: len(found) > 5)
         await broker.stop()
         await broker.start()
         await publishing
-        await until(lambda: recorded(on), lambda found: found == {"first", *NODES})
+        await until(lambda: recorded(on), holds=lambda found: found == {"first", *NODES})
         assert len(await on.reports()) == 1 + len(NODES), "what came twice is one"
 
 
@@ -224,10 +225,10 @@ async def test_a_deed_that_is_told_twice_is_recorded_once_also_over_a_kill(
                 await client.publish(where, deeds.encode(told), qos=1)
                 return await recorded()
 
-            await until(tell, len)
+            await until(tell, holds=len)
             on.supervisor.kill("deeds-ingest")
             await client.publish(where, deeds.encode(told), qos=1)
             last = msgspec.structs.replace(told, seq=2)
             await client.publish(where, deeds.encode(last), qos=1)
-        found = await until(recorded, lambda events: len(events) >= 2)
+        found = await until(recorded, holds=lambda events: len(events) >= 2)
         assert [event.number for event in found if isinstance(event, BestEffortSuppressed)] == [1, 2]

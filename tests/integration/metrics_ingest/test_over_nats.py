@@ -26,7 +26,8 @@ from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import AggregatePolicy, MetricCollectPolicy, NodeMetric, NodeMetricSpec
 from shared.log.database import Database, migrate
-from tests.integration.metrics_ingest.stage import CORE, report, stage, until
+from tests.integration.metrics_ingest.stage import CORE, report, stage
+from tests.support.waiting import until
 from tests.unit.scheduler.scheduling_world import node, pod
 
 
@@ -126,8 +127,8 @@ async def test_each_shard_takes_the_reports_of_its_own_nodes(database: str, nats
         for shard in range(2):
             own = {each.node for each in await on.reports(f"metrics-{shard}")}
             assert own <= {name for name in names if shard_of(name, 2) == shard}
-        await until(lambda: on.reports("metrics-0"), len)
-        await until(lambda: on.reports("metrics-1"), len)
+        await until(lambda: on.reports("metrics-0"), holds=len)
+        await until(lambda: on.reports("metrics-1"), holds=len)
 
 
 async def test_after_a_kill_it_goes_on_and_its_state_equals_the_fold_of_its_log(
@@ -138,12 +139,12 @@ async def test_after_a_kill_it_goes_on_and_its_state_equals_the_fold_of_its_log(
         first = await on.first("n1", at_ns=time.time_ns() - 100 * SECOND)
         unit = on.supervisor.units["metrics-ingest"]
         on.supervisor.kill("metrics-ingest")
-        await until(lambda: asyncio.sleep(0, unit.restarts), lambda restarts: restarts == 1)
+        await until(lambda: unit.restarts, holds=lambda restarts: restarts == 1)
         assert (await on.report(report("n1", 2, boot="second"))).accepted
         recorded = await on.reports()
         assert recorded[0].at_ns == first.at_ns
         assert len(recorded) == 2
-        await until(lambda: asyncio.sleep(0, unit.status), lambda status: status and status.rebuilt == "equal")
+        await until(lambda: unit.status, holds=lambda status: status and status.rebuilt == "equal")
 
 
 async def test_a_silent_node_is_counted_and_forgotten_once_it_is_gone_from_the_cluster(
@@ -157,10 +158,10 @@ async def test_a_silent_node_is_counted_and_forgotten_once_it_is_gone_from_the_c
         async def silent() -> int:
             return unit.status.counts.get("silent_nodes", 0) if unit.status else 0
 
-        await until(silent, lambda count: count == 1)
+        await until(silent, holds=lambda count: count == 1)
         await on.see(NodeDeleted(node="n1", node_uid="n1"))
-        await until(lambda: on.events("metrics-0", NodeForgotten), len)
-        await until(silent, lambda count: count == 0)
+        await until(lambda: on.events("metrics-0", NodeForgotten), holds=len)
+        await until(silent, holds=lambda count: count == 0)
         assert "a node is silent" in unit.process.tail(50)
 
 
@@ -180,9 +181,9 @@ async def test_a_nodeslo_reaches_the_agents_stream_with_its_position_and_so_does
             return slo.decode(stored.data, "n.1") if stored else None
 
         await on.see(ObjectObserved(resource=resource, name="n.1", uid="s", object={"spec": spec}))
-        first = await until(newest, lambda found: found is not None and found.spec == spec)
+        first = await until(newest, holds=lambda found: found is not None and found.spec == spec)
         await on.see(ObjectDeleted(resource=resource, name="n.1", uid="s"))
-        last = await until(newest, lambda found: found is not None and found.spec is None)
+        last = await until(newest, holds=lambda found: found is not None and found.spec is None)
         assert first is not None
         assert last is not None
         assert last.position > first.position > (0, 0)

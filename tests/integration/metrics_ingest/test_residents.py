@@ -10,7 +10,8 @@ from shared.agents.deeds import DeedTold, EvictionAsked, PodsWanted
 from shared.agents.pods import NodePods
 from shared.events import intents
 from shared.events.cluster import NodeObserved, PodDeleted, PodObserved
-from tests.integration.metrics_ingest.stage import stage, until
+from tests.integration.metrics_ingest.stage import stage
+from tests.support.waiting import until
 from tests.unit.scheduler.scheduling_world import node, pod
 
 SPECS = (Spec("deeds-ingest", "deeds-ingest"),)
@@ -29,13 +30,13 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
         where = subjects.subject("n1", subjects.DEED)
         wanted = DeedTold("n1", "b", 1, time.time_ns(), PodsWanted())
         assert (await on.tell(where, deeds.encode(wanted))).accepted
-        await until(names, lambda found: found == [])
+        await until(names, holds=lambda found: found == [])
         await on.see(
             NodeObserved(node="n1", object=node("n1")),
             PodObserved(pod="d/p", pod_uid="u", object=pod("p", on="n1")),
             PodObserved(pod="d/q", pod_uid="v", object=pod("q", on="n2")),
         )
-        await until(names, lambda found: found == ["p"])
+        await until(names, holds=lambda found: found == ["p"])
         assert heard[-1].object is not None
         asked = DeedTold("n1", "b", 2, time.time_ns(), EvictionAsked("u", "memory is short"))
         assert (await on.tell(where, deeds.encode(asked))).accepted
@@ -44,6 +45,6 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
             ("d/p", "node n1: memory is short")
         ]
         await on.see(PodDeleted(pod="d/p", pod_uid="u"))
-        await until(names, lambda found: found == [])
+        await until(names, holds=lambda found: found == [])
         positions = [one.position for one in heard]
         assert positions == sorted(positions)

@@ -21,18 +21,12 @@ from shared.agents.subjects import DEED, REFUSED, REPORT, SLO
 from shared.bus import Bus
 from shared.bus.streams import StreamConfig, Streams
 from shared.tasks import end
+from tests.support.waiting import until
 
 NODE = "ip-10-0-0-1.internal"
-DEADLINE_S = 60.0
 STREAM = StreamConfig(
     name=subjects.SLO_STREAM, subjects=(subjects.every_subject(SLO),), max_msgs_per_subject=1, allow_direct=True
 )
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not true():
-            await asyncio.sleep(0.02)
 
 
 class Side:

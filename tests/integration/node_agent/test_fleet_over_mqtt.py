@@ -1,7 +1,6 @@
 """More agents than a NATS server has consumers for a stream, and each is told, also who comes in the instant that it is."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from shared.agents import slo, subjects
 from shared.agents.broker import Broker
 from shared.agents.slo import NodeSlo
 from shared.tasks import end
-from tests.integration.node_agent.test_carriers import until
+from tests.support.waiting import until
 
 AGENTS = 400
 """Of three topics each; a stream has a thousand consumers."""
@@ -46,10 +45,11 @@ async def test_each_of_a_fleet_is_told_its_node_slo(
             running += [asyncio.create_task(carriers[number].run()) for number in some]
             outboxes[first].put(Message(subjects.REPORT, 1, b"1"))
             await asyncio.gather(*map(tell, some))
-    ends = time.monotonic() + 60
-    while missing := [number for number, keeper in enumerate(keepers) if keeper.in_force is None]:
-        assert time.monotonic() < ends, missing
-        await asyncio.sleep(0.1)
+    await until(
+        lambda: [number for number, keeper in enumerate(keepers) if keeper.in_force is None],
+        "an SLO for each agent",
+        holds=lambda missing: not missing,
+    )
     await until(lambda: sum(outbox.sent for outbox in outboxes) == AGENTS // AT_ONCE)
     assert all(carrier.connected for carrier in carriers)
     await end(*running)

@@ -19,9 +19,10 @@ from shared.agents.slo import NodeSlo
 from shared.bus import Bus
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from tests.integration.node_agent.test_carriers import until
+from shared.kube.pod import Pod
 from tests.integration.node_agent.test_process import DEADLINE_S, NODE, _page, an_agent
+from tests.support.pods import kept_pod
+from tests.support.waiting import until
 
 CONTAINER = "c" * 64
 KERNEL = Path("/sys/fs/cgroup")
@@ -79,11 +80,8 @@ async def core(server: EmbeddedNats) -> AsyncIterator[Core]:
 
 def batch(uid: str) -> Pod:
     asked = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
-    return Pod(
-        metadata=Metadata(name="b", namespace="d", uid=uid, labels={"koordinator.sh/qosClass": "BE"}),
-        spec=PodSpec(containers=(Container(name="c", resources=ResourceRequirements(requests=asked, limits=asked)),)),
-        status=PodStatus(phase="Running", qos_class="BestEffort"),
-    )
+    labels, kube = {"koordinator.sh/qosClass": "BE"}, "BestEffort"
+    return kept_pod("b", uid=uid, labels=labels, requests=asked, limits=asked, phase="Running", qos_class=kube)
 
 
 @pytest.mark.skipif(not (KERNEL / "cpuset").is_dir(), reason="needs the kernel's cgroup v1 controllers cpu and cpuset")

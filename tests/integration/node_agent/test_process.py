@@ -19,7 +19,7 @@ from shared.agents import answer, report, subjects
 from shared.agents.answer import Answer
 from shared.agents.report import Report
 from shared.bus import Bus
-from tests.integration.node_agent.test_carriers import until
+from tests.support.waiting import until
 
 NODE = "this.node"
 DEADLINE_S = 60.0

@@ -9,9 +9,9 @@ import pytest
 from cli.bench.pods import ROOT, PodCgroups
 from services.node_agent.collect import Collector
 from services.node_agent.samples import Round
+from tests.support.waiting import wait_until
 
 MIB = 2**20
-DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -23,13 +23,7 @@ def collector(cgroups: PodCgroups) -> Iterator[Collector]:
 
 def round_with(collector: Collector, true: Callable[[Round], bool]) -> Round:
     """Measure until a round shows what is waited for."""
-    ends = time.monotonic() + DEADLINE_S
-    while True:
-        found = collector.collect()
-        if true(found):
-            return found
-        assert time.monotonic() < ends, found
-        time.sleep(0.2)
+    return wait_until(collector.collect, holds=true)
 
 
 def test_a_burning_pod_uses_what_it_burns_and_the_rest_is_system(cgroups: PodCgroups, collector: Collector) -> None:

@@ -1,11 +1,9 @@
 """A log with a gateway that only says what it sees, and the quota ledger, with or without the scheduler, as processes."""
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from cli.embedded import EmbeddedNats
 from cli.quota.fold import fold_log
@@ -18,8 +16,6 @@ from shared.events import Cause, Draft, Event, Recorded
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
-
-T = TypeVar("T")
 
 
 class Stage:
@@ -60,13 +56,6 @@ class Stage:
         trial = verify(folded.own)
         assert not trial.findings, [str(finding) for finding in trial.findings]
         return trial.books
-
-    async def until(self, ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool], timeout_s: float = 30) -> T:
-        """What `ask` returns once it holds."""
-        async with asyncio.timeout(timeout_s):
-            while not holds(found := await ask()):
-                await asyncio.sleep(0.1)
-        return found
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from shared.events.quota import PodAdmissionDecided, PodCharged
 from shared.events.scheduling import PodPlaced, PodUnschedulable, RoundDecided
 from tests.integration.quota_ledger.stage import Stage, stage
 from tests.integration.quota_ledger.test_ledger_service import used
+from tests.support.waiting import until
 from tests.unit.quota_ledger.test_state import pod, quota
 from tests.unit.scheduler.scheduling_world import node as roomy_node
 
@@ -46,7 +47,7 @@ async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when
         await on.see(roomy("n1"), quota("a", "4", "4"), quota("b", "4", "60"))
         await on.see(*(ours(f"a{n}", "a", "1") for n in range(10)), *(ours(f"b{n}", "b", "1") for n in range(10)))
         await on.see(*(ours(f"free{n}", "", "1") for n in range(5)))
-        await on.until(lambda: placed(on), lambda found: len(found) == 19)
+        await until(lambda: placed(on), holds=lambda found: len(found) == 19)
         await asyncio.sleep(1)
         found = await placed(on)
         team = sorted(uid for uid in found if uid.startswith("a"))
@@ -58,7 +59,7 @@ async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when
         assert "Insufficient quotas, quotaName: a, runtime: cpu:4" in told[waiting[0]].message
         before = await on.log.head("quota")
         await on.see(PodDeleted(pod=f"ns/{team[0]}", pod_uid=team[0]))
-        await on.until(lambda: placed(on), lambda found: len(found) == 20)
+        await until(lambda: placed(on), holds=lambda found: len(found) == 20)
         refused = [
             event for event in (await events(on, "quota"))[before.seq :] if isinstance(event, PodAdmissionDecided)
         ]
@@ -74,18 +75,18 @@ async def test_while_the_ledger_is_away_its_pods_wait_and_all_others_go_on(
     async with stage(database, nats, tmp_path, *BOTH, env=env) as on:
         await on.see(roomy("n1"), quota("a", "8", "8"))
         await on.see(ours("a0", "a", "1"))
-        await on.until(lambda: placed(on), lambda found: set(found) == {"a0"})
+        await until(lambda: placed(on), holds=lambda found: set(found) == {"a0"})
         ledger = on.supervisor.units["quota-ledger"].process
         ledger.pause()
         try:
             await on.see(ours("a1", "a", "1"), *(ours(f"free{n}", "", "1") for n in range(5)))
-            await on.until(lambda: placed(on), lambda found: len(found) == 6, 10)
+            await until(lambda: placed(on), holds=lambda found: len(found) == 6)
             found = [event for event in await events(on, "scheduling") if isinstance(event, PodUnschedulable)]
             assert [(event.pod_uid, event.code) for event in found] == [("a1", "QuotaLedgerUnreachable")]
         finally:
             ledger.resume()
-        await on.until(lambda: placed(on), lambda found: len(found) == 7)
-        await on.until(on.books, lambda books: used(books, "a") == {"cpu": 2000})
+        await until(lambda: placed(on), holds=lambda found: len(found) == 7)
+        await until(on.books, holds=lambda books: used(books, "a") == {"cpu": 2000})
 
 
 @pytest.mark.parametrize(
@@ -107,11 +108,11 @@ async def test_a_service_that_ends_during_charging_leaves_every_pod_charged_once
         for n in range(10):
             await on.see(ours(f"a{n}", "a", "1"), ours(f"b{n}", "b", "2"))
             await asyncio.sleep(0.15)
-        await on.until(lambda: placed(on), lambda found: len(found) == 16, 60)
+        await until(lambda: placed(on), holds=lambda found: len(found) == 16)
         assert on.supervisor.units[service].restarts > 0, "the failpoint was never reached"
         found = await placed(on)
-        await on.until(
-            on.books, lambda books: used(books, "a") == {"cpu": 6000} and used(books, "b") == {"cpu": 20_000}
+        await until(
+            on.books, holds=lambda books: used(books, "a") == {"cpu": 6000} and used(books, "b") == {"cpu": 20_000}
         )
         books = await on.books()
         assert {uid for uid, held in books.pods.items() if held.charged} == set(found)

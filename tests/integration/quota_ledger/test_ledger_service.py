@@ -13,6 +13,7 @@ from shared.events import Cause
 from shared.events.cluster import BindRejected
 from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
 from tests.integration.quota_ledger.stage import Stage, stage
+from tests.support.waiting import until
 from tests.unit.quota_ledger.test_state import node, pod, quota
 
 LEDGER = "quota-ledger"
@@ -57,9 +58,9 @@ async def test_a_round_that_ends_without_the_pod_or_is_refused_gives_the_charge_
         await on.see(pod("p1", "a", "2"), pod("p2", "a", "2"))
         assert (await on.ask(1, ("p1",), ("p2",))).refused == {}
         decided = await on.decide(*placed("p1", 1))
-        await on.until(on.books, lambda books: used(books, "a") == {"cpu": 2000})
+        await until(on.books, holds=lambda books: used(books, "a") == {"cpu": 2000})
         await on.see(BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", decided[1].seq))
-        await on.until(on.books, lambda books: used(books, "a") == {})
+        await until(on.books, holds=lambda books: used(books, "a") == {})
         assert (await on.ask(2, ("p1", "p2"))).charged == {"p1": "a", "p2": "a"}
 
 

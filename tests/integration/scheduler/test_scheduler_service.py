@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import asyncpg
 import msgspec
@@ -20,11 +20,13 @@ from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, Recorded
-from shared.events.cluster import NodeObserved, PodObserved
+from shared.events.cluster import NodeObserved
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, RoundDecided
 from shared.log.database import Database
 from shared.log.writer import LogWriter
+from tests.support.pods import observed
+from tests.support.waiting import until
 from tests.unit.scheduler.scheduling_world import node, pod
 
 
@@ -70,15 +72,8 @@ class Stage:
         return {event.pod_uid: event.node for event in events}
 
     async def until_placed(self, pods: int) -> dict[str, str]:
-        placed: dict[str, str] = await self.until(self.placed, lambda placed: len(placed) == pods)
+        placed: dict[str, str] = await until(self.placed, holds=lambda placed: len(placed) == pods)
         return placed
-
-    @staticmethod
-    async def until(ask: Any, holds: Any, timeout_s: float = 30) -> Any:
-        async with asyncio.timeout(timeout_s):
-            while not holds(found := await ask()):
-                await asyncio.sleep(0.05)
-        return found
 
 
 @asynccontextmanager
@@ -107,7 +102,7 @@ def nodes(count: int) -> list[Event]:
 
 
 def pods(first: int, last: int) -> list[Event]:
-    return [PodObserved(pod=f"d/p{i}", pod_uid=f"p{i}", object=pod(f"p{i}")) for i in range(first, last)]
+    return [observed(pod(f"p{i}")) for i in range(first, last)]
 
 
 async def test_pods_are_placed_and_none_twice_although_the_scheduler_is_killed(
@@ -169,11 +164,11 @@ async def test_a_bad_configuration_file_is_refused_on_record_and_a_good_one_take
         async def kinds() -> list[str]:
             return [row.event.type_name().split(".")[-2] for row in await on.log("scheduling")]
 
-        await on.until(kinds, lambda found: found == ["WriterStarted", "ConfigTaken", "ConfigRefused"])
+        await until(kinds, holds=lambda found: found == ["WriterStarted", "ConfigTaken", "ConfigRefused"])
         text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]"
         await asyncio.to_thread(file.write_text, text)
-        await on.until(kinds, lambda found: found[-1] == "ConfigTaken" and len(found) == 4)
-        await on.see(*nodes(1), PodObserved(pod="d/p", pod_uid="p", object=pod("p", scheduler="mine")), *pods(1, 2))
+        await until(kinds, holds=lambda found: found[-1] == "ConfigTaken" and len(found) == 4)
+        await on.see(*nodes(1), observed(pod("p", scheduler="mine")), *pods(1, 2))
         assert await on.until_placed(1) == {"p": "n0"}
 
 
@@ -185,7 +180,7 @@ async def test_pods_that_fit_nowhere_and_absurd_objects_neither_end_nor_delay_th
         flood = [pod(f"big{number}", cpu="1e999999999" if number % 2 else "64") for number in range(2000)]
         flood += [pod("deep", annotations=deep)]
         await on.see(*nodes(5), NodeObserved(node="odd", object=node("odd", cpu="9" * 5000, memory="-1")))
-        await on.see(*(PodObserved(pod=each.metadata.key, pod_uid=each.metadata.uid, object=each) for each in flood))
+        await on.see(*(observed(each) for each in flood))
         started = time.monotonic()
         await on.see(*pods(0, 1))
         assert (await on.until_placed(1)).keys() == {"p0"}

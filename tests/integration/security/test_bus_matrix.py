@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from shared.bus.login import Login
 from shared.declared import Declared
 from tests.integration.security.conftest import ACCOUNTS, NODES, SHARDS, Secured, members
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -294,9 +295,7 @@ async def test_an_announcement_reaches_those_that_follow_the_log_and_nobody_else
     }
     for one in members():
         wanted[one.name] = {f"{other.name} of {other.writes}" for other in members() if other.writes in one.follows}
-    async with asyncio.timeout(20):
-        while heard != wanted:
-            await asyncio.sleep(0.05)
+    await until(lambda: heard, holds=lambda heard: heard == wanted)
     for client in clients.values():
         await client.close()
 
@@ -382,9 +381,7 @@ async def test_a_stream_takes_and_repeats_nothing_that_another_part_of_the_bus_a
     assert seen["state"]["messages"] == 1, "the event, and not the question"  # type: ignore[index]
     gateway = await Tried().meet(secured.env("gateway")["KOORD_NATS"])
     await gateway.publish("koord.log.cluster", b"told")
-    async with asyncio.timeout(20):
-        while not heard:
-            await asyncio.sleep(0.02)
+    await until(lambda: heard)
     assert heard == [b"told"]
     for client in (scheduler, auditor, operator, gateway):
         await client.close()
@@ -415,9 +412,7 @@ async def test_a_question_or_a_subject_that_is_not_permitted_is_an_error_at_once
         async with asyncio.timeout(10):
             await bus.ask("koord.simulator.create", b"", deadline_s=60)
     await bus.hear("koord.node.node-a.slo", lambda _data: None)
-    async with asyncio.timeout(10):
-        while bus.violations < 2:
-            await asyncio.sleep(0.02)
+    await until(lambda: bus.violations, holds=lambda count: count >= 2)
     assert bus.refused == "koord.scheduler may not subscribe to koord.node.node-a.slo"
     assert bus.connected
     await bus.close()

@@ -30,6 +30,7 @@ from shared.log.verify import verify
 from shared.log.writer import LogWriter
 from tests.integration.log.copier import CopyState
 from tests.integration.security.conftest import Secured, members
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -76,9 +77,7 @@ async def test_a_service_appends_follows_keeps_and_comes_back(secured: Secured, 
         await follower.start()
         async with writing(one, service.writes) as writer:
             await writer.append([Draft(ConfigTaken(source="x", digest="d", text=login))] * 3, now_ns=time.time_ns())
-            async with asyncio.timeout(20):
-                while follower.positions.get(service.writes, Position()).seq < writer.head.seq:
-                    await asyncio.sleep(0.02)
+            await until(lambda: follower.positions.get(service.writes, Position()).seq >= writer.head.seq)
             await writer.check_held()
         await registry.check_readers(service.writes, ["koord.log.ConfigTaken.v1"])
         await registry.register(follower.state.positions, follower.readable)
@@ -209,9 +208,7 @@ async def test_a_node_that_is_added_while_the_system_runs_is_let_in(secured: Sec
         assert await secured.servers.mend() == []
         late = Bus(secured.env("late%2Enode")["KOORD_NATS"], name="late")
         await late.start()
-        async with asyncio.timeout(20):
-            while not late.connected:  # the server takes its users over in its own time
-                await asyncio.sleep(0.05)
+        await until(lambda: late.connected)  # the server takes its users over in its own time
         assert await late.publish("koord.node.late%2Enode.report", b"x")
         await late.close()
         assert bystander.bus.reconnects == reconnects, "nobody else is cut off"

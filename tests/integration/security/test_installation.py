@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -33,6 +34,7 @@ from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
 from shared.tasks import end
 from tests.integration.security.conftest import members
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -126,9 +128,7 @@ async def test_every_service_meets_the_bus_over_tls_with_its_nkey(installation: 
         assert urlsplit(env["KOORD_NATS"]).password is None
         bus = installation.bus(one)
         await bus.start()
-        async with asyncio.timeout(20):
-            while not bus.connected:
-                await asyncio.sleep(0.02)
+        await until(partial(getattr, bus, "connected"))
         assert (bus.refused, bus.violations) == ("", 0)
         await bus.close()
 
@@ -230,9 +230,7 @@ async def test_a_node_gets_its_login_and_speaks_for_itself_alone(installation: I
     await ingest.attend("koord.node.*.report", attend)
     agent = Bus(first["KOORD_NATS"], name="agent", ca=first["KOORD_NATS_CA"])
     await agent.start()
-    async with asyncio.timeout(20):
-        while not agent.connected:  # the server takes its users over in its own time
-            await asyncio.sleep(0.05)
+    await until(lambda: agent.connected)  # the server takes its users over in its own time
     assert await agent.ask("koord.node.node-1.report", b"mine", deadline_s=20) == b"taken"
     with pytest.raises(NotPermitted, match=r"koord\.node\.rack%2E2\.report"):
         await agent.ask("koord.node.rack%2E2.report", b"forged", deadline_s=20)
@@ -248,9 +246,7 @@ async def test_a_node_gets_its_login_and_speaks_for_itself_alone(installation: I
         await ingest.hear("koord.node.*.report", spied.append)
         await over_mqtt.publish("koord/node/node-1/report", b"forged", qos=1)
         await over_mqtt.publish("koord/node/rack%2E2/report", b"own", qos=1)
-        async with asyncio.timeout(20):
-            while b"own" not in spied:
-                await asyncio.sleep(0.02)
+        await until(lambda: b"own" in spied)
     assert spied == [b"own"]
     assert heard == [("koord.node.node-1.report", b"mine")]
     await agent.close()

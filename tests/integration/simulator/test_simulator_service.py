@@ -1,8 +1,7 @@
 """The simulator as a process of its own, on real servers."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from cli.simulated import SimulatedApi, SimulatorRefused
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
 from shared.kube.instants import instant_ns
+from tests.support.pods import written_pod
+from tests.support.waiting import until
 
 NODE = {
     "apiVersion": "v1",
@@ -34,12 +35,6 @@ class Running:
     def unit(self) -> Any:
         return self.supervisor.units["simulator"]
 
-    async def until(self, holds: Callable[[], bool], timeout_s: float = 20) -> None:
-        ends = time.monotonic() + timeout_s
-        while not holds():
-            assert time.monotonic() < ends
-            await asyncio.sleep(0.05)
-
 
 @asynccontextmanager
 async def simulator(database: str, nats: EmbeddedNats, folder: Path, **settings: object) -> AsyncIterator[Running]:
@@ -57,22 +52,22 @@ async def simulator(database: str, nats: EmbeddedNats, folder: Path, **settings:
 
 
 def pod(name: str, **annotations: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default", "annotations": annotations}
-    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "500m"}}}
     # Bound at its creation, as a static pod is: no scheduler runs here.
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"nodeName": "n", "containers": [container]},
-    }
+    return written_pod(
+        name,
+        namespace="default",
+        annotations=annotations,
+        requests={"cpu": "500m"},
+        container={"image": "pause"},
+        nodeName="n",
+    )
 
 
 async def test_a_killed_simulator_has_its_cluster_again(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with simulator(database, nats, tmp_path, nodes=3) as running:
         before = [(await running.api.create(pod(f"p{number}")))["metadata"]["uid"] for number in range(5)]
         running.supervisor.kill("simulator")
-        await running.until(lambda: running.unit.restarts == 1 and running.unit.state == "leading")
+        await until(lambda: running.unit.restarts == 1 and running.unit.state == "leading")
         pods = await running.api.list("v1", "Pod")
         assert [one["metadata"]["uid"] for one in pods] == before
         assert len(await running.api.list("v1", "Node")) == 3
@@ -85,7 +80,7 @@ async def test_a_killed_simulator_has_its_cluster_again(database: str, nats: Emb
 
 async def test_its_state_is_the_fold_of_its_log(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with simulator(database, nats, tmp_path, nodes=20, pods=50, pods_after_s=0, report_interval_s=1) as running:
-        await running.until(lambda: bool(running.unit.status and running.unit.status.rebuilt), 30)
+        await until(lambda: bool(running.unit.status and running.unit.status.rebuilt))
         assert running.unit.status.rebuilt == "equal"
 
 
@@ -97,10 +92,9 @@ async def test_virtual_time_runs_as_fast_as_there_is_nothing_left_to_do(
     ) as running:
         await running.api.create(NODE)
         created = await running.api.create(pod("p", **{"simulator.koordinator.sh/runs-for": "10h"}))
-        started = time.monotonic()
-        while (found := await running.api.get(created))["status"]["phase"] != "Succeeded":
-            assert time.monotonic() - started < 20
-            await asyncio.sleep(0.05)
+        found = await until(
+            lambda: running.api.get(created), holds=lambda found: found["status"]["phase"] == "Succeeded"
+        )
         ended = next(one for one in found["status"]["conditions"] if one["type"] == "Ready")["lastTransitionTime"]
         assert instant_ns(ended) - instant_ns(found["status"]["startTime"]) == 10 * 3600 * 10**9
         later = await running.api.create(pod("later"))

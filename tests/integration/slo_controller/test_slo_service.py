@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,8 @@ from shared.errors import KoordError
 from shared.kube.quantity import nanos
 from shared.log.database import Database
 from shared.log.reader import LogReader
+from tests.support.pods import written_pod
+from tests.support.waiting import until
 
 NODE_0 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0000"}}
 CONFIG_MAP = {
@@ -62,15 +64,6 @@ class Stage(NamedTuple):
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return await answer.text()
 
-    async def until(
-        self, ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 40
-    ) -> Any:
-        """What `ask` returns once it holds."""
-        async with asyncio.timeout(timeout_s):
-            while not holds(found := await ask()):
-                await asyncio.sleep(0.2)
-        return found
-
 
 @asynccontextmanager
 async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterator[Stage]:
@@ -98,16 +91,9 @@ async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterato
 
 def batch_pod(name: str) -> dict[str, Any]:
     amounts = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"koordinator.sh/qosClass": "BE"}},
-        "spec": {
-            "schedulerName": "koord-scheduler",
-            "priorityClassName": "koord-batch",
-            "containers": [{"name": "work", "image": "work", "resources": {"requests": amounts, "limits": amounts}}],
-        },
-    }
+    labels = {"koordinator.sh/qosClass": "BE"}
+    spec: dict[str, Any] = {"schedulerName": "koord-scheduler", "priorityClassName": "koord-batch"}
+    return written_pod(name, namespace="default", labels=labels, requests=amounts, limits=amounts, **spec)
 
 
 async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
@@ -115,17 +101,17 @@ async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: Em
         await on.api.create(batch_pod("early"))
         assert await on.allocatable("kubernetes.io/batch-cpu") is None
         await on.configure({"enable": True, "cpuReclaimThresholdPercent": 65})
-        sold = await on.until(lambda: on.allocatable("kubernetes.io/batch-cpu"), lambda size: size is not None)
+        sold = await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is not None)
         assert 10_000 < sold < 32_000 * 65 // 100
         assert await on.allocatable("kubernetes.io/batch-memory")
         written = 'slo_controller_node_resource_reconcile_count{reason="updateNodeStatus",status="succeeded"}'
-        await on.until(on.metrics, lambda text: written in text)
+        await until(on.metrics, holds=lambda text: written in text)
         place = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "early", "namespace": "default"}}
 
         async def node_of_pod() -> str:
             return str((await on.api.get(place))["spec"].get("nodeName", ""))
 
-        assert (await on.until(node_of_pod, bool)).startswith("node-")
+        assert (await until(node_of_pod)).startswith("node-")
         opened = Database(database)
         try:
             found = await explained(LogReader(opened), "node-0000")
@@ -157,12 +143,12 @@ async def test_nodeslos_follow_the_configmap_and_a_bad_one_changes_nothing(
             return {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": percent}}
 
         await on.configure({"enable": True}, resource_threshold_config=strategy(55))
-        await on.until(threshold, lambda found: found == 55)
-        sold = await on.until(lambda: on.allocatable("kubernetes.io/batch-cpu"), lambda size: size is not None)
+        await until(threshold, holds=lambda found: found == 55)
+        sold = await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is not None)
         await on.configure({"enable": True, "cpuReclaimThresholdPercent": -1}, resource_threshold_config=strategy(101))
         await asyncio.sleep(2)
         assert await threshold() == 55
         assert await on.allocatable("kubernetes.io/batch-cpu") == sold
         await on.configure({"enable": False}, resource_threshold_config=strategy(60))
-        await on.until(threshold, lambda found: found == 60)
-        await on.until(lambda: on.allocatable("kubernetes.io/batch-cpu"), lambda size: size is None)
+        await until(threshold, holds=lambda found: found == 60)
+        await until(lambda: on.allocatable("kubernetes.io/batch-cpu"), holds=lambda size: size is None)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.support.pods import written_pod
+
 
 def profile(name: str, marks: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     """A ClusterColocationProfile; `marks` are its own annotations."""
@@ -12,10 +14,8 @@ def pod(
     *containers: dict[str, Any], labels: dict[str, str] | None = None, namespace: str = "web", **spec: Any
 ) -> dict[str, Any]:
     """A pod with containers, one that asks for nothing by default."""
-    return {
-        "metadata": {"name": "nginx", "namespace": namespace, "labels": labels or {}},
-        "spec": {"containers": list(containers) or [{"name": "main"}], **spec},
-    }
+    made = list(containers) or [{"name": "main"}]
+    return written_pod("nginx", namespace=namespace, labels=labels or {}, containers=made, **spec)
 
 
 def container(

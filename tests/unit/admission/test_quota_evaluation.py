@@ -7,6 +7,7 @@ import pytest
 from shared.admission.quota_evaluation import again, evaluate, evaluated_by
 from shared.kube.elastic_quota import DEFAULT, PREFIX, QUOTA_NAME, DeclaredQuota
 from shared.kube.instants import SECOND, instant_ns
+from tests.support.pods import written_pod
 
 ON = frozenset({"EnableQuotaAdmission"})
 BOTH = ON | {"EnableQuotaAdmissionOnUpdate"}
@@ -24,11 +25,8 @@ def quota(limit: dict[str, str] | None = None, **annotations: str) -> dict[str, 
 
 def pod(name: str = "p", cpu: str = "4", phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
     labels = {QUOTA_NAME: "a"}
-    return {
-        "metadata": {"name": name, "namespace": "ns", "labels": labels, **metadata},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
-        "status": {"phase": phase},
-    }
+    written = written_pod(name, namespace="ns", labels=labels, requests={"cpu": cpu}, metadata=metadata)
+    return {**written, "status": {"phase": phase}}
 
 
 def test_the_middle_one_of_three_is_refused_and_one_number_is_written() -> None:

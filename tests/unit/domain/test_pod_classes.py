@@ -5,20 +5,19 @@ import pytest
 from shared.domain.priority import Priority, of_value, priority, priority_value, raw_priority, resource_of
 from shared.domain.qos import QoS, kubernetes_qos, qos, raw_qos
 from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Container, Pod, PodStatus, ResourceRequirements
+from tests.support.pods import kept_pod
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 
 
 def labelled(priority_value_: int | None = None, **labels: str) -> Pod:
     names = {"qos": "koordinator.sh/qosClass", "band": "koordinator.sh/priority-class"}
-    metadata = Metadata(name="p", labels={names[key]: text for key, text in labels.items()} or None)
-    return Pod(metadata=metadata, spec=PodSpec(priority=priority_value_))
+    return kept_pod(labels={names[key]: text for key, text in labels.items()}, containers=(), priority=priority_value_)
 
 
 def of_containers(*resources: ResourceRequirements | None, level: ResourceRequirements | None = None) -> Pod:
-    containers = tuple(Container(resources=each) for each in resources)
-    return Pod(metadata=Metadata(name="p"), spec=PodSpec(containers=containers, resources=level))
+    return kept_pod(containers=tuple(Container(resources=each) for each in resources), resources=level)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from shared.kube.pod import (
     PodStatus,
     ResourceRequirements,
 )
+from tests.support.pods import kept_pod
 
 MI = 1 << 20
 
@@ -30,8 +31,7 @@ def pod(
     overhead: dict[str, str] | None = None,
     level: ResourceRequirements | None = None,
 ) -> Pod:
-    spec = PodSpec(containers=containers, init_containers=init, overhead=overhead, resources=level)
-    return Pod(metadata=Metadata(name="p", namespace="default"), spec=spec)
+    return kept_pod(containers=containers, init_containers=init, overhead=overhead, resources=level)
 
 
 def test_containers_add_up_in_nanos_and_round_once() -> None:

@@ -16,6 +16,7 @@ import trustme
 from cli.dev.kubeconfig import write_kubeconfig
 from services.gateway.api import KubeApi
 from services.gateway.resources import PODS
+from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 LINE = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}\n'
@@ -74,11 +75,9 @@ def test_a_watch_that_is_given_up_leaves_no_connection_behind(
         async with KubeApi(str(config)) as api:
             said = asyncio.Event()
             watching = asyncio.create_task(heard(api, said))
-            async with asyncio.timeout(30):
-                while not connections_to(port):
-                    await asyncio.sleep(0.01)
-                if CHUNK in answer:
-                    await said.wait()
+            await until(lambda: connections_to(port))
+            if CHUNK in answer:
+                await until(said.is_set)
             await asyncio.sleep(0.2)  # the request is sent, and its answer, if any, begun
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)

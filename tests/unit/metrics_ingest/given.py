@@ -7,8 +7,8 @@ from typing import TypeVar
 from shared.events import Cause, Draft, Event, Recorded
 from shared.fold import State
 from shared.kube.instants import SECOND
-from shared.kube.meta import Metadata
-from shared.kube.pod import Pod, PodSpec, PodStatus
+from shared.kube.pod import Pod
+from tests.support.pods import kept_pod
 
 START_NS = 1_780_000_000 * SECOND
 S = TypeVar("S", bound=State)
@@ -47,14 +47,8 @@ def fold(new: Callable[[], S], records: Sequence[Recorded]) -> S:
 
 
 def pod(name: str, node: str, *, qos: str = "LS", phase: str = "Running", mirror: str = "") -> Pod:
-    return Pod(
-        metadata=Metadata(
-            name=name,
-            namespace="d",
-            uid=f"uid-{name}",
-            labels={"koordinator.sh/qosClass": qos},
-            annotations={"kubernetes.io/config.mirror": mirror} if mirror else None,
-        ),
-        spec=PodSpec(node_name=node),
-        status=PodStatus(phase=phase),
+    labels = {"koordinator.sh/qosClass": qos}
+    annotations = {"kubernetes.io/config.mirror": mirror} if mirror else None
+    return kept_pod(
+        name, uid=f"uid-{name}", labels=labels, annotations=annotations, phase=phase, node_name=node, containers=()
     )

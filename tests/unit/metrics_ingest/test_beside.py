@@ -9,10 +9,10 @@ from services.metrics_ingest.state import IngestState
 from services.metrics_ingest.windows import NodeWindows
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, Report, ZoneSum
 from shared.domain.node_reports import status_of
-from shared.events.cluster import PodObserved
 from shared.events.intents import FieldsDecided
 from shared.events.metrics import ApplicationReported, GpuReported, NodeReported, Usage, ZoneReported
 from shared.kube.instants import SECOND
+from tests.support.pods import observed
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
 
 GIB = 2**30
@@ -55,7 +55,7 @@ def test_the_newest_prediction_counts() -> None:
 
 def test_zones_and_gpus_are_means_and_gpus_of_pods_name_their_pods() -> None:
     logs = Logs()
-    logs.append("cluster", PodObserved(pod="d/a", pod_uid="uid-a", object=pod("a", "n")))
+    logs.append("cluster", observed(pod("a", "n")))
     state = fold(IngestState, logs.contexts["cluster"])
     zone = ZoneSum(1, 4_000_000, 2, 2 * GIB, 2, 1_000_000, 2, GIB, 2)
     gpus = (

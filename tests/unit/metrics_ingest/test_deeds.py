@@ -24,7 +24,7 @@ from shared.agents.deeds import (
 )
 from shared.agents.pods import BLOCK_IO
 from shared.events import Event, intents
-from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
+from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted
 from shared.events.nodes import (
     BestEffortSuppressed,
     EvictionWanted,
@@ -39,6 +39,7 @@ from shared.kube.node import Node
 from shared.kube.node_topology import CPU_BASIC_INFO
 from shared.kube.pod import ClaimSource, EphemeralSource, Volume
 from shared.kube.resource_names import CLAIMS
+from tests.support.pods import observed
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
 
 
@@ -55,9 +56,7 @@ def events(state: DeedsState, deed: AnyDeed, **fields: object) -> list[Event]:
 def state() -> DeedsState:
     logs = Logs()
     for name, node, mirror in (("p", "a", ""), ("elsewhere", "b", ""), ("static", "a", "hash")):
-        logs.append(
-            "cluster", PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, node, mirror=mirror))
-        )
+        logs.append("cluster", observed(pod(name, node, mirror=mirror)))
     return fold(DeedsState, logs.contexts["cluster"])
 
 
@@ -102,7 +101,7 @@ def test_a_deed_of_another_time_is_refused(state: DeedsState) -> None:
 def test_a_pod_that_has_ended_is_on_no_node() -> None:
     logs = Logs()
     for phase in ("Running", "Succeeded"):
-        logs.append("cluster", PodObserved(pod="d/p", pod_uid="uid-p", object=pod("p", "a", phase=phase)))
+        logs.append("cluster", observed(pod("p", "a", phase=phase)))
     with pytest.raises(BadDeed):
         events(fold(DeedsState, logs.contexts["cluster"]), EvictionAsked("uid-p", "because"))
 
@@ -123,9 +122,9 @@ def test_a_deed_is_told_once_in_whatever_order_they_come(numbers: list[int]) -> 
 
 names = st.sampled_from("abc")
 of_cluster = st.one_of(
-    st.builds(lambda name, node, phase: PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, node, phase=phase)),
+    st.builds(lambda name, node, phase: observed(pod(name, node, phase=phase)),
               names, st.sampled_from(["", "a", "b"]), st.sampled_from(["Pending", "Running", "Failed"])),
-    st.builds(lambda name: PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, "a", mirror=f"hash-{name}")), names),
+    st.builds(lambda name: observed(pod(name, "a", mirror=f"hash-{name}")), names),
     st.builds(lambda name: PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"), names),
 )  # fmt: skip
 of_nodes = st.builds(
@@ -158,7 +157,7 @@ def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: DeedsState) -
     logs = Logs()
     again = pod("p", "a")
     position = state.residents["a"].seq
-    logs.append("cluster", PodObserved(pod="d/p", pod_uid="uid-p", object=again))
+    logs.append("cluster", observed(again))
     state.apply(logs.contexts["cluster"][-1])
     assert state.residents["a"].seq == position
     logs.append("cluster", PodDeleted(pod="d/p", pod_uid="uid-p"))
@@ -188,7 +187,7 @@ def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims(
         return ObjectObserved(resource=CLAIMS, name=f"d/{name}", uid=name, object={"spec": {"volumeName": volume}})
 
     logs = Logs()
-    logs.append("cluster", PodObserved(pod="d/p", pod_uid="uid-p", object=held))
+    logs.append("cluster", observed(held))
     logs.append("cluster", claim("c", ""))
     logs.append("cluster", claim("c", "pv-1"))
     logs.append("cluster", claim("elsewhere", "pv-9"))

@@ -33,6 +33,7 @@ from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeMetricStatus
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
+from tests.support.pods import observed
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
 
 SETTINGS = IngestSettings()
@@ -43,7 +44,7 @@ def node_seen(name: str) -> NodeObserved:
 
 
 def pod_seen(name: str, node: str, **fields: str) -> PodObserved:
-    return PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod(name, node, **fields))
+    return observed(pod(name, node, **fields))
 
 
 def metric_seen(name: str, interval_s: int) -> NodeMetricObserved:

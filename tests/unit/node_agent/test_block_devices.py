@@ -8,9 +8,9 @@ import pytest
 from services.node_agent.block_devices import BlockDevices, mounts, storage
 from services.node_agent.layout import Placed
 from services.node_agent.qos.pods import NodePod
-from shared.kube.meta import Metadata
-from shared.kube.pod import ClaimSource, Pod, PodSpec, PodStatus, Volume
+from shared.kube.pod import ClaimSource, Volume
 from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass, ResourceQos
+from tests.support.pods import kept_pod
 from tests.unit.node_agent.cgroup.tree import Files
 
 BPS, WEIGHT = "blkio.throttle.read_bps_device", "blkio.cost.weight"
@@ -84,12 +84,10 @@ def test_a_pod_is_held_on_the_volume_that_its_claim_is_bound_to_and_on_an_inline
         {"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 7}},
         {"name": "scratch", "type": "podvolume", "ioCfg": {"readBPS": 7}},
     ]
-    meta = Metadata(
-        name="p", namespace="d", uid="x", labels={"koordinator.sh/qosClass": "LS"},
-        annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})},
-    )  # fmt: skip
+    notes = {"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})}
     volume = Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="c"))
-    pod = Pod(metadata=meta, spec=PodSpec(volumes=(volume,)), status=PodStatus(phase="Running"))
+    labels = {"koordinator.sh/qosClass": "LS"}
+    pod = kept_pod(uid="x", labels=labels, annotations=notes, phase="Running", volumes=(volume,))
     each = Placed("kubepods/podx", {}, NodePod(pod, {}, frozenset()))
     devices = BlockDevices(files.executor(), sys, tmp_path / "proc", kubelet)
     devices.round(ResourceQos(), "kubepods/besteffort", [each], {})

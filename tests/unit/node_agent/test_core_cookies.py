@@ -11,9 +11,8 @@ from services.node_agent.hooks.core_sched import CoreRule
 from services.node_agent.layout import Placed
 from services.node_agent.processes import Processes
 from services.node_agent.qos.pods import NodePod
-from shared.kube.meta import Metadata
-from shared.kube.pod import Pod, PodStatus
 from shared.kube.slo_config import CpuQos, QosClass, QosPolicies, ResourceQos
+from tests.support.pods import kept_pod
 
 ON = QosClass(cpu_qos=CpuQos(enable=True))
 RULE = CoreRule.of(ResourceQos(policies=QosPolicies(cpu_policy="coreSched"), ls_class=ON, be_class=ON))
@@ -51,11 +50,9 @@ def pod(folder: Path, name: str, *pids: int, qos: str = "BE", **labels: str) -> 
     (folder / "cpu" / cgroup).mkdir(parents=True, exist_ok=True)
     (folder / "cpu" / cgroup / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
     named = {f"koordinator.sh/{key.replace('_', '-')}": text for key, text in labels.items()}
-    meta = Metadata(name=name, namespace="d", uid=name, labels={"koordinator.sh/qosClass": qos} | named)
-    status = PodStatus(phase="Running", qos_class="Burstable")
-    return Placed(
-        f"kubepods/pod{name}", {f"c{name}": cgroup}, NodePod(Pod(metadata=meta, status=status), {}, frozenset())
-    )
+    labels = {"koordinator.sh/qosClass": qos} | named
+    whole = kept_pod(name, labels=labels, phase="Running", qos_class="Burstable")
+    return Placed(f"kubepods/pod{name}", {f"c{name}": cgroup}, NodePod(whole, {}, frozenset()))
 
 
 @pytest.fixture

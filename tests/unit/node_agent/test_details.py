@@ -15,16 +15,14 @@ from services.node_agent.perf import CYCLES, TASK_CLOCK, Counters, NoPerf
 from services.node_agent.pressure import Stall
 from services.node_agent.qos.pods import NodePod
 from services.node_agent.resctrl_monitor import CacheUse
-from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus
+from tests.support.pods import kept_pod
 
 POD, CONTAINER = "kubepods/podx", "kubepods/podx/c1"
 UNIFIED = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 
 
 def placed() -> Placed:
-    meta = Metadata(name="p", namespace="d", uid="x")
-    pod = Pod(metadata=meta, spec=PodSpec(containers=(Container(name="c"),)), status=PodStatus(phase="Running"))
+    pod = kept_pod(uid="x", phase="Running")
     return Placed(POD, {"1": CONTAINER}, NodePod(pod, {"c": "1"}, frozenset({"c"})))
 
 

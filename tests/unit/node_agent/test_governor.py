@@ -19,7 +19,8 @@ from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.node_topology import SHARED_POOLS
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Pod, ResourceRequirements
+from tests.support.pods import kept_pod
 from tests.unit.node_agent.cgroup.tree import Clock, Files
 
 GIB = 2**30
@@ -33,9 +34,16 @@ NODE = Node(
 
 def pod(uid: str, qos: str, kube: str, resources: ResourceRequirements, **labels: str) -> Pod:
     labels = {f"koordinator.sh/{name.replace('_', '-')}": text for name, text in labels.items()}
-    meta = Metadata(name=uid, namespace="default", uid=uid, labels={"koordinator.sh/qosClass": qos} | labels)
-    spec = PodSpec(containers=(Container(name="c", resources=resources),), priority=5500 if qos == "BE" else 9500)
-    return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Running", qos_class=kube))
+    return kept_pod(
+        uid,
+        namespace="default",
+        labels={"koordinator.sh/qosClass": qos} | labels,
+        requests=resources.requests,
+        limits=resources.limits,
+        phase="Running",
+        qos_class=kube,
+        priority=5500 if qos == "BE" else 9500,
+    )
 
 
 BATCH = pod(

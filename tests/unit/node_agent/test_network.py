@@ -16,9 +16,8 @@ from services.node_agent.qos.network import PodLimits, Share
 from services.node_agent.qos.pods import NodePod
 from services.node_agent.traffic import PodClass, Traffic, classes, default_card, filters
 from shared.domain.slo_defaults import NodeSloSpec, in_force
-from shared.kube.meta import Metadata
-from shared.kube.pod import Pod, PodSpec, PodStatus
 from shared.kube.slo_config import NetworkQos, QosClass, QosPolicies, ResourceQos, SystemStrategy
+from tests.support.pods import kept_pod
 
 
 def spec(policy: str = "tc", total: str = "10G") -> NodeSloSpec:
@@ -35,11 +34,14 @@ def spec(policy: str = "tc", total: str = "10G") -> NodeSloSpec:
 
 
 def placed(name: str, qos: str, annotation: str = "", *, host: bool = False) -> Placed:
-    meta = Metadata(
-        name=name, namespace="d", uid=name, labels={"koordinator.sh/qosClass": qos} if qos else None,
+    pod = kept_pod(
+        name,
+        labels={"koordinator.sh/qosClass": qos} if qos else None,
         annotations={network.ANNOTATION: annotation} if annotation else None,
-    )  # fmt: skip
-    pod = Pod(metadata=meta, spec=PodSpec(host_network=host), status=PodStatus(phase="Running", qos_class="Burstable"))
+        phase="Running",
+        qos_class="Burstable",
+        host_network=host,
+    )
     return Placed(f"kubepods/pod{name}", {"1": f"kubepods/pod{name}/c"}, NodePod(pod, {}, frozenset()))
 
 

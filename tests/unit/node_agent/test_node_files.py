@@ -14,8 +14,8 @@ from services.node_agent.qos.resctrl import ANNOTATION
 from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus
 from shared.kube.slo_config import CpuQos, QosClass, QosPolicies, ResctrlQos, ResourceQos, SystemStrategy
+from tests.support.pods import kept_pod
 
 NODE = Node(metadata=Metadata(name="n"), status=NodeStatus(capacity={"memory": "64Gi"}))
 GATES = features.parse("SystemConfig=true,OOMScoreAdj=true")
@@ -48,8 +48,7 @@ def placed(qos: str, **annotations: str) -> Placed:
     }
     if "resctrl" in annotations:
         named[ANNOTATION] = annotations["resctrl"]
-    meta = Metadata(name="p", namespace="d", uid="x", labels={"koordinator.sh/qosClass": qos}, annotations=named)
-    pod = Pod(metadata=meta, spec=PodSpec(containers=(Container(name="c"),)), status=PodStatus(phase="Running"))
+    pod = kept_pod(uid="x", labels={"koordinator.sh/qosClass": qos}, annotations=named, phase="Running")
     return Placed("kubepods/podx", {"1": FOLDER}, NodePod(pod, {"c": "1"}, frozenset({"c"})))
 
 

@@ -18,6 +18,7 @@ from shared.kube import node_topology as names
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Pod
+from tests.support.pods import kept_pod
 
 GIB = 1 << 30
 EIGHT = tuple(sorted(Processor(cpu, (cpu // 4) << 16 | cpu % 2, cpu // 4, cpu // 4) for cpu in range(8)))
@@ -34,8 +35,7 @@ def node(labels: dict[str, str] | None = None, **annotations: Any) -> Node:
 
 def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
     notes = {"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": cpuset})} if cpuset else None
-    labels = {"koordinator.sh/qosClass": qos}
-    return Pod(metadata=Metadata(name=uid, namespace="d", uid=uid, labels=labels, annotations=notes))
+    return kept_pod(uid, labels={"koordinator.sh/qosClass": qos}, annotations=notes)
 
 
 def said(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Machine = MACHINE) -> TopologyStated:

@@ -16,8 +16,9 @@ from shared.errors import KoordError
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Pod
 from shared.prediction.models import PredictionSettings
+from tests.support.pods import kept_pod
 
 GIB = 2**30
 NOW_NS = instant_ns("2026-05-01T12:00:00Z")
@@ -29,11 +30,15 @@ NODE = Node(
 
 
 def pod(name: str, cpu: str, memory: str, *, created: str = "2026-04-01T12:00:00Z", priority: int = 9500) -> Pod:
-    resources = ResourceRequirements(requests={"cpu": cpu, "memory": memory})
-    whole = Pod(
-        metadata=Metadata(name=name, namespace="d", uid=name, creation_timestamp=created),
-        spec=PodSpec(node_name="n", priority=priority, containers=(Container(name="c", resources=resources),)),
-        status=PodStatus(phase="Running", qos_class="Burstable"),
+    amounts = {"cpu": cpu, "memory": memory}
+    whole = kept_pod(
+        name,
+        created=created,
+        requests=amounts,
+        phase="Running",
+        qos_class="Burstable",
+        node_name="n",
+        priority=priority,
     )
     return seen_pod(whole, name)
 

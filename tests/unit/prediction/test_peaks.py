@@ -2,11 +2,11 @@
 
 from shared.domain.cpu_memory import MILLI, Amount
 from shared.kube.instants import SECOND, instant_ns, instant_text
-from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Pod
 from shared.kube.quantity import NANO
 from shared.prediction.models import CLASSES, Model, Models, PodUsed, PredictionSettings, Used, item_key
 from shared.prediction.peaks import ClassPeaks, PodPeaks, predict
+from tests.support.pods import kept_pod
 
 NOW = instant_ns("2026-05-10T00:00:00Z")
 GI = 1 << 30
@@ -15,14 +15,9 @@ SETTINGS = PredictionSettings()
 
 
 def pod(uid: str, cpu: str, memory: str = "0", *, age_h: int = 48, gone: bool = False) -> Pod:
-    return Pod(
-        metadata=Metadata(
-            name=uid, namespace="d", uid=uid, labels={"koordinator.sh/priority-class": "koord-prod"},
-            creation_timestamp=instant_text(NOW - age_h * 3600 * SECOND),
-            deletion_timestamp=instant_text(NOW) if gone else None,
-        ),
-        spec=PodSpec(containers=(Container(resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory})),)),
-        status=PodStatus(phase="Running"),
+    return kept_pod(
+        uid, labels={"koordinator.sh/priority-class": "koord-prod"}, requests={"cpu": cpu, "memory": memory},
+        created=instant_text(NOW - age_h * 3600 * SECOND), deleted=instant_text(NOW) if gone else None, phase="Running",
     )  # fmt: skip
 
 

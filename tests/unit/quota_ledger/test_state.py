@@ -27,7 +27,7 @@ from shared.kube.elastic_quota import DEFAULT, PREFIX, QUOTA_NAME
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from tests.support.pods import kept_pod, observed
 
 SETTINGS = LedgerSettings()
 
@@ -49,18 +49,10 @@ def quota(name: str, min_: str, max_: str, parent: str = "", *, is_parent: bool 
 
 
 def pod(name: str, of: str, cpu: str, at: str = "", phase: str = "Pending", priority: int = 0) -> PodObserved:
-    return PodObserved(
-        pod=f"ns/{name}",
-        pod_uid=name,
-        object=Pod(
-            metadata=Metadata(name=name, namespace="ns", uid=name, labels={QUOTA_NAME: of} if of else None),
-            spec=PodSpec(
-                node_name=at,
-                priority=priority,
-                containers=(Container(resources=ResourceRequirements(requests={"cpu": cpu})),),
-            ),
-            status=PodStatus(phase=phase),
-        ),
+    labels = {QUOTA_NAME: of} if of else None
+    request = {"cpu": cpu}
+    return observed(
+        kept_pod(name, namespace="ns", labels=labels, requests=request, phase=phase, node_name=at, priority=priority)
     )
 
 

@@ -22,7 +22,8 @@ from shared.kube.node import (
     PodUsage,
     ResourceMap,
 )
-from shared.kube.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Pod, PodCondition
+from tests.support.pods import kept_pod
 
 NOW = 1_780_000_000 * SECOND
 GIB = 1 << 30
@@ -53,12 +54,15 @@ def pod(
     annotations: dict[str, str] | None = None,
     conditions: tuple[PodCondition, ...] = (),
 ) -> Pod:
-    stated = ResourceRequirements(requests=quantities(requests), limits=quantities(limits))
     owners = (OwnerReference(kind=owner),) if owner else ()
-    return Pod(
-        metadata=Metadata(name=name, namespace="d", uid=name, annotations=annotations, owner_references=owners),
-        spec=PodSpec(priority=priority, containers=(Container(resources=stated),)),
-        status=PodStatus(conditions=conditions),
+    return kept_pod(
+        name,
+        annotations=annotations,
+        owners=owners,
+        requests=quantities(requests),
+        limits=quantities(limits),
+        conditions=conditions,
+        priority=priority,
     )
 
 

@@ -9,9 +9,10 @@ from services.scheduler.room import Room
 from services.scheduler.state import ClusterView
 from services.scheduler.trials import Trial
 from shared.events import Event, Recorded
-from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
+from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from tests.support.pods import observed
 
 
 class OnePlugin:
@@ -26,7 +27,7 @@ class OnePlugin:
         self._seq = 0
         self.see(*objects)
         self.see(*(NodeObserved(node=node.metadata.name, object=node) for node in nodes))
-        self.see(*(PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod) for pod in pods))
+        self.see(*(observed(pod) for pod in pods))
 
     def see(self, *events: Event) -> None:
         for event in events:

@@ -21,7 +21,6 @@ from shared.events.cluster import (
     NodeObserved,
     PodBound,
     PodDeleted,
-    PodObserved,
 )
 from shared.events.log import ConfigTaken
 from shared.events.metrics import NodeReported, Usage
@@ -45,12 +44,11 @@ from shared.kube.pod import (
     ContainerPort,
     Pod,
     PodCondition,
-    PodSpec,
-    PodStatus,
     ResourceRequirements,
     SchedulingGate,
     Toleration,
 )
+from tests.support.pods import kept_pod, observed
 
 GIB = 1 << 30
 START_NS = 1_780_000_000 * SECOND
@@ -104,32 +102,22 @@ def pod(
     requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value is not None} | dict(
         extra or {}
     )
-    return Pod(
-        metadata=Metadata(
-            name=name,
-            namespace="d",
-            uid=name,
-            labels=dict(labels or {}) or None,
-            annotations=dict(annotations or {}) or None,
-            deletion_timestamp=instant_text(START_NS) if deleting else None,
-        ),
-        spec=PodSpec(
-            node_name=on,
-            scheduler_name=scheduler,
-            priority=priority,
-            node_selector=dict(selector or {}) or None,
-            affinity=affinity,
-            tolerations=tuple(tolerations),
-            scheduling_gates=tuple(SchedulingGate(name=gate) for gate in gates),
-            containers=(
-                Container(
-                    name="c",
-                    resources=ResourceRequirements(requests=requests or None),
-                    ports=tuple(ContainerPort(host_port=port, container_port=port) for port in ports),
-                ),
-            ),
-        ),
-        status=PodStatus(phase=phase, conditions=tuple(conditions)),
+    taken = tuple(ContainerPort(host_port=port, container_port=port) for port in ports)
+    return kept_pod(
+        name,
+        labels=labels,
+        annotations=annotations,
+        deleted=instant_text(START_NS) if deleting else None,
+        phase=phase,
+        conditions=conditions,
+        node_name=on,
+        scheduler_name=scheduler,
+        priority=priority,
+        node_selector=dict(selector or {}) or None,
+        affinity=affinity,
+        tolerations=tuple(tolerations),
+        scheduling_gates=tuple(SchedulingGate(name=gate) for gate in gates),
+        containers=(Container(name="c", resources=ResourceRequirements(requests=requests or None), ports=taken),),
     )
 
 
@@ -179,7 +167,7 @@ class World:
         self.append(context, event, None)
 
     def add_pod(self, pod: Pod) -> None:
-        self.observe(PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod))
+        self.observe(observed(pod))
 
     def drop_pod(self, uid: str) -> None:
         self.observe(PodDeleted(pod=f"d/{uid}", pod_uid=uid))

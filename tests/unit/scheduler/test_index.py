@@ -13,6 +13,7 @@ from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
+from tests.support.waiting import until
 from tests.unit.scheduler.scheduling_world import World, node, pod, use
 from tests.unit.scheduler.test_stock_examples import ask_of
 
@@ -77,9 +78,7 @@ async def test_a_standby_has_an_index_ready_that_decides_what_a_new_one_would() 
     replica.change()
     touched = world.view.touched
     assert touched is not None
-    async with asyncio.timeout(30):
-        while touched.nodes or touched.pods:
-            await asyncio.sleep(0.05)
+    await until(lambda: not (touched.nodes or touched.pods))
     standing_by.cancel()
     assert replica.prepared is first, "brought up to date, not made anew"
     ready = decide(first.derived, world.now_ns, 16)

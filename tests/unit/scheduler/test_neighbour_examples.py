@@ -7,6 +7,7 @@ import pytest
 
 from cli.parity.runners.scheduler.stock import StockCluster
 from services.scheduler.plugins.pod_topology_spread import ln
+from tests.support.pods import written_pod
 
 HOST = "kubernetes.io/hostname"
 MIB = 1 << 20
@@ -22,10 +23,8 @@ def raw_node(name: str, labels: Mapping[str, str] | None = None, **status: Any) 
 
 
 def raw_pod(name: str, app: str = "", on: str = "", **spec: Any) -> Raw:
-    return {
-        "metadata": {"name": name, "namespace": "d", "uid": name, "labels": {"app": app} if app else {}},
-        "spec": {"containers": [{"name": "c", **spec.pop("container", {})}], "nodeName": on, **spec},
-    }
+    labels = {"app": app} if app else {}
+    return written_pod(name, namespace="d", labels=labels, metadata={"uid": name}, nodeName=on, **spec)
 
 
 def cluster(nodes: Sequence[Raw], pods: Sequence[Raw] = (), **args: Any) -> StockCluster:

@@ -19,6 +19,7 @@ from shared.events import Event, Recorded
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from tests.support.pods import observed
 from tests.unit.scheduler import plain_neighbours as plain
 from tests.unit.scheduler.cluster_worlds import NAMESPACES, nodes, pods
 
@@ -81,7 +82,7 @@ def namespace(name: str, labels: Mapping[str, str]) -> ObjectObserved:
 
 
 def seen(pod: Pod) -> PodObserved:
-    return PodObserved(pod=pod.metadata.key, pod_uid=pod.metadata.uid, object=pod)
+    return observed(pod)
 
 
 def seen_node(node: Node) -> NodeObserved:

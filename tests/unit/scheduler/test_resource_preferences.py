@@ -16,8 +16,8 @@ from services.scheduler.plugins.scarce_resource_avoidance import (
     ScarceResourceAvoidance,
     read_scarce_args,
 )
-from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, ResourceRequirements
+from shared.kube.pod import Container, Pod, ResourceRequirements
+from tests.support.pods import kept_pod
 from tests.unit.scheduler.one_plugin import OnePlugin
 from tests.unit.scheduler.scheduling_world import node, pod
 
@@ -27,7 +27,7 @@ CPU_AND_GPU = {"cpu": {"type": "LeastAllocated", "weight": 1}, GPU: {"type": "Mo
 
 def asks(*requests: Mapping[str, str], **spec: Any) -> Pod:
     containers = tuple(Container(resources=ResourceRequirements(requests=dict(request))) for request in requests)
-    return Pod(metadata=Metadata(name="in", namespace="d", uid="in"), spec=PodSpec(containers=containers, **spec))
+    return kept_pod("in", containers=containers, **spec)
 
 
 @pytest.mark.parametrize(

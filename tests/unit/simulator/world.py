@@ -13,6 +13,7 @@ from services.simulator.state import SimulatorState
 from services.simulator.timers import Timers
 from shared.events import Cause, Event, Recorded
 from shared.kube.instants import SECOND
+from tests.support.pods import written_pod
 
 START_NS = 1_800_000_000 * SECOND
 
@@ -76,13 +77,7 @@ class World:
 
 def pod(name: str = "web", namespace: str = "default", **spec: Any) -> dict[str, Any]:
     """A small pod as a user writes it."""
-    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"containers": [container]} | spec,
-    }
+    return written_pod(name, namespace=namespace, requests={"cpu": "500m", "memory": "512Mi"}, **spec)
 
 
 def node(name: str = "n1", **metadata: Any) -> dict[str, Any]:

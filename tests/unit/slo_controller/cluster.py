@@ -11,13 +11,13 @@ from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import SloState
 from shared.admission.slo_config import COLOCATION
 from shared.events import Event, Recorded
-from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
+from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_ns, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from tests.support.pods import kept_pod, observed
 
 BEGAN = instant_ns("2026-05-01T08:00:00Z")
 GI = 1 << 30
@@ -64,14 +64,12 @@ class Cluster:
         at_s: float = 0, phase: str = "Running", node: str = "n",
     ) -> None:  # fmt: skip
         """Show a pod that started at an instant."""
-        resources = ResourceRequirements(requests={"cpu": cpu, "memory": memory})
         labels = {"koordinator.sh/priority-class": class_, "koordinator.sh/qosClass": qos}
-        pod = Pod(
-            metadata=Metadata(name=name, namespace="d", uid=f"uid-{name}", labels=labels),
-            spec=PodSpec(node_name=node, containers=(Container(resources=resources),)),
-            status=PodStatus(phase=phase, start_time=instant_text(BEGAN + int(at_s * SECOND))),
-        )
-        self.say("cluster", PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=pod), at_s)
+        pod = kept_pod(
+            name, uid=f"uid-{name}", labels=labels, requests={"cpu": cpu, "memory": memory}, phase=phase,
+            started=instant_text(BEGAN + int(at_s * SECOND)), node_name=node,
+        )  # fmt: skip
+        self.say("cluster", observed(pod), at_s)
 
     def no_pod(self, name: str, at_s: float) -> None:
         """Take a pod away."""

@@ -5,14 +5,15 @@ from typing import Any
 from services.slo_controller.recommend import LOW_CONFIDENCE, NO_OBJECTS, UNSUPPORTED, Recommender, divided
 from services.slo_controller.shapes import ContainerShape, PodShape, shape_of
 from shared.domain.cpu_memory import Amount
-from shared.events.cluster import ObjectDeleted, ObjectObserved, PodObserved
+from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDecided
 from shared.events.slo import RecommendationEnded, RecommendationMade
 from shared.kube.instants import SECOND
-from shared.kube.meta import Metadata, OwnerReference
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.meta import OwnerReference
+from shared.kube.pod import Container, Pod, ResourceRequirements
 from shared.kube.quantity import NANO, nanos
 from shared.kube.resource_names import RECOMMENDATIONS
+from tests.support.pods import kept_pod, observed
 from tests.unit.slo_controller.cluster import BEGAN, Cluster
 
 G = 10**9
@@ -22,20 +23,14 @@ DEPLOYMENT = {"type": "workload", "workload": {"kind": "Deployment", "name": "we
 
 def pod(name: str, *containers: tuple[str, str, str]) -> Pod:
     owner = OwnerReference(kind="ReplicaSet", name="web-7c9f", controller=True)
-    return Pod(
-        metadata=Metadata(
-            name=name, namespace="d", uid=f"uid-{name}", owner_references=(owner,),
-            labels={"app": "web", "pod-template-hash": "7c9f", "koordinator.sh/priority-class": "koord-prod"},
-        ),
-        spec=PodSpec(
-            node_name="n",
-            containers=tuple(
-                Container(name=each, resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory}))
-                for each, cpu, memory in containers
-            ),
-        ),
-        status=PodStatus(phase="Running"),
-    )  # fmt: skip
+    labels = {"app": "web", "pod-template-hash": "7c9f", "koordinator.sh/priority-class": "koord-prod"}
+    made = tuple(
+        Container(name=each, resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory}))
+        for each, cpu, memory in containers
+    )
+    return kept_pod(
+        name, uid=f"uid-{name}", labels=labels, owners=(owner,), phase="Running", node_name="n", containers=made
+    )
 
 
 class Asked(Cluster):
@@ -47,7 +42,7 @@ class Asked(Cluster):
         self.ask(target)
         self.node()
         shown = pod("web-1", ("main", "3", "3G"), ("side", "1", "1G"))
-        self.say("cluster", PodObserved(pod="d/web-1", pod_uid="uid-web-1", object=shown))
+        self.say("cluster", observed(shown))
 
     def ask(self, target: dict[str, Any]) -> None:
         body = {"metadata": {"name": "r", "namespace": "d"}, "spec": {"target": target}}

@@ -10,6 +10,7 @@ from services.gateway.webhooks.hooks import HOOKS, Place, configuration, served
 from services.gateway.webhooks.view import CONFIG_MAPS, AdmissionView
 from shared.admission.gates import gates_of
 from shared.admission.refused import Refused
+from tests.support.pods import written_pod
 from tests.unit.gateway.webhooks.world import (
     QUOTAS,
     SYSTEM,
@@ -24,9 +25,8 @@ from tests.unit.gateway.webhooks.world import (
 
 
 def pod(app: str = "batch", **labels: str) -> dict[str, Any]:
-    requests = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
-    metadata = {"name": "p", "namespace": "web", "labels": {"app": app, **labels}}
-    return {"metadata": metadata, "spec": {"containers": [{"name": "main", "resources": requests}]}}
+    one = {"cpu": "1"}
+    return written_pod("p", namespace="web", labels={"app": app, **labels}, requests=one, limits=one)
 
 
 def test_a_new_pod_bears_the_names_of_the_profiles_that_selected_it() -> None:

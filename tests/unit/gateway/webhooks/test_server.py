@@ -18,6 +18,7 @@ from services.gateway.webhooks.hooks import HOOKS, Hook
 from services.gateway.webhooks.review import Request
 from services.gateway.webhooks.server import PATIENCE_S, WebhookMetrics, WebhookServer
 from services.gateway.webhooks.view import NAMESPACES, AdmissionView
+from tests.support.pods import written_pod
 from tests.unit.gateway.webhooks.world import cluster, desk_of, observed, quota
 
 TERMS = Terms(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
@@ -87,7 +88,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 def pod() -> dict[str, Any]:
-    return {"metadata": {"name": "p", "labels": {"app": "batch"}}, "spec": {"containers": [{"name": "main"}]}}
+    return written_pod("p", labels={"app": "batch"})
 
 
 QUOTA_PATH = "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"

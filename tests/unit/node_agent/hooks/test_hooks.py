@@ -7,9 +7,9 @@ from services.node_agent.hooks.batch_resource import BatchRule
 from services.node_agent.hooks.cpu_normalization import BadRatio, Normalization
 from services.node_agent.hooks.cpuset import CpuRule
 from services.node_agent.hooks.group_identity import BadCpuQos, Identities
-from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Container, Pod, ResourceRequirements
 from shared.kube.slo_config import CpuQos, QosClass, QosPolicies, ResourceQos
+from tests.support.pods import kept_pod
 
 STRATEGY = ResourceQos(
     lsr_class=QosClass(cpu_qos=CpuQos(enable=False, group_identity=2)),
@@ -21,8 +21,9 @@ STATUS = "scheduling.koordinator.sh/resource-status"
 
 def pod(qos: str = "", kube: str = "Guaranteed", annotations: dict[str, str] | None = None) -> Pod:
     labels = {"koordinator.sh/qosClass": qos} if qos else None
-    meta = Metadata(name="p", namespace="default", uid="uid", labels=labels, annotations=annotations)
-    return Pod(metadata=meta, status=PodStatus(phase="Running", qos_class=kube))
+    return kept_pod(
+        namespace="default", uid="uid", labels=labels, annotations=annotations, phase="Running", qos_class=kube
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,9 +67,7 @@ def batch_pod(*limits: str) -> Pod:
         )
         for number, (asked, limit) in enumerate(zip(requests, limits, strict=True))
     )
-    return Pod(
-        metadata=Metadata(name="b", labels={"koordinator.sh/qosClass": "BE"}), spec=PodSpec(containers=containers)
-    )
+    return kept_pod("b", labels={"koordinator.sh/qosClass": "BE"}, containers=containers)
 
 
 @pytest.mark.parametrize(("ratio", "quota"), [(None, 250_000), (1.15, 217_392), (0.9, 250_000)])

@@ -6,14 +6,14 @@ from services.node_agent.qos.cpu_burst import Bursts, Held, Limiter, Measured, N
 from services.node_agent.qos.pods import NodePod
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Pod
 from shared.kube.slo_config import CpuBurst
+from tests.support.pods import kept_pod
 
 
 def each(cpu: str, qos: str = "LS") -> NodePod:
-    container = Container(name="c", resources=ResourceRequirements(limits={"cpu": cpu}, requests={"cpu": cpu}))
-    meta = Metadata(name="p", uid="uid", labels={"koordinator.sh/qosClass": qos})
-    pod = Pod(metadata=meta, spec=PodSpec(containers=(container,)), status=PodStatus(phase="Running"))
+    asked = {"cpu": cpu}
+    pod = kept_pod(uid="uid", labels={"koordinator.sh/qosClass": qos}, requests=asked, limits=asked, phase="Running")
     return NodePod(pod, {"c": "id"}, frozenset({"c"}))
 
 

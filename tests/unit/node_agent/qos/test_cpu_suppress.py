@@ -9,8 +9,9 @@ from services.node_agent.qos.stated import HeldCpus
 from shared.domain.cpu_set import cpu_list
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Pod, PodStatus
+from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold
+from tests.support.pods import kept_pod
 
 CORE = 10**9
 NODE = Node(
@@ -21,9 +22,9 @@ EIGHT = tuple(Processor(cpu, cpu % 4, cpu % 4 // 2, cpu % 4 // 2) for cpu in ran
 
 
 def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
-    status = {"scheduling.koordinator.sh/resource-status": f'{{"cpuset":"{cpuset}"}}'} if cpuset else None
-    meta = Metadata(name=uid, namespace="default", uid=uid, labels={"koordinator.sh/qosClass": qos}, annotations=status)
-    return Pod(metadata=meta, status=PodStatus(phase="Running", qos_class="BestEffort" if qos == "BE" else "Burstable"))
+    notes = {"scheduling.koordinator.sh/resource-status": f'{{"cpuset":"{cpuset}"}}'} if cpuset else None
+    labels, kube = {"koordinator.sh/qosClass": qos}, "BestEffort" if qos == "BE" else "Burstable"
+    return kept_pod(uid, namespace="default", labels=labels, annotations=notes, phase="Running", qos_class=kube)
 
 
 def test_e6_what_best_effort_may_use() -> None:

@@ -10,8 +10,9 @@ from services.node_agent.qos.eviction_round import memory_strategies
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Container, Pod, ResourceRequirements
 from shared.kube.slo_config import ResourceThreshold
+from tests.support.pods import kept_pod
 
 GIB = 2**30
 EVICTABLE = {"koordinator.sh/eviction-enabled": "true"}
@@ -20,11 +21,14 @@ EVICTABLE = {"koordinator.sh/eviction-enabled": "true"}
 def pod(
     name: str, priority: int = 5500, *, labels: dict[str, str] | None = None, requests: dict[str, str] | None = None
 ) -> Pod:
-    container = Container(name="c", resources=ResourceRequirements(requests=requests))
-    return Pod(
-        metadata=Metadata(name=name, namespace="default", uid=name, labels=EVICTABLE | (labels or {})),
-        spec=PodSpec(priority=priority, containers=(container,)),
-        status=PodStatus(phase="Running", qos_class="BestEffort"),
+    return kept_pod(
+        name,
+        namespace="default",
+        labels=EVICTABLE | (labels or {}),
+        requests=requests,
+        phase="Running",
+        qos_class="BestEffort",
+        priority=priority,
     )
 
 

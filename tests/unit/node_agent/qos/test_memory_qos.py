@@ -4,24 +4,23 @@ import pytest
 
 from services.node_agent.qos import memory_qos, resctrl
 from services.node_agent.qos.pods import NodePod
-from shared.kube.meta import Metadata
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from shared.kube.slo_config import MemoryQos, QosClass, ResourceQos
+from tests.support.pods import kept_pod
 
 GIB = 2**30
 
 
 def each(uid: str, qos: str, kube: str, request: str, limit: str = "", annotation: str = "") -> NodePod:
-    resources = ResourceRequirements(requests={"memory": request}, limits={"memory": limit} if limit else None)
-    meta = Metadata(
-        name=uid,
-        uid=uid,
+    pod = kept_pod(
+        uid,
         labels={"koordinator.sh/qosClass": qos},
         annotations={"koordinator.sh/memoryQOS": annotation} if annotation else None,
+        requests={"memory": request},
+        limits={"memory": limit} if limit else None,
+        phase="Running",
+        qos_class=kube,
     )
-    container = Container(name="c", resources=resources)
-    status = PodStatus(phase="Running", qos_class=kube)
-    return NodePod(Pod(metadata=meta, spec=PodSpec(containers=(container,)), status=status), {"c": uid}, frozenset())
+    return NodePod(pod, {"c": uid}, frozenset())
 
 
 def strategy(**classes: MemoryQos) -> ResourceQos:
