@@ -76,9 +76,12 @@ class RecordedLedger:
                 self.delivered.add(event["quota"]["metadata"]["name"])
                 self._observe_quota(event["quota"])
             case "quotaDelete":
+                self.delivered.discard(event["quota"]["metadata"]["name"])
                 self._lose_quota(_key(event["quota"]))
             case "replaceQuotas":
-                self._replace(event["quotas"])
+                for raw in event["quotas"]:  # the list with which a scheduler starts: there is nothing yet to replace
+                    self.delivered.add(raw["metadata"]["name"])
+                    self._observe_quota(raw)
             case "podAdd":
                 self._observe_pod(event["pod"])
             case "podUpdate":
@@ -149,15 +152,6 @@ class RecordedLedger:
 
     def _lose_quota(self, key: str) -> None:
         self._tell("cluster", ObjectDeleted(resource=resource_names.QUOTAS, name=key, uid=""))
-
-    def _replace(self, raws: list[Raw]) -> None:
-        listed = {_key(raw) for raw in raws}
-        for key in [key.partition("/")[2] for key in self.state.objects]:
-            if key not in listed:
-                self._lose_quota(key)
-        for raw in raws:
-            self.delivered.add(raw["metadata"]["name"])
-            self._observe_quota(raw)
 
     def _is_ignored(self, metadata: Raw) -> bool:
         at = metadata.get("deletionTimestamp")

@@ -5,8 +5,7 @@ Without quirks it is what production makes of the same history; each quirk chang
 Source: spec/quota.md 1.3, 2.1, 2.4, 2.5.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -18,7 +17,7 @@ from cli.parity.upstream.quota.tree import Tree
 from services.quota_ledger.resolve import counted_request
 from shared.admission.elastic_quota import check_self
 from shared.admission.refused import Refused
-from shared.domain.amounts import Amounts, add, mask, negated, sub, total
+from shared.domain.amounts import Amounts, add, mask, negated, sub
 from shared.domain.quota_names import Names
 from shared.kube.elastic_quota import DEFAULT, RESERVED, ROOT, SYSTEM, DeclaredQuota, declared
 from shared.kube.instants import SECOND, instant_ns
@@ -26,6 +25,7 @@ from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
 
 LARGEST = 2**63 - 1
+_MAXIMA = {SYSTEM: "systemQuotaGroupMax", DEFAULT: "defaultQuotaGroupMax"}
 STOCK_MAX = {"cpu": str(LARGEST // 5), "memory": str(LARGEST // 5)}
 
 
@@ -45,22 +45,18 @@ class Scheduler:
         self.now_ns = instant_ns(given["now"])
         self.quirks = quirks
         self._nodes: dict[str, Amounts] = {}
-        self._start()
-
-    def _start(self) -> None:
         self.trees: dict[str, Tree] = {}
         self.tree_of: dict[str, str] = {}
         self.names = Names(default_group="DisableDefaultQuota" not in self.gates)
         self.pods = PodsByEvent(self) if Quirk.LATE_HOMES in self.quirks else PodsAtOnce(self)
         self._going: set[str] = set()
         tree = self.tree("")
-        for group, arg in ((SYSTEM, "systemQuotaGroupMax"), (DEFAULT, "defaultQuotaGroupMax")):
-            quota = self._bounded(DeclaredQuota(name=group, max=amounts(self.args.get(arg) or STOCK_MAX)))
+        for group in RESERVED:
+            quota = self._stock(group)
             tree.declare(quota)
             tree.accounts[group].lends |= Quirk.GROUPS_COMPETE in self.quirks
             self.names.put(quota)
             self.tree_of[group] = ""
-        tree.set_total(total(self._nodes.values()))
 
     def tree(self, name: str) -> Tree:
         """Returns a tree, made at its first mention."""
@@ -101,6 +97,8 @@ class Scheduler:
                 self.pods.migrate()
         self._drop_childless()
         self.pods.settle()
+        if Quirk.STALE_DEMAND not in self.quirks:
+            self.settle()
 
     def settle(self) -> None:
         """Shares all trees."""
@@ -170,8 +168,20 @@ class Scheduler:
             return quota
         return msgspec.structs.replace(quota, weight={name: wrapped(size) for name, size in quota.weight.items()})
 
+    def _stock(self, group: str) -> DeclaredQuota:
+        limit = self.args.get(_MAXIMA[group]) or STOCK_MAX
+        return self._bounded(DeclaredQuota(name=group, max=amounts(limit)))
+
+    def _regroup(self, group: str) -> None:
+        """A reserved group whose object is deleted is as at the start."""
+        quota = self._stock(group)
+        self.names.put(quota)
+        self.trees[""].amend(quota)
+
     def _quota_gone(self, quota: DeclaredQuota) -> None:
-        if quota.name not in self.tree_of:
+        if quota.name in RESERVED:
+            self._regroup(quota.name)
+        if quota.name in RESERVED or quota.name not in self.tree_of:
             return
         self._going.add(quota.name)
         if Quirk.FORGETS_CHILDREN not in self.quirks:
@@ -218,8 +228,8 @@ class Scheduler:
         there |= {name for where, other in self.trees.items() if where for name in other.total}
         tree.set_total(mask(tree.total, there))
 
-    def _replace(self, raws: Sequence[Mapping[str, Any]]) -> None:
-        self._start()
+    def _replace(self, raws: Sequence[Raw]) -> None:
+        """Takes the list with which a scheduler starts: nothing is in the books yet."""
         for raw in raws:
             self._quota(raw, is_new=True)
         for tree in self.trees.values():
