@@ -12,7 +12,7 @@ Some recorded steps have no event of their own:
 The ledger runs with `check_quotas` off: recorded histories are those of a cluster without webhooks, whose scheduler takes what the API stores.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -41,6 +41,7 @@ class RecordedLedger:
 
     Attributes:
         delivered: names of the quotas of which the history itself has brought an object.
+        told: every event of `cluster` and `scheduling` so far; recorded: every event of the ledger's own.
     """
 
     def __init__(self, given: Raw) -> None:
@@ -58,11 +59,13 @@ class RecordedLedger:
         )
         self.state = self.settings.new_state()
         self.delivered: set[str] = set()
+        self.told: list[Recorded] = []
+        self.recorded: list[Event] = []
         self._placements: dict[str, int] = {}
         for name, arg in _MAXIMA:
             if args.get(arg):
                 self._observe_quota({"metadata": {"name": name, "namespace": "koordinator-system"}, "spec": {"max": args[arg]}})
-        self._catch_up()
+        self.catch_up()
 
     def take(self, event: Raw) -> None:
         """Delivers one recorded event."""
@@ -93,17 +96,34 @@ class RecordedLedger:
                 self._place(pod_key(event["pod"]))
             case "unreserve":
                 self._reject(pod_key(event["pod"]))
-        self._catch_up()
+        self.catch_up()
+
+    @classmethod
+    def after(cls, given: Raw) -> "RecordedLedger":
+        """Returns the ledger after all events of a case."""
+        ledger = cls(given)
+        for event in given["events"]:
+            ledger.take(event)
+        return ledger
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Appends events to the ledger's own log and folds them."""
+        for event in events:
+            seq = self.state.positions.get("quota", 0) + 1
+            self.state.apply(Recorded("quota", seq, event, self.now_ns))
+            self.recorded.append(event)
 
     @property
     def trees(self) -> Mapping[str, Tree]:
         """The ledger's trees."""
         return self.state.books.trees
 
-    def tree_of(self, quota: str) -> Tree | None:
-        """The tree that a quota is in; None for one that the ledger does not have."""
-        name = self.state.books.tree_of.get(quota)
-        return None if name is None else self.trees[name]
+    def quota_of(self, pod: Pod) -> tuple[str, Tree | None]:
+        """Returns the quota that a pod belongs to and its tree; None for a pod that no quota manages."""
+        books = self.state.books
+        quota, _ = books.names.resolve(pod.metadata.namespace, pod.metadata.labels)
+        tree = books.tree_of.get(quota)
+        return quota, None if tree is None else self.trees[tree]
 
     def held(self, key: str) -> Held | None:
         """What a pod holds in the books, by namespace/name; None when nothing."""
@@ -115,21 +135,19 @@ class RecordedLedger:
         held = {uid: books.pods[uid] for uid in books.pods_of.get(quota, ())}
         return {uid: pod for uid, pod in held.items() if pod.tree == tree}
 
-    def presented(self, raw: Raw) -> Pod | None:
-        """A pod as the ledger would see it; None for one that a gate of upstream's leaves out."""
-        if self._is_ignored(raw["metadata"]):
-            return None
-        pod = msgspec.convert(raw, Pod)
-        if "ElasticQuotaIgnorePodOverhead" in self.gates and pod.spec.overhead:
-            pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, overhead=None))
-        return pod
+    def without_overhead(self, pod: Pod) -> Pod:
+        """Returns a pod as the ledger reads it, without its overhead where a gate of upstream's leaves that out."""
+        if "ElasticQuotaIgnorePodOverhead" not in self.gates or not pod.spec.overhead:
+            return pod
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, overhead=None))
 
     def _observe_pod(self, raw: Raw) -> None:
-        key, pod = pod_key(raw), self.presented(raw)
-        if pod is not None:
-            self._tell("cluster", PodObserved(pod=key, pod_uid=key, object=pod))
-        else:
+        key = pod_key(raw)
+        if self._is_ignored(raw["metadata"]):
             self._lose_pod(key)
+        else:
+            pod = self.without_overhead(msgspec.convert(raw, Pod))
+            self._tell("cluster", PodObserved(pod=key, pod_uid=key, object=pod))
 
     def _lose_pod(self, key: str) -> None:
         if key in self.state.seen:
@@ -164,10 +182,13 @@ class RecordedLedger:
 
     def _tell(self, context: str, event: Event, cause: Cause | None = None) -> None:
         seq = self.state.positions.get(context, 0) + 1
-        self.state.apply(Recorded(context, seq, event, self.now_ns, cause))
+        record = Recorded(context, seq, event, self.now_ns, cause)
+        self.told.append(record)
+        self.state.apply(record)
 
-    def _catch_up(self) -> None:
-        caught_up(self.state, self.settings, self.now_ns)
+    def catch_up(self) -> None:
+        """Lets the ledger decide until there is nothing left to decide."""
+        self.recorded += [record.event for record in caught_up(self.state, self.settings, self.now_ns)]
 
 
 def pod_key(raw: Raw) -> str:

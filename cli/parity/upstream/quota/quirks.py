@@ -24,7 +24,8 @@ class Quirk(Enum):
         CURRENT_MASK: a pod is released with the resources that its quota counts on that day.
         FIRST_SEEN: migration and revocation use the first version of a pod that was seen.
         MASKED_VICTIMS: choosing victims of over-use forgets the resources that the last victim does not name.
-        HINTS_BY_COPY: queueing hints look quotas up in a copy that is made every two minutes.
+        REVOKES_LEAVING: victims of over-use are chosen among pods that are being deleted, too.
+        HINTS_BY_RELATION: a pod is woken by what happens in its quota, as a copy made every two minutes has it, with or without room for it.
         PREEMPTS_ON_A_NODE: preemption inside a quota looks at one node at a time, and does not ask whether the quota has room then.
     """
 
@@ -42,7 +43,8 @@ class Quirk(Enum):
     CURRENT_MASK = "What was charged is what is released"
     FIRST_SEEN = "A pod counts as it is now"
     MASKED_VICTIMS = "Choosing victims forgets no resource"
-    HINTS_BY_COPY = "Waiting pods are woken by what has changed"
+    REVOKES_LEAVING = "Pods that are leaving count as revoked"
+    HINTS_BY_RELATION = "Waiting pods are woken by what has changed"
     PREEMPTS_ON_A_NODE = "Preemption inside a quota makes the room that is needed"
 
 

@@ -58,6 +58,15 @@ class Scheduler:
             self.names.put(quota)
             self.tree_of[group] = ""
 
+    @classmethod
+    def after(cls, given: Raw, quirks: Quirks) -> "Scheduler":
+        """Returns the books after all events of a case, shared."""
+        scheduler = cls(given, quirks)
+        for event in given["events"]:
+            scheduler.take(event)
+        scheduler.settle()
+        return scheduler
+
     def tree(self, name: str) -> Tree:
         """Returns a tree, made at its first mention."""
         if name not in self.trees:
