@@ -10,6 +10,9 @@ from cli.parity.compare import Difference, difference
 from cli.parity.domain import DOMAINS, Domain, load
 from shared.errors import KoordError
 
+FEWEST = 50
+"""Of fewer cases no share is computed: a folder of a few, collected because they differ, says nothing of how often cases do."""
+
 CRASH = {"panic": True}
 """The recorded output of an input on which upstream crashes."""
 
@@ -52,8 +55,8 @@ class Tally(msgspec.Struct):
 
     @property
     def argues_too_much(self) -> bool:
-        """Whether rules explain more than their share: that would be another system."""
-        return self.argued > self.argued_share * self.cases
+        """Whether rules explain more than their share of at least FEWEST cases: that would be another system."""
+        return self.cases >= FEWEST and self.argued > self.argued_share * self.cases
 
     @property
     def holds(self) -> bool:
@@ -117,8 +120,9 @@ def read_cases(path: Path) -> Iterator[Case]:
 
 def is_argued(domain: Domain, case: Case) -> bool:
     """Whether a rule recognises the input and predicts upstream's answer to it."""
+    recorded = without(case.output, domain.remarks)
     return any(
-        rule.recognises(case.op, case.input) and difference(case.output, rule.upstream(case.op, case.input)) is None
+        rule.recognises(case.op, case.input) and difference(recorded, rule.upstream(case.op, case.input)) is None
         for rule in domain.rules
     )
 

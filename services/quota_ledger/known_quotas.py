@@ -50,7 +50,9 @@ class KnownQuotas(Known):
         """
         if self._roots is None:
             quotas, tree_of = sorted(self.books.names.quotas.items()), self.books.tree_of
-            self._roots = [(where, quota) for name, quota in quotas if quota.is_root and (where := tree_of.get(name, ""))]
+            self._roots = [
+                (where, quota) for name, quota in quotas if quota.is_root and (where := tree_of.get(name, ""))
+            ]
         return self._roots
 
     def object_of(self, name: str) -> DeclaredQuota | None:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.parity.domain import Domain, Rule
+from cli.parity.runners.quota.webhook import answer as quota_tree
 from services.gateway.parity import webhook
-from services.quota_ledger.parity.webhook import answer as quota_tree
 from services.slo_controller.parity import webhook as node_slo
 
 _ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -16,7 +16,6 @@ from services.quota_ledger.resolve import counted_request, is_preemptible
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import mask, nonzero
 from shared.domain.quota_charge import ChargeAsk
-from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 
 EVENTS_AT = "2026-07-24T00:00:00Z"

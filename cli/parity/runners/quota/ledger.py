@@ -20,10 +20,17 @@ import msgspec
 from services.quota_ledger.books import Held
 from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
-from services.quota_ledger.state import LedgerState
 from services.quota_ledger.tree import Tree
 from shared.events import Cause, Event, Recorded
-from shared.events.cluster import BindRejected, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
+from shared.events.cluster import (
+    BindRejected,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
 from shared.events.scheduling import PodPlaced
 from shared.kube import resource_names
 from shared.kube.elastic_quota import DEFAULT, SYSTEM
@@ -64,7 +71,9 @@ class RecordedLedger:
         self._placements: dict[str, int] = {}
         for name, arg in _MAXIMA:
             if args.get(arg):
-                self._observe_quota({"metadata": {"name": name, "namespace": "koordinator-system"}, "spec": {"max": args[arg]}})
+                self._observe_quota(
+                    {"metadata": {"name": name, "namespace": "koordinator-system"}, "spec": {"max": args[arg]}}
+                )
         self.catch_up()
 
     def take(self, event: Raw) -> None:

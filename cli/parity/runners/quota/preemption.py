@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
-
 from cli.parity.runners.quota.ledger import RecordedLedger, pod_key
 from services.quota_ledger.admission import shortfall
 from services.quota_ledger.charge import charge
@@ -57,7 +55,12 @@ def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
         return found | {"eligible": False, "reason": NEVER}
     said = [event for event in events if isinstance(event, PodNominated) and event.pod_uid == key and event.node]
     nodes = {
-        event.node: {"potential": True, "code": "Success", "victims": list(event.victims), "numPDBViolations": event.violations}
+        event.node: {
+            "potential": True,
+            "code": "Success",
+            "victims": list(event.victims),
+            "numPDBViolations": event.violations,
+        }
         for event in said
     }
     return found | {"eligible": True, "nodes": nodes, "nominatedNode": said[0].node if said else ""}
@@ -79,7 +82,9 @@ class _Cluster:
             self._apply("quota", event)
         self.view.read()
         fit = PLUGINS["NodeResourcesFit"].make({}, "NodeResourcesFit")
-        schedulers = {record.event.object.spec.scheduler_name for record in ledger.told if isinstance(record.event, PodObserved)}
+        schedulers = {
+            record.event.object.spec.scheduler_name for record in ledger.told if isinstance(record.event, PodObserved)
+        }
         profiles = {name: Profile(name, (fit,), (), PreemptionArgs()) for name in sorted(schedulers)}
         self._index = Index(self.view, profiles)
         self._index.settle()
@@ -92,7 +97,11 @@ class _Cluster:
         judge = Judge(Panel(index.profiles[ask.scheduler], copies.trials, copies.room), index.table, ask)
         feasible, resolvable = set(judge.feasible().tolist()), set(judge.resolvable().tolist())
         return {
-            node: "Success" if row in feasible else "Unschedulable" if row in resolvable else "UnschedulableAndUnresolvable"
+            node: "Success"
+            if row in feasible
+            else "Unschedulable"
+            if row in resolvable
+            else "UnschedulableAndUnresolvable"
             for node, row in index.table.rows.items()
         }
 

@@ -33,7 +33,7 @@ def predicted(op: str, given: Mapping[str, Any], quirks: Quirks) -> dict[str, An
             return _overuse(given)
         case "queueHint":
             return hints(given, quirks)
-    return preempt(given)
+    return preempt(given, quirks)
 
 
 def _prefilter(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cli.parity.upstream.quota.declarations import is_same
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.scheduler import Scheduler
 from cli.parity.upstream.quota.verdict import verdict
@@ -43,7 +44,7 @@ def _is_related(copied: Scheduler, query: Mapping[str, Any]) -> bool:
     event = query["event"]
     if event["type"] == "quotaUpdate":
         after = declared(event["quota"])
-        return after.tree == tree and after.name in related and _amounts_differ(declared(event["old"]), after)
+        return after.tree == tree and after.name in related and not is_same(declared(event["old"]), after)
     other = msgspec.convert(event["pod"], Pod)
     quota, other_tree = copied.resolve(other)
     booked = copied.pods.of(other_tree, quota).get(other.metadata.key)
@@ -60,12 +61,7 @@ def _is_related_to_nothing_known(copied: Scheduler, query: Mapping[str, Any]) ->
     after = declared(event["quota"])
     has_parents = copied.args.get("enableCheckParentQuota", False)
     is_own = after.name == DEFAULT or has_parents
-    return not after.tree and is_own and _amounts_differ(declared(event["old"]), after)
-
-
-def _amounts_differ(before: DeclaredQuota, after: DeclaredQuota) -> bool:
-    fields = ("lends", "is_parent", "parent", "min", "max", "weight")
-    return any(getattr(before, field) != getattr(after, field) for field in fields)
+    return not after.tree and is_own and not is_same(declared(event["old"]), after)
 
 
 class _Seen(NamedTuple):
@@ -90,7 +86,9 @@ def _has_room_come(given: Mapping[str, Any], query: Mapping[str, Any], quirks: Q
         return False
     quota = after.booked[key][0]
     is_new = before.booked.get(key, ())[:2] != after.booked[key][:2]
-    if not is_new and not set(_path(after.declared, quota)) & set(_freed(before, after)):
+    has_parents = scheduler.args.get("enableCheckParentQuota", False)
+    related = _path(after.declared, quota) if has_parents else [quota]
+    if not is_new and not set(related) & set(_freed(before, after)):
         return False
     return quota in RESERVED or verdict(scheduler, pod) is None
 
@@ -112,8 +110,8 @@ def _freed(before: _Seen, after: _Seen) -> Iterator[str]:
         now = after.booked.get(key)
         if now is None or now[:2] != (quota, vector) or (assigned and not now[2]):
             yield from _path(after.declared, quota)
-    for name, quota in after.declared.items():
-        if before.declared.get(name) != quota:
+    for name, declaration in after.declared.items():
+        if before.declared.get(name) != declaration:
             yield from _path(after.declared, name)
     for name, runtime in after.runtimes.items():
         old = before.runtimes.get(name, {})

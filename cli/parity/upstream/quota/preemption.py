@@ -1,17 +1,17 @@
 """Preemption inside a quota as upstream does it: one node at a time, among the pods of the same quota there. Source: spec/quota.md 6.3."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from cli.parity.upstream.quota.node_victims import Candidate, Choice, best_node, reprieved
 from cli.parity.upstream.quota.nodes import RESOLVED_BY_NOBODY, Nodes
-from cli.parity.upstream.quota.quirks import ALL
+from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.scheduler import Scheduler
 from cli.parity.upstream.quota.verdict import limit_of, verdict
 from cli.parity.upstream.quota.victims import started_ns
 from services.quota_ledger.resolve import is_preemptible
-from shared.domain.amounts import Amounts, add, exceeding, mask
 from shared.kube.elastic_quota import DEFAULT
 from shared.kube.pod import Pod
 
@@ -19,41 +19,28 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 WAITS = "not eligible due to a terminating pod on the nominated node."
 
 
-class Candidate(NamedTuple):
-    """A pod of the same quota that may give way.
+def preempt(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
+    """Returns the verdicts on a pod, and the victims on each node when there is no room for it.
 
-    Attributes:
-        counted: its part of the quota's use.
-        violates: its eviction would break a disruption budget.
+    Without upstream's way to preempt the answer ends where production's preemption begins, whose choice is not predicted here.
     """
-
-    pod: str
-    counted: Mapping[str, int]
-    priority: int
-    started_ns: int
-    violates: bool
-
-
-class Choice(NamedTuple):
-    """The victims on one node, those that break a budget first, and how many of these the node itself needs gone."""
-
-    victims: tuple[Candidate, ...]
-    violations: int
-
-
-def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the verdicts on a pod, and the victims on each node when there is no room for it."""
-    scheduler, nodes = Scheduler.after(given, ALL), Nodes(given)
+    scheduler, nodes = Scheduler.after(given, quirks), Nodes(given)
     scheduler.take({"type": "podAdd", "pod": given["pod"]})
     scheduler.settle()
     pod = msgspec.convert(given["pod"], Pod)
     refused = verdict(scheduler, pod)
     statuses = {node: "Unschedulable" if refused else nodes.status(node, pod) for node in nodes.allocatable}
-    found: dict[str, Any] = {"preFilter": refused.refusal()} if refused else {"preFilter": {"code": "Success"}, "filter": statuses}
+    found: dict[str, Any] = (
+        {"preFilter": refused.refusal()} if refused else {"preFilter": {"code": "Success"}, "filter": statuses}
+    )
     found["schedulable"] = "Success" in statuses.values()
     if found["schedulable"]:
         return found
-    if reason := _not_eligible(scheduler, nodes, pod, statuses):
+    if pod.spec.preemption_policy == "Never":
+        return found | {"eligible": False, "reason": NEVER}
+    if Quirk.PREEMPTS_ON_A_NODE not in quirks:
+        return found
+    if reason := _waits_for_victims(scheduler, nodes, pod, statuses):
         return found | {"eligible": False, "reason": reason}
     seen: dict[str, dict[str, Any]] = {}
     chosen: dict[str, Choice] = {}
@@ -66,7 +53,7 @@ def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
         if choice is not None:
             chosen[node] = choice
             seen[node] |= {"victims": [each.pod for each in choice.victims], "numPDBViolations": choice.violations}
-    return found | {"eligible": True, "nodes": seen, "nominatedNode": _best_node(chosen)}
+    return found | {"eligible": True, "nodes": seen, "nominatedNode": best_node(chosen)}
 
 
 def _dry_run(
@@ -98,57 +85,16 @@ def _dry_run(
         )
         for other in weaker
     ]
-    choice = _reprieved(scheduler, nodes, node, pod, candidates)
-    return ("Error", None) if choice is None else ("Success", choice)
-
-
-def _reprieved(
-    scheduler: Scheduler, nodes: Nodes, node: str, pod: Pod, candidates: Sequence[Candidate]
-) -> Choice | None:
-    """Gives the candidates back as far as node and quota have room, the most important first.
-
-    None where the node and the quota both refuse one pod: upstream takes it away twice, fails, and skips the node.
-    """
-    quota, tree = scheduler.resolve(pod)
     account = scheduler.trees[tree].accounts[quota]
-    request, limit = scheduler.counted(quota, tree, pod), limit_of(scheduler, account)
-    rest = account.used
-    for candidate in candidates:
-        rest = _without(rest, candidate)
-    away = [candidate.pod for candidate in candidates]
-    gone: list[Candidate] = []
-    violations = 0
-    for candidate in sorted(candidates, key=lambda each: not each.violates):
-        is_fitting = nodes.status(node, pod, [key for key in away if key != candidate.pod]) == "Success"
-        after = add(rest, candidate.counted) if is_fitting else _without(add(rest, candidate.counted), candidate)
-        has_room = not exceeding(mask(add(after, request), request), limit)
-        if not is_fitting and not has_room:
-            return None
-        if not is_fitting or not has_room:
-            gone.append(candidate)
-            violations += candidate.violates and not is_fitting
-        else:
-            away.remove(candidate.pod)
-        rest = after if has_room else rest
-    return Choice(tuple(gone), violations)
-
-
-def _without(rest: Amounts, candidate: Candidate) -> Amounts:
-    return {name: max(size - candidate.counted.get(name, 0), 0) for name, size in rest.items()}
-
-
-def _best_node(chosen: Mapping[str, Choice]) -> str:
-    """Returns the node with the fewest broken budgets, lowest first victim, lowest sum, fewest victims, latest start; empty for none."""
-    candidates = [node for node, choice in chosen.items() if choice.victims]
-    return min(candidates, key=lambda node: (*_cost(chosen[node]), node), default="")
-
-
-def _cost(choice: Choice) -> tuple[int, ...]:
-    victims = choice.victims
-    top = max(victim.priority for victim in victims)
-    earliest = min(victim.started_ns for victim in victims if victim.priority == top)
-    total = sum(victim.priority + 2**31 for victim in victims)
-    return choice.violations, victims[0].priority, total, len(victims), -earliest
+    request = scheduler.counted(quota, tree, pod)
+    choice = reprieved(
+        candidates,
+        request,
+        account.used,
+        limit_of(scheduler, account),
+        lambda without: nodes.status(node, pod, without) == "Success",
+    )
+    return ("Error", None) if choice is None else ("Success", choice)
 
 
 def _breaking(budgets: Sequence[Mapping[str, Any]], pods: Sequence[Pod]) -> set[str]:
@@ -170,9 +116,7 @@ def _breaking(budgets: Sequence[Mapping[str, Any]], pods: Sequence[Pod]) -> set[
     return breaking
 
 
-def _not_eligible(scheduler: Scheduler, nodes: Nodes, pod: Pod, statuses: Mapping[str, str]) -> str:
-    if pod.spec.preemption_policy == "Never":
-        return NEVER
+def _waits_for_victims(scheduler: Scheduler, nodes: Nodes, pod: Pod, statuses: Mapping[str, str]) -> str:
     node = pod.status.nominated_node_name
     if node not in nodes.pods or statuses[node] == RESOLVED_BY_NOBODY:
         return ""

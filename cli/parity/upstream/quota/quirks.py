@@ -1,6 +1,5 @@
 """The quirks of upstream's elastic quota, in the order in which rules add them to a model without any."""
 
-from collections.abc import Set
 from enum import Enum
 
 
@@ -8,7 +7,7 @@ class Quirk(Enum):
     """One way in which upstream's numbers differ from production's; the value is the heading in docs/compat.md that argues for ours.
 
     Attributes:
-        TAKES_ANY_QUOTA: an object that breaks a rule of quotas is followed all the same.
+        TAKES_ANY_QUOTA: an object that breaks a rule of quotas is followed all the same; a second object of a known name is not.
         FORGETS_CHILDREN: a quota is removed although it has children; with the root of a tree goes the whole tree.
         KEEPS_RESOURCES: a resource that a tree once had stays in its total.
         GROUPS_COMPETE: the system and default groups take part at the first level although their use is no longer in it.
@@ -48,7 +47,7 @@ class Quirk(Enum):
     PREEMPTS_ON_A_NODE = "Preemption inside a quota makes the room that is needed"
 
 
-Quirks = Set[Quirk]
+Quirks = frozenset[Quirk]
 
 ALL: Quirks = frozenset(Quirk)
 NONE: Quirks = frozenset()

@@ -5,7 +5,7 @@ from typing import Any
 
 from cli.parity.runners.quota.runtime import changes
 from cli.parity.upstream.quota.account import Account
-from cli.parity.upstream.quota.quirks import Quirk, Quirks
+from cli.parity.upstream.quota.quirks import Quirks
 from cli.parity.upstream.quota.scheduler import Scheduler
 from cli.parity.upstream.quota.sharing import Child, scaled_minima, share
 from cli.parity.upstream.quota.tree import Tree

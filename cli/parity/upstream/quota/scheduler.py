@@ -9,24 +9,18 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cli.parity.upstream.quota.declarations import bounded, is_same, keeps_rules, stock
 from cli.parity.upstream.quota.pods import PodsByEvent, Raw, Version
 from cli.parity.upstream.quota.pods_at_once import PodsAtOnce
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
-from cli.parity.upstream.quota.sharing import wrapped
 from cli.parity.upstream.quota.tree import Tree
 from services.quota_ledger.resolve import counted_request
-from shared.admission.elastic_quota import check_self
-from shared.admission.refused import Refused
-from shared.domain.amounts import Amounts, add, mask, negated, sub
+from shared.domain.amounts import Amounts, add, mask, sub
 from shared.domain.quota_names import Names
-from shared.kube.elastic_quota import DEFAULT, RESERVED, ROOT, SYSTEM, DeclaredQuota, declared
+from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota, declared
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
-
-LARGEST = 2**63 - 1
-_MAXIMA = {SYSTEM: "systemQuotaGroupMax", DEFAULT: "defaultQuotaGroupMax"}
-STOCK_MAX = {"cpu": str(LARGEST // 5), "memory": str(LARGEST // 5)}
 
 
 class Scheduler:
@@ -52,7 +46,7 @@ class Scheduler:
         self._going: set[str] = set()
         tree = self.tree("")
         for group in RESERVED:
-            quota = self._stock(group)
+            quota = stock(group, self.args, self.quirks)
             tree.declare(quota)
             tree.accounts[group].lends |= Quirk.GROUPS_COMPETE in self.quirks
             self.names.put(quota)
@@ -152,8 +146,8 @@ class Scheduler:
         if quota.deleting or quota.name == ROOT:
             return
         before = self.names.quotas.get(quota.name)
-        quota = self._bounded(quota)
-        if Quirk.TAKES_ANY_QUOTA not in self.quirks and quota != before and not _keeps_rules(raw, quota):
+        quota = bounded(quota, self.quirks)
+        if Quirk.TAKES_ANY_QUOTA not in self.quirks and quota != before and not keeps_rules(raw, quota):
             return
         self._going.discard(quota.name)
         self.names.put(quota)
@@ -162,28 +156,17 @@ class Scheduler:
         known = tree.accounts.get(quota.name)
         if known is None:
             tree.declare(quota)
-        elif not _is_same(known.declared, quota):
+        elif not is_same(known.declared, quota) and not self._is_second(quota, is_new=is_new):
             tree.amend(quota)
         if quota.is_root and quota.total is not None and where:
             self._set_total(where, quota.total, quota)
 
-    def _bounded(self, quota: DeclaredQuota) -> DeclaredQuota:
-        """Returns a declaration in numbers of 64 bits: wrapped weights by a quirk, else at most the largest."""
-        if Quirk.WEIGHTS_WRAP not in self.quirks:
-            kinds = {"min": quota.min, "max": quota.max, "weight": quota.weight}
-            bounded = {kind: {name: min(size, LARGEST) for name, size in sizes.items()} for kind, sizes in kinds.items()}
-            return msgspec.structs.replace(quota, **bounded)
-        if quota.name not in RESERVED:
-            return quota
-        return msgspec.structs.replace(quota, weight={name: wrapped(size) for name, size in quota.weight.items()})
-
-    def _stock(self, group: str) -> DeclaredQuota:
-        limit = self.args.get(_MAXIMA[group]) or STOCK_MAX
-        return self._bounded(DeclaredQuota(name=group, max=amounts(limit)))
+    def _is_second(self, quota: DeclaredQuota, *, is_new: bool) -> bool:
+        return is_new and quota.name not in RESERVED and Quirk.TAKES_ANY_QUOTA in self.quirks
 
     def _regroup(self, group: str) -> None:
         """A reserved group whose object is deleted is as at the start."""
-        quota = self._stock(group)
+        quota = stock(group, self.args, self.quirks)
         self.names.put(quota)
         self.trees[""].amend(quota)
 
@@ -246,18 +229,5 @@ class Scheduler:
             tree.rebuild()
 
 
-def _keeps_rules(raw: Raw, quota: DeclaredQuota) -> bool:
-    try:
-        check_self(dict(raw), quota)
-    except Refused:
-        return False
-    return True
-
-
 def _allocatable(raw: Raw) -> Amounts:
     return amounts((raw.get("status") or {}).get("allocatable") or {})
-
-
-def _is_same(one: DeclaredQuota, other: DeclaredQuota) -> bool:
-    fields = ("lends", "is_parent", "parent", "max", "min", "weight")
-    return all(getattr(one, field) == getattr(other, field) for field in fields)

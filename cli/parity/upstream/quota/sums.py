@@ -115,4 +115,4 @@ class Sums:
         for name in RESERVED:
             if name in self.accounts:
                 capacity = sub(capacity, self.accounts[name].used)
-        self.capacity = {name: 0 for name in self.capacity} | capacity
+        self.capacity = dict.fromkeys(self.capacity, 0) | capacity

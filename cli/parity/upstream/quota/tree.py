@@ -183,4 +183,3 @@ def _child(account: Account, floor: Amounts, resource: str) -> Child:
         account.declared.weight.get(resource, 0),
         account.lends,
     )
-

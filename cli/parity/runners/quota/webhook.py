@@ -12,7 +12,7 @@ from shared.kube.elastic_quota import PREFIX, QUOTA_NAME
 
 
 def answer(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What our rules say to each step; accepted ones change the tree."""
+    """Returns the outcome of each step; accepted ones change the tree."""
     gates = {name for name, on in given["gates"].items() if on}
     rules = Rules(
         guarantees="ElasticQuotaGuaranteeUsage" in gates,
