@@ -25,7 +25,7 @@ class Holder(NamedTuple):
 
 
 def is_overdue(since_ns: int, now_ns: int, delay_ns: int) -> bool:
-    """Tells whether a quota has been over-used for longer than is tolerated; as long is not longer."""
+    """Returns whether a quota has been over-used for longer than is tolerated; as long is not longer."""
     return now_ns - since_ns > delay_ns
 
 

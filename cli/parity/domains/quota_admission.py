@@ -5,4 +5,4 @@ from cli.parity.runners.quota.admission import answer
 from cli.parity.upstream.quota.admission import predicted
 from cli.parity.upstream.quota.rules import rules_of
 
-DOMAIN = Domain(answer, rules_of(predicted), remarks=frozenset({"flags"}), argued_share=0.35)
+DOMAIN = Domain(answer, rules_of(predicted), remarks=frozenset({"flags"}), argued_share=0.4)

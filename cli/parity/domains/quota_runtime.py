@@ -11,5 +11,5 @@ DOMAIN = Domain(
     remarks=frozenset(
         {"flags", "calculatorInputs", "rootAllocatedDrifted", "weightSumOverflowsInt64", "differsFromExactFloor"}
     ),
-    argued_share=0.25,
+    argued_share=0.3,
 )

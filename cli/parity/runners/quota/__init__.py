@@ -1,1 +1,1 @@
-"""The quota ledger and the scheduler's half of quota, driven by the events that production would read of a recorded history."""
+"""The quota ledger and the scheduler's half of quota, driven by recorded histories as production would read them."""

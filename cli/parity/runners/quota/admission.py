@@ -44,7 +44,10 @@ def prefilter(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attempt(ledger: RecordedLedger, attempt: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Charges a pod that the ledger has read of. For another one, which production never asks for, its rule for one pod decides."""
+    """Charges a pod that the ledger has read of.
+
+    Production never requests a charge for another one; there the rule for one pod decides, on which charges rest.
+    """
     if attempt["registered"]:
         ledger.take({"type": "podAdd", "pod": attempt["pod"]})
     key, pod = pod_key(attempt["pod"]), ledger.without_overhead(msgspec.convert(attempt["pod"], Pod))
@@ -61,8 +64,8 @@ def _attempt(ledger: RecordedLedger, attempt: Mapping[str, Any], number: int) ->
     refused = _refused(ledger, tree, quota, pod)
     if (held := ledger.held(key)) is not None and not held.charged:
         ask = ChargeAsk(epoch=1, round=number, seen={}, groups=((key,),))
-        drafts, [said] = charge(ledger.state, [ask], ledger.settings.admission())
-        refused = None if key in said.charged else refused
+        drafts, [response] = charge(ledger.state, [ask], ledger.settings.admission())
+        refused = None if key in response.charged else refused
         if attempt["reserve"]:
             ledger.record([draft.event for draft in drafts])
     return {"code": "Success", **found} if refused is None else {**found, **refused}

@@ -1,15 +1,16 @@
-"""A quota ledger that reads a recorded history as events of `cluster` and `scheduling`, and records what production would.
+"""A quota ledger that reads a recorded history as events of `cluster` and `scheduling`, and records its decisions.
 
 Some recorded steps have no event of their own:
 
-- A feature gate of upstream's that the ledger lacks is what the API server or a webhook would have done to the objects: with
-  `ElasticQuotaIgnorePodOverhead` pods come without overhead; a terminating pod that a gate ignores is a deleted one.
+- A feature gate of upstream's that the ledger lacks changes the objects: with `ElasticQuotaIgnorePodOverhead` pods come
+  without overhead; a terminating pod that a gate ignores is a deleted one.
 - `reserve` is a placement in the log of `scheduling`, `unreserve` the rejection of its binding.
 - `migrateDefault` is nothing: the ledger moves pods as soon as their quota is there.
 - An update that leaves the resourceVersion as it was does not come from an API server; it is not delivered.
 - The two maxima of upstream's arguments are those of the objects that upstream's scheduler creates with them.
 
-The ledger runs with `check_quotas` off: recorded histories are those of a cluster without webhooks, whose scheduler takes what the API stores.
+The ledger runs with `check_quotas` off: recorded histories are those of a cluster without webhooks, whose scheduler
+takes what the API stores.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +49,7 @@ class RecordedLedger:
 
     Attributes:
         delivered: names of the quotas of which the history itself has brought an object.
-        told: every event of `cluster` and `scheduling` so far; recorded: every event of the ledger's own.
+        followed: every event of `cluster` and `scheduling` so far; recorded: every event of the ledger's own.
     """
 
     def __init__(self, given: Raw) -> None:
@@ -66,7 +67,7 @@ class RecordedLedger:
         )
         self.state = self.settings.new_state()
         self.delivered: set[str] = set()
-        self.told: list[Recorded] = []
+        self.followed: list[Recorded] = []
         self.recorded: list[Event] = []
         self._placements: dict[str, int] = {}
         for name, arg in _MAXIMA:
@@ -81,9 +82,9 @@ class RecordedLedger:
         match event["type"]:
             case "nodeAdd" | "nodeUpdate":
                 node = msgspec.convert(event["node"], Node)
-                self._tell("cluster", NodeObserved(node=node.metadata.name, object=node))
+                self._append("cluster", NodeObserved(node=node.metadata.name, object=node))
             case "nodeDelete":
-                self._tell("cluster", NodeDeleted(node=event["node"]["metadata"]["name"], node_uid=""))
+                self._append("cluster", NodeDeleted(node=event["node"]["metadata"]["name"], node_uid=""))
             case "quotaAdd" | "quotaUpdate":
                 self.delivered.add(event["quota"]["metadata"]["name"])
                 self._observe_quota(event["quota"])
@@ -156,29 +157,29 @@ class RecordedLedger:
             self._lose_pod(key)
         else:
             pod = self.without_overhead(msgspec.convert(raw, Pod))
-            self._tell("cluster", PodObserved(pod=key, pod_uid=key, object=pod))
+            self._append("cluster", PodObserved(pod=key, pod_uid=key, object=pod))
 
     def _lose_pod(self, key: str) -> None:
         if key in self.state.seen:
-            self._tell("cluster", PodDeleted(pod=key, pod_uid=key))
+            self._append("cluster", PodDeleted(pod=key, pod_uid=key))
 
     def _place(self, key: str) -> None:
         if key not in self.state.seen:
             return
         placed = PodPlaced(pod_uid=key, pod=key, node="", round=0, request={})
-        self._tell("scheduling", placed)
+        self._append("scheduling", placed)
         self._placements[key] = self.state.positions["scheduling"]
 
     def _reject(self, key: str) -> None:
         if (seq := self._placements.get(key)) is not None:
-            self._tell("cluster", BindRejected(pod=key, pod_uid=key, reason=""), Cause("scheduling", seq))
+            self._append("cluster", BindRejected(pod=key, pod_uid=key, reason=""), Cause("scheduling", seq))
 
     def _observe_quota(self, raw: Raw) -> None:
         observed = ObjectObserved(resource=resource_names.QUOTAS, name=_key(raw), uid="", object=dict(raw))
-        self._tell("cluster", observed)
+        self._append("cluster", observed)
 
     def _lose_quota(self, key: str) -> None:
-        self._tell("cluster", ObjectDeleted(resource=resource_names.QUOTAS, name=key, uid=""))
+        self._append("cluster", ObjectDeleted(resource=resource_names.QUOTAS, name=key, uid=""))
 
     def _is_ignored(self, metadata: Raw) -> bool:
         at = metadata.get("deletionTimestamp")
@@ -189,10 +190,10 @@ class RecordedLedger:
         grace_ns = (metadata.get("deletionGracePeriodSeconds") or 0) * SECOND
         return "ElasticQuotaIgnoreTerminatingPod" in self.gates and self.now_ns > instant_ns(at) + grace_ns
 
-    def _tell(self, context: str, event: Event, cause: Cause | None = None) -> None:
+    def _append(self, context: str, event: Event, cause: Cause | None = None) -> None:
         seq = self.state.positions.get(context, 0) + 1
         record = Recorded(context, seq, event, self.now_ns, cause)
-        self.told.append(record)
+        self.followed.append(record)
         self.state.apply(record)
 
     def catch_up(self) -> None:

@@ -42,8 +42,9 @@ def revoke(given: Mapping[str, Any]) -> dict[str, Any]:
 def overuse(given: Mapping[str, Any]) -> dict[str, Any]:
     """Looks at one quota at the recorded times; a pod that is too large for it comes and goes.
 
-    A record shows a quota over its runtime only at its next look. The ledger looks each second, so the pod comes right after the last
-    look at which nothing was over-used. Before it comes the ledger keeps no clock; the time of the look stands for it.
+    A record shows a quota over its runtime only at its next look. The ledger looks each second, so the pod comes right
+    after the last look at which nothing was over-used. Before it comes the ledger keeps no clock; the time of the look
+    stands for it.
     """
     at_ns = instant_ns(given["start"])
     ledger = RecordedLedger({"args": {}, "featureGates": [], "now": given["start"]})

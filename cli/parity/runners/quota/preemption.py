@@ -1,7 +1,7 @@
 """The `preempt` cases: one round of the scheduler, charged to the ledger, over nodes of which only the amounts matter.
 
-What is compared of a round that places the pod is the same as upstream's. Of one that does not, ours names one node and the victims of
-the whole quota, where upstream lists each node.
+A round that places the pod has an answer of the same shape as upstream's. One that does not names one node and the
+victims of the whole quota, where upstream lists each node.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 
 
 def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Tries a pod in one round, and returns the verdict of its quota, of the nodes, and what is to make room for it."""
+    """Tries a pod in one round, and returns the verdict of its quota, of the nodes, and the victims that are to make room for it."""
     ledger = RecordedLedger.after(given)
     key = pod_key(given["pod"])
     ledger.take({"type": "podAdd", "pod": given["pod"]})
@@ -53,7 +53,7 @@ def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
         return found
     if given["pod"]["spec"].get("preemptionPolicy") == "Never":
         return found | {"eligible": False, "reason": NEVER}
-    said = [event for event in events if isinstance(event, PodNominated) and event.pod_uid == key and event.node]
+    nominated = [event for event in events if isinstance(event, PodNominated) and event.pod_uid == key and event.node]
     nodes = {
         event.node: {
             "potential": True,
@@ -61,9 +61,9 @@ def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
             "victims": list(event.victims),
             "numPDBViolations": event.violations,
         }
-        for event in said
+        for event in nominated
     }
-    return found | {"eligible": True, "nodes": nodes, "nominatedNode": said[0].node if said else ""}
+    return found | {"eligible": True, "nodes": nodes, "nominatedNode": nominated[0].node if nominated else ""}
 
 
 class _Cluster:
@@ -72,7 +72,7 @@ class _Cluster:
     def __init__(self, ledger: RecordedLedger, budgets: Sequence[Mapping[str, Any]]) -> None:
         self._ledger = ledger
         self.view = ClusterView()
-        for record in ledger.told:
+        for record in ledger.followed:
             self._apply(record.context, record.event)
         for raw in budgets:
             name = pod_key(raw)
@@ -83,7 +83,9 @@ class _Cluster:
         self.view.read()
         fit = PLUGINS["NodeResourcesFit"].make({}, "NodeResourcesFit")
         schedulers = {
-            record.event.object.spec.scheduler_name for record in ledger.told if isinstance(record.event, PodObserved)
+            record.event.object.spec.scheduler_name
+            for record in ledger.followed
+            if isinstance(record.event, PodObserved)
         }
         profiles = {name: Profile(name, (fit,), (), PreemptionArgs()) for name in sorted(schedulers)}
         self._index = Index(self.view, profiles)

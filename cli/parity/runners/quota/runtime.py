@@ -34,9 +34,11 @@ def redistribute(given: Mapping[str, Any]) -> dict[str, Any]:
         children = []
         for child, part in zip(given["children"], parts, strict=True):
             floor = max(part["floor"].get(resource, 0), part["guaranteed"].get(resource, 0))
-            asked = part["request"].get(resource, 0)
-            ask = min(asked, part["max"].get(resource, asked))
-            children.append(Child(child["name"], floor, ask, part["sharedWeight"].get(resource, 0), child["allowLent"]))
+            request = part["request"].get(resource, 0)
+            demand = min(request, part["max"].get(resource, request))
+            children.append(
+                Child(child["name"], floor, demand, part["sharedWeight"].get(resource, 0), child["allowLent"])
+            )
         for child, got in zip(children, share(total.get(resource, 0), children), strict=True):
             runtime[child.name][resource] = got
     return {"runtime": runtime}

@@ -19,13 +19,13 @@ _MAXIMA = {SYSTEM: "systemQuotaGroupMax", DEFAULT: "defaultQuotaGroupMax"}
 
 
 def stock(group: str, args: Mapping[str, Any], quirks: Quirks) -> DeclaredQuota:
-    """Returns a reserved group before its object is delivered: with the max of the scheduler's arguments, and no weight."""
+    """Returns a reserved group before its object is delivered: the max of the arguments, and no weight."""
     limit = args.get(_MAXIMA[group]) or _STOCK_MAX
     return bounded(DeclaredQuota(name=group, max=amounts(limit)), quirks)
 
 
 def bounded(quota: DeclaredQuota, quirks: Quirks) -> DeclaredQuota:
-    """Returns a declaration in numbers of 64 bits: by a quirk the weights of reserved groups wrap around, else the largest stands."""
+    """Returns a declaration in 64 bits: at most the largest number; by a quirk, weights of reserved groups wrap."""
     if Quirk.WEIGHTS_WRAP not in quirks:
         kinds = {"min": quota.min, "max": quota.max, "weight": quota.weight}
         smaller = {kind: {name: min(size, LARGEST) for name, size in sizes.items()} for kind, sizes in kinds.items()}
@@ -36,7 +36,7 @@ def bounded(quota: DeclaredQuota, quirks: Quirks) -> DeclaredQuota:
 
 
 def keeps_rules(raw: Mapping[str, Any], quota: DeclaredQuota) -> bool:
-    """Tells whether an object breaks no rule that quotas have on their own."""
+    """Returns whether an object breaks no rule that quotas have on their own."""
     try:
         check_self(dict(raw), quota)
     except Refused:
@@ -45,6 +45,6 @@ def keeps_rules(raw: Mapping[str, Any], quota: DeclaredQuota) -> bool:
 
 
 def is_same(one: DeclaredQuota, other: DeclaredQuota) -> bool:
-    """Tells whether two declarations make the same tree."""
+    """Returns whether two declarations make the same tree."""
     fields = ("lends", "is_parent", "parent", "max", "min", "weight")
     return all(getattr(one, field) == getattr(other, field) for field in fields)

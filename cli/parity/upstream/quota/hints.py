@@ -1,7 +1,7 @@
 """Queueing hints: the events that wake a pod that its quota has refused. Source: spec/quota.md 6.2.
 
-Upstream goes by relation: something happened in the pod's quota, or above it, as a copy of the quotas has it that is made every two
-minutes. Production goes by room: something came free there, and it is enough for the pod.
+Upstream goes by relation: something happened in the pod's quota, or above it, as a copy of the quotas has it that is
+made every two minutes. Production goes by capacity: something came free there, and it is enough for the pod.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -52,7 +52,10 @@ def _is_related(copied: Scheduler, query: Mapping[str, Any]) -> bool:
 
 
 def _is_related_to_nothing_known(copied: Scheduler, query: Mapping[str, Any]) -> bool:
-    """Before the first copy every managed pod is of a default group of which nothing is known: whatever needs a look at it wakes the pod."""
+    """Hints before the first copy, when every managed pod is of a default group of which nothing is known.
+
+    An event that has to be compared with that group wakes the pod.
+    """
     if "DisableDefaultQuota" in copied.gates:
         return False
     event = query["event"]

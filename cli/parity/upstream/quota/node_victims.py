@@ -1,4 +1,7 @@
-"""The victims on one node, and the node to make room on, as upstream chooses them for preemption inside a quota. Source: spec/quota.md 6.3."""
+"""The victims on each node, and the node itself, as upstream chooses them for preemption inside a quota.
+
+Source: spec/quota.md 6.3.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -71,7 +74,10 @@ def _without(rest: Amounts, candidate: Candidate) -> Amounts:
 
 
 def best_node(chosen: Mapping[str, Choice]) -> str:
-    """Returns the node with the fewest broken budgets, lowest first victim, lowest sum, fewest victims, latest start; empty for none."""
+    """Returns the node with the cheapest victims, empty for none.
+
+    Fewest broken budgets, lowest first victim, lowest sum of priorities, fewest victims, latest start, name.
+    """
     candidates = [node for node, choice in chosen.items() if choice.victims]
     return min(candidates, key=lambda node: (*_cost(chosen[node]), node), default="")
 

@@ -1,4 +1,4 @@
-"""Pods in upstream's books: each is counted when an event brings it, by its object of that event. Source: spec/quota.md 2.4."""
+"""Pods in upstream's books: each is counted by the object of its last event. Source: spec/quota.md 2.4."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -173,5 +173,5 @@ class PodsByEvent:
 
 
 def runs(pod: Pod) -> bool:
-    """Tells whether a pod is on a node and has not ended."""
+    """Returns whether a pod is on a node and has not ended."""
     return bool(pod.spec.node_name) and pod.status.phase not in ENDED

@@ -1,4 +1,7 @@
-"""Preemption inside a quota as upstream does it: one node at a time, among the pods of the same quota there. Source: spec/quota.md 6.3."""
+"""Preemption inside a quota as upstream does it: one node at a time, among the pods of the same quota there.
+
+Source: spec/quota.md 6.3.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +25,7 @@ WAITS = "not eligible due to a terminating pod on the nominated node."
 def preempt(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     """Returns the verdicts on a pod, and the victims on each node when there is no room for it.
 
-    Without upstream's way to preempt the answer ends where production's preemption begins, whose choice is not predicted here.
+    Without upstream's way to preempt the answer ends where production's preemption begins; its choice is not predicted.
     """
     scheduler, nodes = Scheduler.after(given, quirks), Nodes(given)
     scheduler.take({"type": "podAdd", "pod": given["pod"]})

@@ -1,7 +1,7 @@
-"""Rules that explain a quota case: upstream's quirks are added to an exact model one after the other, and each that changes its answer acts.
+"""Rules that explain a quota case: upstream's quirks are added to an exact model one after the other.
 
-The model without any quirk gives production's answer, the one with all of them upstream's. Where these differ, at least one of the rules
-recognises the case, whichever quirks hide each other.
+The model without any quirk gives production's answer, the one with all of them upstream's. A quirk acts where it
+changes the answer. Where the two ends differ at least one rule recognises the case, whichever quirks hide each other.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Upstream's quota plugin as far as recorded histories show it: objects arrive one after the other and change its books.
+"""Upstream's quota plugin as far as recorded histories show it: objects arrive one by one and change its books.
 
 Without quirks it is what production makes of the same history; each quirk changes one thing.
 

@@ -55,9 +55,9 @@ def share(capacity: int, children: Sequence[Child], quirks: Quirks) -> dict[str,
 def scaled_minima(
     capacity: Mapping[str, int], minima: Sequence[Mapping[str, int]], quirks: Quirks
 ) -> list[dict[str, int]]:
-    """Returns the minima in force of all children of one parent, where they are scaled with zeros for what a child has no min of.
+    """Returns the minima in force of all children of one parent.
 
-    A resource that is no key of the capacity is not scaled.
+    A resource that is no key of the capacity is not scaled; in one that is, a child without a min gets one of 0.
     """
     sums: dict[str, int] = {}
     for own in minima:

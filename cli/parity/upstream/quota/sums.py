@@ -110,7 +110,7 @@ class Sums:
         return set(self.accounts[parent].declared.max) if parent in self.accounts else set()
 
     def recount_capacity(self) -> None:
-        """Takes the use of the reserved groups from the total. A resource that the tree once had stays in the capacity."""
+        """Takes the use of the reserved groups from the total. A resource once there stays in the capacity."""
         capacity = dict(self.total)
         for name in RESERVED:
             if name in self.accounts:

@@ -1,4 +1,4 @@
-"""One tree of quotas as upstream keeps it: declared, changed and removed one after the other, shared from the root to the leaves.
+"""One tree of quotas as upstream keeps it: changed quota by quota, shared from the root to the leaves.
 
 Source: spec/quota.md 2.5, 3.1, 3.4.
 """
@@ -103,7 +103,7 @@ class Tree(Sums):
                 account.runtime = mask(runtimes[account.name], account.shared) if is_stale else runtimes[account.name]
 
     def _members(self, parent: str) -> Iterator[Account]:
-        """Yields the quotas that share a level: a reserved group only once its demand has changed, and then by a quirk."""
+        """Yields the quotas that share a level; by a quirk a reserved group, too, once its demand has changed."""
         for name in self.accounts[parent].children:
             account = self.accounts[name]
             if name not in RESERVED or (Quirk.GROUPS_COMPETE in self.quirks and account.demand):
@@ -161,7 +161,10 @@ class Tree(Sums):
         self.raise_guaranteed(above, account.guaranteed)
 
     def _notify_of_min(self, account: Account) -> None:
-        """Notifies the level of a quota that is new there; by a quirk not of its demand, and not at all before its parent is there."""
+        """Notifies the level of a quota that is new there.
+
+        By a quirk not of its demand, and not at all before its parent is there.
+        """
         if Quirk.STALE_DEMAND not in self.quirks:
             self.notify(account, account.limited())
         else:

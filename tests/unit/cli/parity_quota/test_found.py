@@ -13,12 +13,13 @@ N1 = add(node("n1", "10"))
 
 def quotas(given: dict[str, Any]) -> dict[str, Any]:
     """Quota -> its changed fields after the last step."""
-    trees: dict[str, Any] = predicted_tree("tree", given, ALL)["steps"][-1]["trees"]
-    return trees.get("", {}).get("quotas", {})
+    trees = predicted_tree("tree", given, ALL)["steps"][-1]["trees"]
+    found: dict[str, Any] = trees.get("", {}).get("quotas", {})
+    return found
 
 
 def test_a_pod_that_requests_nothing_notifies_no_level() -> None:
-    """A quota that came before its parent stays unknown at its parent's level; a pod that requests something makes it known."""
+    """A quota that came before its parent is unknown at its level until a pod requests something."""
     early = case(
         add(quota("b", "4", "2", parent="a", labels=KEPT)),
         add(quota("a", "8", "4")),
@@ -30,7 +31,7 @@ def test_a_pod_that_requests_nothing_notifies_no_level() -> None:
 
 
 def test_a_quota_that_moves_without_pods_below_it_does_not_bring_its_min_as_demand() -> None:
-    """Its new level learns of it, but not that it asks for its min; of a quota with pods it learns the whole."""
+    """Its new level counts no demand of it, where it counts the whole demand of one with pods."""
     old, new = (quota("b", "8", "6", parent=parent, labels=KEPT) for parent in ("a", ""))
     rest = [add(quota("c", "8", "8")), add(quota("d", "8", "2"))]
     moved = case(N1, add(quota("a", "9", "6")), add(old), *rest, change(old, new))
@@ -40,7 +41,7 @@ def test_a_quota_that_moves_without_pods_below_it_does_not_bring_its_min_as_dema
 
 
 def test_a_quota_shares_in_a_resource_that_came_later_once_its_demand_changes() -> None:
-    """The first level gets gpus from the second quota; until it changes, the first one has no runtime in them, not even none."""
+    """The first level gets gpus from the second quota; the first one has no runtime in them, not even 0, at first."""
     given = case(N1, add(quota("a", "4")), add(quota("b", "cpu=4 gpu=4")))
     attempts = [
         {"pod": pod(name, "a", "9"), "registered": is_new, "reserve": False}
@@ -52,8 +53,8 @@ def test_a_quota_shares_in_a_resource_that_came_later_once_its_demand_changes() 
 
 
 def hints(given: dict[str, Any], *queries: tuple[dict[str, Any], dict[str, Any]], snapshot: bool = False) -> list[str]:
-    asked = [{"pod": of, "event": event} for of, event in queries]
-    found: list[str] = predicted("queueHint", given | {"snapshotTaken": snapshot, "queries": asked}, ALL)["hints"]
+    questions = [{"pod": of, "event": event} for of, event in queries]
+    found: list[str] = predicted("queueHint", given | {"snapshotTaken": snapshot, "queries": questions}, ALL)["hints"]
     return found
 
 

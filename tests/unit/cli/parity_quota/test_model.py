@@ -1,4 +1,4 @@
-"""The model of upstream without its quirks gives production's answers: the specification's examples, recorded cases, any history."""
+"""The model of upstream without its quirks gives production's answers: worked examples, recorded cases, any history."""
 
 import os
 from pathlib import Path

@@ -52,23 +52,77 @@ FULL = [
 
 ACTS: dict[Quirk, tuple[str, dict[str, Any]]] = {
     Quirk.TAKES_ANY_QUOTA: ("tree", case(N1, add(quota("a", "4", "5")))),
-    Quirk.FORGETS_CHILDREN: ("tree", case(N1, add(quota("a", "4")), add(quota("b", "4", parent="a")), drop(quota("a", "4")))),
+    Quirk.FORGETS_CHILDREN: (
+        "tree",
+        case(N1, add(quota("a", "4")), add(quota("b", "4", parent="a")), drop(quota("a", "4"))),
+    ),
     Quirk.KEEPS_RESOURCES: ("tree", case(N1, drop(node("n1", "cpu=10 memory=10")))),
-    Quirk.GROUPS_COMPETE: ("tree", case(add(node("n1", "10")), *GREEDY, add(quota(DEFAULT, "4")), change(pod("q", "", "4"), pod("q", "", "3", version="2")), add(quota("b", "9")), add(pod("r", "b", "9")))),
+    Quirk.GROUPS_COMPETE: (
+        "tree",
+        case(
+            add(node("n1", "10")),
+            *GREEDY,
+            add(quota(DEFAULT, "4")),
+            change(pod("q", "", "4"), pod("q", "", "3", version="2")),
+            add(quota("b", "9")),
+            add(pod("r", "b", "9")),
+        ),
+    ),
     Quirk.FLOAT_SCALING: ("scaleMin", PRECISE),
     Quirk.WEIGHTS_WRAP: ("redistribute", {"resources": ["memory"], "total": {"memory": "10"}, "children": WIDE}),
     Quirk.STALE_DEMAND: ("tree", case(add(node("n1", "10")), *IDLE)),
-    Quirk.WHOLE_DELTA: ("tree", case(N1, add(quota("org", "9")), add(quota("a", "3", parent="org")), add(quota("b", "3", parent="org")), add(pod("p", "a", "5")), add(pod("q", "b", "2")), drop(quota("a", "3", parent="org")))),
+    Quirk.WHOLE_DELTA: (
+        "tree",
+        case(
+            N1,
+            add(quota("org", "9")),
+            add(quota("a", "3", parent="org")),
+            add(quota("b", "3", parent="org")),
+            add(pod("p", "a", "5")),
+            add(pod("q", "b", "2")),
+            drop(quota("a", "3", parent="org")),
+        ),
+    ),
     Quirk.LATE_HOMES: ("tree", case(N1, add(LATE), add(quota("late", "4")))),
     Quirk.COUNTS_ENDED: ("tree", case(N1, add(quota("a", "4")), add(pod("p", "a", "1", on="n1", phase="Succeeded")))),
-    Quirk.FREES_BOUND: ("tree", case(N1, add(quota("a", "4")), add(pod("p", "a", "1", on="n1")), {"type": "unreserve", "pod": pod("p", "a", "1", on="n1")})),
-    Quirk.CURRENT_MASK: ("tree", case(N1, add(quota("a", "cpu=4 memory=4")), add(pod("p", "a", "cpu=1 memory=1")), change(quota("a", "cpu=4 memory=4"), quota("a", "cpu=4")), drop(pod("p", "a", "cpu=1 memory=1")))),
-    Quirk.FIRST_SEEN: ("tree", case(N1, add(LATE), change(LATE, pod("p", "late", "3", version="2")), add(quota("late", "4")), {"type": "migrateDefault"})),
+    Quirk.FREES_BOUND: (
+        "tree",
+        case(
+            N1,
+            add(quota("a", "4")),
+            add(pod("p", "a", "1", on="n1")),
+            {"type": "unreserve", "pod": pod("p", "a", "1", on="n1")},
+        ),
+    ),
+    Quirk.CURRENT_MASK: (
+        "tree",
+        case(
+            N1,
+            add(quota("a", "cpu=4 memory=4")),
+            add(pod("p", "a", "cpu=1 memory=1")),
+            change(quota("a", "cpu=4 memory=4"), quota("a", "cpu=4")),
+            drop(pod("p", "a", "cpu=1 memory=1")),
+        ),
+    ),
+    Quirk.FIRST_SEEN: (
+        "tree",
+        case(
+            N1,
+            add(LATE),
+            change(LATE, pod("p", "late", "3", version="2")),
+            add(quota("late", "4")),
+            {"type": "migrateDefault"},
+        ),
+    ),
     Quirk.MASKED_VICTIMS: ("revoke", case(*OVER)),
     Quirk.REVOKES_LEAVING: ("revoke", case(*LEAVING)),
-    Quirk.HINTS_BY_RELATION: ("queueHint", case(*FULL) | {"snapshotTaken": True, "queries": [{"pod": pod("w", "a", "3"), "event": drop(pod("p", "a", "2", on="n1"))}]}),
+    Quirk.HINTS_BY_RELATION: (
+        "queueHint",
+        case(*FULL)
+        | {"snapshotTaken": True, "queries": [{"pod": pod("w", "a", "3"), "event": drop(pod("p", "a", "2", on="n1"))}]},
+    ),
     Quirk.PREEMPTS_ON_A_NODE: ("preempt", case(*FULL) | {"pdbs": [], "pod": pod("w", "a", "1", priority=9)}),
-}  # fmt: skip
+}
 
 _OF_RUNTIME = ("tree", "scaleMin", "redistribute")
 
@@ -100,7 +154,7 @@ def last(given: dict[str, Any], quirks: frozenset[Quirk]) -> dict[str, Any]:
 
 
 def test_a_level_shares_by_the_demand_of_its_last_notification() -> None:
-    """Minima of 16 shrink to 10: 3.75, 3.75 and 2.5, which is lent to the two that keep theirs, if the level counts their min as demand."""
+    """Minima of 16 shrink to 10: 3.75, 3.75 and 2.5; the last is lent to the others where their min is demand."""
     _, given = ACTS[Quirk.STALE_DEMAND]
     assert last(given, NONE)["a"]["runtime"] == {"cpu": 5000}
     assert last(given, frozenset({Quirk.STALE_DEMAND}))["a"]["runtime"] == {"cpu": 3750}
