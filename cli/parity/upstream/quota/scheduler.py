@@ -73,6 +73,8 @@ class Scheduler:
 
     def take(self, event: Raw) -> None:
         """Takes one recorded event."""
+        if "quota" in event and Quirk.STALE_DEMAND not in self.quirks:
+            self.settle()  # a quota that loses its parent keeps the runtime that it had until then
         match event["type"]:
             case "nodeAdd" | "nodeUpdate":
                 self._node(event["node"]["metadata"]["name"], _allocatable(event["node"]))
@@ -100,8 +102,6 @@ class Scheduler:
                 self.pods.migrate()
         self._drop_childless()
         self.pods.settle()
-        if Quirk.STALE_DEMAND not in self.quirks:
-            self.settle()
 
     def settle(self) -> None:
         """Shares all trees."""
