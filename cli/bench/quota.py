@@ -21,7 +21,6 @@ from cli.output import show_table
 from services.quota_ledger.admission import AdmissionRules, shortfall
 from services.quota_ledger.books import Books
 from services.quota_ledger.explain import explain
-from services.quota_ledger.switches import EXACT
 from services.quota_ledger.tree import Tree
 from services.quota_ledger.verify import holds
 from shared.collecting import uncollected
@@ -96,7 +95,7 @@ def measure(quota_count: int, pod_count: int) -> QuotaFigures:
     books, leaves = build(quota_count)
     tree = books.trees[""]
     attach(books, leaves, pod_count)
-    alone = Tree(EXACT)
+    alone = Tree()
     copy_into(alone, tree)
     gc.collect()
     gc.freeze()

@@ -22,7 +22,7 @@ class Account:
         request: `child_request`, at least min when it does not lend.
         used, np_request, np_used: of its whole subtree.
         allocated, guaranteed: with guaranteed usage, what is used below and what it is floored to; empty without.
-        asked: what the sharing at its parent's level counts as its request; None while upstream's does not know it.
+        asked: what the sharing at its parent's level counts as its request.
         children: names of the quotas under it.
         line: of the tree's sheet, where what it declares and asks for stands again.
         laid_out, row: where its shares lie together with its siblings'.
@@ -44,7 +44,7 @@ class Account:
         self.name = declared.name
         self.children: dict[str, None] = {}
         self.depth = 0
-        self.asked: Amounts | None = {}
+        self.asked: Amounts = {}
         self.laid_out: Siblings | None = None
         self.row = 0
         self.version = 0
@@ -62,10 +62,10 @@ class Account:
         self.sheet.put(MINIMA, self.line, declared.min)
         self.sheet.put(WEIGHTS, self.line, declared.weight)
 
-    def ask(self, amounts: Amounts | None) -> None:
+    def ask(self, amounts: Amounts) -> None:
         """The sharing at its parent's level counts this as its request from now on."""
         self.asked = amounts
-        self.sheet.put(ASKS, self.line, amounts or {})
+        self.sheet.put(ASKS, self.line, amounts)
 
     def clear_sums(self) -> None:
         """Forget what is summed over the subtree."""

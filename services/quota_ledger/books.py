@@ -10,7 +10,6 @@ import msgspec
 from services.quota_ledger import ledger
 from services.quota_ledger.ledger import CONSUMPTION, SUPPLY, Ledger, Posting, contra, held, moved, pending
 from services.quota_ledger.moved import Moved
-from services.quota_ledger.switches import EXACT
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import Amounts, negated, sub
 from shared.domain.quota_names import Names
@@ -108,7 +107,7 @@ class Books:
     def tree(self, name: str) -> Tree:
         """A tree, made at its first mention."""
         if name not in self.trees:
-            self.trees[name] = Tree(EXACT, scales_min=self._scales_min, guarantees=self._guarantees)
+            self.trees[name] = Tree(scales_min=self._scales_min, guarantees=self._guarantees)
         return self.trees[name]
 
     def apply(self, event: Event) -> list[Posting]:

@@ -8,7 +8,7 @@ Source: spec/quota.md 2.4, 5.2, 6.4, 7.3; docs/architecture.md, Charging quota.
 from collections.abc import Iterator
 
 from services.quota_ledger.books import Held, Over
-from services.quota_ledger.revoke import Holder, Overuse, victims
+from services.quota_ledger.revoke import Holder, is_overdue, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
 from shared.admission.elastic_quota import check_namespaces
@@ -230,9 +230,7 @@ def _overuse(state: LedgerState, settings: LedgerSettings, now_ns: int) -> Itera
 
 def _revoked(state: LedgerState, settings: LedgerSettings, now_ns: int, quota: str, clock: Over) -> Iterator[Event]:
     """Pods that are leaving are not asked to go again, and where they are enough nobody goes in their place."""
-    delay_ns = int(settings.revoke_after_s * 1e9)
-    _, due = Overuse(clock.since_ns).observed(now_ns, over=True, delay_ns=delay_ns)
-    if not due:
+    if not is_overdue(clock.since_ns, now_ns, int(settings.revoke_after_s * 1e9)):
         return
     books = state.books
     account = books.trees[clock.tree].accounts[quota]

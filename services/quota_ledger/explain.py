@@ -132,7 +132,7 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
     left = capacity
     for account in accounts:
         floor = max(account.scaled_min.get(resource, 0), account.guaranteed.get(resource, 0))
-        asked = (account.asked or {}).get(resource, 0)
+        asked = account.asked.get(resource, 0)
         certain = floor if asked > floor or not account.lends else asked
         child = Child(account.name, floor, asked, account.declared.weight.get(resource, 0), account.lends)
         if asked > floor:

@@ -53,7 +53,7 @@ class Known:
         self.quotas_due: dict[str, None] = {}
         self._asked: dict[str, None] = {}  # pods whose charge rests on an ask of a round that is not over
         self._of_nodes: Amounts | None = None
-        self._roots: list[DeclaredQuota] | None = None
+        self._roots: list[tuple[str, DeclaredQuota]] | None = None
         self.structure_changes = 0
         self.structure_judged = -1
         self._of_label: dict[str, dict[str, None]] = {}

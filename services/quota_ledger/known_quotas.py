@@ -27,28 +27,32 @@ class KnownQuotas(Known):
         """What a tree should have: the nodes' for the default one less what the others take, an annotation's for another."""
         roots = self.declared_roots()
         if tree:
-            root = next((quota for quota in roots if quota.tree == tree), None)
-            return self._total_of(root) if root else {}
+            root = next((quota for where, quota in roots if where == tree), None)
+            return self._total_of(tree, root) if root else {}
         if self._of_nodes is None:
             self._of_nodes = total(node for _, node in sorted(self.nodes.items()))
         sums = dict(self._of_nodes)
-        for quota in roots:
+        for where, quota in roots:
             if not quota.ignores_default_tree:
-                sums = sub(sums, self._total_of(quota))
+                sums = sub(sums, self._total_of(where, quota))
         return sums
 
-    def _total_of(self, root: DeclaredQuota) -> Amounts:
+    def _total_of(self, tree: str, root: DeclaredQuota) -> Amounts:
         """An annotation that is missing or cannot be read changes nothing."""
         if root.total is not None:
             return root.total
-        found = self.books.trees.get(root.tree)
+        found = self.books.trees.get(tree)
         return found.total if found else {}
 
-    def declared_roots(self) -> list[DeclaredQuota]:
-        """Roots of other trees that are in force."""
+    def declared_roots(self) -> list[tuple[str, DeclaredQuota]]:
+        """Tree id and root of each tree beside the default one, by the tree that a quota was declared in: its label may name one that is
+        not there, or that it was not in.
+        """
         if self._roots is None:
-            quotas = sorted(self.books.names.quotas.items())
-            self._roots = [quota for _, quota in quotas if quota.is_root and quota.tree]
+            quotas, tree_of = sorted(self.books.names.quotas.items()), self.books.tree_of
+            self._roots = [
+                (where, quota) for name, quota in quotas if quota.is_root and (where := tree_of.get(name, ""))
+            ]
         return self._roots
 
     def object_of(self, name: str) -> DeclaredQuota | None:

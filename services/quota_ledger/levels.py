@@ -9,7 +9,6 @@ from services.quota_ledger.account import Account
 from services.quota_ledger.layout import Layout
 from services.quota_ledger.moved import Moved
 from services.quota_ledger.sheet import Sheet
-from services.quota_ledger.switches import EXACT, Switches
 from services.quota_ledger.turn import Turn
 from shared.domain.amounts import Amounts, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
@@ -25,8 +24,7 @@ class Levels:
         levels: names of parents at whose level something moved since `settle`.
     """
 
-    def __init__(self, switches: Switches, *, scales_min: bool = True, guarantees: bool = False) -> None:
-        self._switches = switches
+    def __init__(self, *, scales_min: bool = True, guarantees: bool = False) -> None:
         self._scales_min = scales_min
         self._guarantees = guarantees
         self.total: Amounts = {}
@@ -37,7 +35,6 @@ class Levels:
         self._orphans: dict[str, dict[str, None]] = {}  # a parent that is not there -> those that name it
         self._dimensions: dict[str, int] = {}
         self.levels: set[str] = set()
-        self._is_exact = switches == EXACT and not guarantees
         self._layout = Layout(self._sheet)
         self._bare: dict[str, None] = {}  # parents whose children are to be laid out
         self._proposal: tuple[Moved, list[Turn]] | None = None
@@ -57,11 +54,7 @@ class Levels:
 
     def siblings(self, parent: str) -> list[Account]:
         """The quotas that share what a parent may use; the reserved groups are none of them."""
-        return [
-            self.accounts[name]
-            for name in self.accounts[parent].children
-            if name not in RESERVED or (self._switches.default_group_competes and self.accounts[name].asked)
-        ]
+        return [self.accounts[name] for name in self.accounts[parent].children if name not in RESERVED]
 
     def dimensions(self, parent: str) -> list[str]:
         """The resources that are shared at a level."""

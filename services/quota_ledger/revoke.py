@@ -6,8 +6,7 @@ Source: spec/quota.md 6.4; upstream pkg/scheduler/plugins/elasticquota/quota_ove
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from services.quota_ledger.switches import EXACT, Switches
-from shared.domain.amounts import Amounts, add, exceeding, mask, sub
+from shared.domain.amounts import Amounts, add, exceeding, sub
 
 
 class Holder(NamedTuple):
@@ -25,27 +24,12 @@ class Holder(NamedTuple):
     preemptible: bool
 
 
-class Overuse(NamedTuple):
-    """The clock of one quota's over-use.
-
-    Attributes:
-        under_ns: when it was last seen within its runtime, or revoked.
-    """
-
-    under_ns: int
-
-    def observed(self, now_ns: int, *, over: bool, delay_ns: int) -> tuple["Overuse", bool]:
-        """The clock after a look, and whether it is time to revoke: when over-used for longer than the delay, not as long."""
-        if not over:
-            return Overuse(now_ns), False
-        if now_ns - self.under_ns > delay_ns:
-            return Overuse(now_ns), True
-        return self, False
+def is_overdue(since_ns: int, now_ns: int, delay_ns: int) -> bool:
+    """Returns whether a quota has been over-used for longer than is tolerated; as long is not longer."""
+    return now_ns - since_ns > delay_ns
 
 
-def victims(
-    used: Mapping[str, int], limit: Mapping[str, int], holders: Sequence[Holder], switches: Switches = EXACT
-) -> list[str]:
+def victims(used: Mapping[str, int], limit: Mapping[str, int], holders: Sequence[Holder]) -> list[str]:
     """The pods that must go so that `used` is within `limit`.
 
     The least important are taken until it is (lower priority first, then the later start), then given back from the most
@@ -60,18 +44,14 @@ def victims(
         if not exceeding(rest, limit):
             break
         if holder.preemptible:
-            rest = _kept(sub(rest, holder.request), holder, switches)
+            rest = sub(rest, holder.request)
             taken.append(holder)
     if exceeding(rest, limit):
         return [holder.pod for holder in taken]
     revoked = []
     for holder in reversed(taken):
-        rest = _kept(add(rest, holder.request), holder, switches)
+        rest = add(rest, holder.request)
         if exceeding(rest, limit):
             rest = sub(rest, holder.request)
             revoked.append(holder.pod)
     return revoked
-
-
-def _kept(rest: Amounts, holder: Holder, switches: Switches) -> Amounts:
-    return mask(rest, holder.request) if switches.revoke_masks_keys else rest

@@ -4,7 +4,7 @@ nowhere else.
 Source: spec/quota.md 3.1; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from services.quota_ledger.moved import Moved
 from services.quota_ledger.sharing import Child, scaled_minima, share
 from services.quota_ledger.sheet import LARGEST
 from services.quota_ledger.siblings import Pool
-from services.quota_ledger.switches import EXACT
 from services.quota_ledger.turn import Turn
 from shared.domain.amounts import Amounts
-from shared.kube.elastic_quota import RESERVED
 
 Int64 = NDArray[np.int64]
 Grants = dict[str, tuple[Mapping[str, int], Amounts]]
@@ -34,7 +32,7 @@ class Shares(Levels):
         Returns:
             How many quotas have another runtime or scaled min.
         """
-        if self._is_exact and not self._reshaped:
+        if not self._guarantees and not self._reshaped:
             moved = sum(turn.keep() for turn in self._sharing())
             self.levels.clear()
             self._proposal = None
@@ -45,7 +43,7 @@ class Shares(Levels):
 
     def proposed(self) -> Moved:
         """What sharing anew would change. No share is another one before it is accepted."""
-        if self._is_exact and not self._reshaped:
+        if not self._guarantees and not self._reshaped:
             turns = list(self._sharing())
             moved = Moved.of_turns(turns)
             self._proposal = (moved, turns)
@@ -188,46 +186,23 @@ class Shares(Levels):
         granted = grants.get(parent.name)
         capacity = granted[1] if granted else self.level_capacity(parent.name)
         accounts = self.siblings(parent.name)
-        minima = [account.declared.min if account.name not in RESERVED else {} for account in accounts]
-        floors = scaled_minima(capacity, minima, self._switches) if self._scales_min else minima
-        if self._switches == EXACT:
-            floors = [
-                {name: floor[name] for name in account.declared.min}
-                for account, floor in zip(accounts, floors, strict=True)
-            ]
-        if self._switches.frozen_min_ask:
-            accounts, floors = _known_to_upstream(accounts, floors)
+        minima = [account.declared.min for account in accounts]
+        floors = scaled_minima(capacity, minima) if self._scales_min else minima
+        floors = [{name: floor[name] for name in own} for own, floor in zip(minima, floors, strict=True)]
         runtimes: list[Amounts] = [{} for _ in accounts]
         for resource in self.dimensions(parent.name):
             children = [
                 Child(
                     account.name,
                     max(floor.get(resource, 0), account.guaranteed.get(resource, 0)),
-                    (account.asked or {}).get(resource, 0),
+                    account.asked.get(resource, 0),
                     account.declared.weight.get(resource, 0),
                     account.lends,
                 )
                 for account, floor in zip(accounts, floors, strict=True)
             ]
-            for runtime, given in zip(
-                runtimes, share(capacity.get(resource, 0), children, self._switches), strict=True
-            ):
+            for runtime, given in zip(runtimes, share(capacity.get(resource, 0), children), strict=True):
                 runtime[resource] = given
         for account, floor, runtime in zip(accounts, floors, runtimes, strict=True):
-            if account.name not in RESERVED and (account.runtime != runtime or account.scaled_min != floor):
+            if account.runtime != runtime or account.scaled_min != floor:
                 yield account.name, floor, runtime
-
-
-def _known_to_upstream(
-    accounts: list[Account], floors: Sequence[Mapping[str, int]]
-) -> tuple[list[Account], list[Mapping[str, int]]]:
-    """Without the quotas that came before their parent; such a one is known once its scaled min or its demand changes."""
-    known: list[Account] = []
-    of_known: list[Mapping[str, int]] = []
-    for account, floor in zip(accounts, floors, strict=True):
-        if account.asked is None and floor != account.scaled_min:
-            account.ask(account.limited())
-        if account.asked is not None:
-            known.append(account)
-            of_known.append(floor)
-    return known, of_known

@@ -9,8 +9,6 @@ Source: spec/quota.md 3.1; upstream pkg/scheduler/plugins/elasticquota/core/runt
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from services.quota_ledger.switches import EXACT, Switches
-
 Rank = TypeVar("Rank", str, int)
 
 
@@ -31,7 +29,7 @@ class Child(NamedTuple):
     lends: bool
 
 
-def share(capacity: int, children: Sequence[Child], switches: Switches = EXACT) -> list[int]:
+def share(capacity: int, children: Sequence[Child]) -> list[int]:
     """Runtime of each child, in the given order; the result does not depend on that order.
 
     The sum is at most max(capacity, sum of what is certain).
@@ -47,7 +45,7 @@ def share(capacity: int, children: Sequence[Child], switches: Switches = EXACT) 
             given[index] = ask if lends else floor
         left -= given[index]
     asks, sizes = [child.ask for child in children], [child.weight for child in children]
-    share_out(given, left, hungry, asks, sizes, [child.name for child in children], switches)
+    share_out(given, left, hungry, asks, sizes, [child.name for child in children])
     return given
 
 
@@ -58,7 +56,6 @@ def share_out(
     asks: Sequence[int],
     weights: Sequence[int],
     ranks: Sequence[Rank],
-    switches: Switches = EXACT,
 ) -> None:
     """Add what is left to what is given, by weight, until nobody asks or nothing is left.
 
@@ -68,8 +65,6 @@ def share_out(
     """
     while left > 0 and hungry:
         together = sum([weights[index] for index in hungry])
-        if switches.weights_wrap:
-            together = wrapped(together)
         if together <= 0:
             return
         portions = apportion(left, together, [(weights[index], ranks[index]) for index in hungry])
@@ -109,20 +104,16 @@ def apportion(amount: int, weights: int, parts: Sequence[tuple[int, Rank]]) -> l
     return portions
 
 
-def scaled_min(capacity: int, own: int, siblings: int, switches: Switches = EXACT) -> int:
+def scaled_min(capacity: int, own: int, siblings: int) -> int:
     """A child's min where the minima of all children (`siblings`, itself included) exceed the capacity: its part of what there is."""
     if capacity >= siblings:
         return own
     if capacity <= 0:
         return 0
-    if switches.float_min_scaling:
-        return int(float(capacity) * float(own) / float(siblings))
     return capacity * own // siblings
 
 
-def scaled_minima(
-    capacity: Mapping[str, int], minima: Sequence[Mapping[str, int]], switches: Switches = EXACT
-) -> list[Mapping[str, int]]:
+def scaled_minima(capacity: Mapping[str, int], minima: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
     """The effective minima of all children of one parent, over all resources. A resource that is no key of the capacity is not scaled."""
     sums: dict[str, int] = {}
     for own in minima:
@@ -132,11 +123,5 @@ def scaled_minima(
     if not short:
         return list(minima)
     return [
-        {**own, **{name: scaled_min(capacity[name], own.get(name, 0), size, switches) for name, size in short}}
-        for own in minima
+        {**own, **{name: scaled_min(capacity[name], own.get(name, 0), size) for name, size in short}} for own in minima
     ]
-
-
-def wrapped(value: int) -> int:
-    """A sum as 64 bits hold it."""
-    return (value + 2**63) % 2**64 - 2**63

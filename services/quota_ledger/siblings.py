@@ -121,9 +121,8 @@ class Siblings:
 
     def ask(self, account: Account) -> None:
         """One child asks for something else."""
-        asked = account.asked or {}
         for resource, column in self.columns.items():
-            self.pool.asks[account.row, column] = min(asked.get(resource, 0), LARGEST)
+            self.pool.asks[account.row, column] = min(account.asked.get(resource, 0), LARGEST)
 
     def shares(self, account: Account) -> tuple[dict[str, int], dict[str, int]]:
         """Runtime and scaled min of one child: as the columns have them, else as they were."""

@@ -6,9 +6,8 @@ Source: spec/quota.md 2.3, 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota
 from services.quota_ledger.account import Account
 from services.quota_ledger.shares import Shares
 from services.quota_ledger.sums import Sums
-from services.quota_ledger.switches import EXACT
-from shared.domain.amounts import Amounts, add_clamped, capped, largest, mask, negated, sub
-from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
+from shared.domain.amounts import Amounts, capped, mask, negated, sub
+from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 
 class Tree(Sums, Shares):
@@ -26,7 +25,7 @@ class Tree(Sums, Shares):
         self._count_dimensions(quota, +1)
         account.children = self._orphans.pop(quota.name, {})
         self._attach(account)
-        if account.children and not self._switches.frozen_min_ask:
+        if account.children:
             self.rebuild()
         else:
             self._enter(account)
@@ -38,8 +37,7 @@ class Tree(Sums, Shares):
         lends = self._lends(quota)
         if (before.max.keys(), before.min.keys(), before.parent) != (quota.max.keys(), quota.min.keys(), quota.parent):
             self._reshaped = True
-            if self._switches == EXACT:
-                account.scaled_min = mask(account.scaled_min, quota.min)
+            account.scaled_min = mask(account.scaled_min, quota.min)
         self._count_dimensions(before, -1)
         self._count_dimensions(quota, +1)
         self._mark(before.parent, quota.parent, quota.name)
@@ -49,9 +47,6 @@ class Tree(Sums, Shares):
         elif before.parent != quota.parent:
             self._detach(account)
             account.declare(quota, lends=lends)
-            if self._guarantees and self._switches.unlimited_delete_delta:
-                account.allocated = dict(account.used)
-                account.guaranteed = largest(account.allocated, quota.min)
             self._attach(account)
             self._reenter(account)
         else:
@@ -70,35 +65,25 @@ class Tree(Sums, Shares):
     def rebuild(self) -> None:
         """All sums and shares from what each quota's own pods ask for and use."""
         self._mark(*self.accounts)
-        allocated = self.accounts[ROOT].allocated
         for account in self.accounts.values():
             account.clear_sums()
             account.catch_up()
-            if self._switches.frozen_min_ask:
-                account.ask({})
-                account.runtime, account.scaled_min = {}, account.declared.min
-        if self._switches.unlimited_delete_delta:
-            self.accounts[ROOT].allocated = allocated  # upstream's goes on from what it was
         for account in self.accounts.values():
             self._enter(account)
         for account in self.accounts.values():
             path = self.path(account.name)
             self._raise_request(path, account.self_request, account.self_np_request)
             self._raise_used(path, account.self_used, account.self_np_used)
-            if account.name in RESERVED and self._switches.default_group_competes:
-                self._leave_out(account)
 
     def _amend_amounts(self, account: Account, quota: DeclaredQuota) -> None:
         before = account.declared
         account.declare(quota, lends=account.lends)
-        lim, asked = capped(account.request, before.max), account.asked
-        if before.max != quota.max:
-            asked = account.limited()
+        limited = capped(account.request, before.max)
         account.floor_request()
         after = account.limited()
-        account.ask(asked if self._switches.frozen_min_ask else after)
+        account.ask(after)
         self._raise_guaranteed([account, *self.path(quota.parent)], {})
-        self._raise_request(self.path(quota.parent), sub(after, lim), {})
+        self._raise_request(self.path(quota.parent), sub(after, limited), {})
 
     def _attach(self, account: Account) -> None:
         self._paths.clear()
@@ -124,12 +109,9 @@ class Tree(Sums, Shares):
             orphans.pop(account.name, None)
             if not orphans:
                 del self._orphans[account.declared.parent]
-        whole = self._switches.unlimited_delete_delta
-        self._raise_request(
-            above, negated(account.request if whole else account.limited()), negated(account.np_request)
-        )
+        self._raise_request(above, negated(account.limited()), negated(account.np_request))
         self._raise_sums(above, negated(account.used), negated(account.np_used))
-        self._raise_guaranteed(above, negated(account.used if whole else account.guaranteed))
+        self._raise_guaranteed(above, negated(account.guaranteed))
 
     def _enter(self, account: Account) -> None:
         """A quota without pods: what its min alone asks for and guarantees."""
@@ -139,19 +121,10 @@ class Tree(Sums, Shares):
         account.floor_request()
         after = account.limited()
         account.ask(after)
-        if self._switches.frozen_min_ask:
-            account.ask({} if account.declared.parent in self.accounts else None)
         self._mark(account.declared.parent)
         above = self.path(account.declared.parent)
         self._raise_guaranteed([account, *above], {})
         self._raise_request(above, sub(after, before), {})
-
-    def _leave_out(self, account: Account) -> None:
-        """Upstream's rebuild keeps the reserved groups out of the first level, until their demand changes."""
-        root = self.accounts[ROOT]
-        root.request = add_clamped(root.request, sub(account.request, account.limited()))
-        root.allocated = add_clamped(root.allocated, negated(account.guaranteed))
-        account.ask({})
 
     def _reenter(self, account: Account) -> None:
         above = self.path(account.declared.parent)

@@ -1,6 +1,8 @@
-"""Elastic quota: room for pods, whose a pod is, over-use, preemption inside a quota, and what wakes a pod."""
+"""Elastic quota: room for pods, the quota of a pod, over-use, preemption inside a quota, and the events that wake a pod."""
 
 from cli.parity.domain import Domain
-from services.quota_ledger.parity.admission import answer
+from cli.parity.runners.quota.admission import answer
+from cli.parity.upstream.quota.admission import predicted
+from cli.parity.upstream.quota.rules import rules_of
 
-DOMAIN = Domain(answer, remarks=frozenset({"flags"}))
+DOMAIN = Domain(answer, rules_of(predicted), remarks=frozenset({"flags"}), argued_share=0.4)

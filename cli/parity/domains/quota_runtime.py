@@ -1,6 +1,15 @@
 """Elastic quota: one level's shares, scaled minima, and whole trees over a history of objects."""
 
 from cli.parity.domain import Domain
-from services.quota_ledger.parity.runtime import answer
+from cli.parity.runners.quota.runtime import answer
+from cli.parity.upstream.quota.rules import rules_of
+from cli.parity.upstream.quota.runtime import predicted
 
-DOMAIN = Domain(answer, remarks=frozenset({"flags", "calculatorInputs", "rootAllocatedDrifted"}))
+DOMAIN = Domain(
+    answer,
+    rules_of(predicted),
+    remarks=frozenset(
+        {"flags", "calculatorInputs", "rootAllocatedDrifted", "weightSumOverflowsInt64", "differsFromExactFloor"}
+    ),
+    argued_share=0.3,
+)

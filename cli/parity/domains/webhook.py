@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.parity.domain import Domain, Rule
+from cli.parity.runners.quota.webhook import answer as quota_tree
 from cli.parity.runners.webhook import configuration, node_slo, pods
-from services.quota_ledger.parity.webhook import answer as quota_tree
 
 _ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "mutatePod": pods.mutate_pod,

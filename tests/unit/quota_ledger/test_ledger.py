@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 
 from services.quota_ledger.books import Books
-from services.quota_ledger.switches import EXACT
 from services.quota_ledger.tree import Tree
 from services.quota_ledger.verify import checked, holds, verify
 from shared.events import Recorded
@@ -48,7 +47,7 @@ def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History
 def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
     """I12, I13, I15: sums and runtimes after any history are those of a tree that is built at once, in another order."""
     found = history.books.trees[""]
-    fresh = Tree(EXACT)
+    fresh = Tree()
     fresh.set_total(found.total)
     for account in sorted(found.accounts.values(), key=lambda each: each.name, reverse=True):
         if account.name != ROOT:
@@ -79,7 +78,7 @@ def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
             if capacity is None or not children or parent.name in RESERVED:
                 continue
             floors = [child.scaled_min.get(resource, 0) for child in children]
-            asks = [(child.asked or {}).get(resource, 0) for child in children]
+            asks = [child.asked.get(resource, 0) for child in children]
             got = [child.runtime[resource] for child in children]
             lends = [child.lends for child in children]
             weights = [child.declared.weight.get(resource, 0) for child in children]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.quota_ledger.parity.webhook import answer
+from cli.parity.runners.quota.webhook import answer
 from shared.admission.elastic_quota import PodsOf, Rules, check_create, check_delete, check_update, completed
 from shared.admission.quota_topology import Topology, checked_place
 from shared.admission.refused import Refused

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,6 +105,20 @@ def test_a_pod_of_ours_is_charged_when_it_is_placed_and_not_when_that_is_refused
     assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, round=1)
     logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
     assert not logs.state.books.pods["p1"].charged
+
+
+def root_of_a_tree(total: str) -> ObjectObserved:
+    event = quota("root-a", "0", "10", is_parent=True)
+    event.object["metadata"]["labels"] |= {PREFIX + "tree-id": "tree-a", PREFIX + "is-root": "true"}
+    event.object["metadata"]["annotations"] = {PREFIX + "total-resource": f'{{"cpu":"{total}"}}'}
+    return event
+
+
+@pytest.mark.parametrize(("multi_tree", "expected"), [(True, 7000), (False, 10_000)])
+def test_a_root_takes_its_total_from_the_default_tree_only_where_it_has_a_tree(multi_tree: bool, expected: int) -> None:
+    logs = Logs(LedgerSettings(multi_tree=multi_tree))
+    logs.tell("cluster", node("n1", "10"), root_of_a_tree("3"))
+    assert logs.state.books.trees[""].total["cpu"] == expected
 
 
 def test_pods_of_no_quota_take_from_what_is_shared() -> None:

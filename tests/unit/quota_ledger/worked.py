@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from services.quota_ledger.switches import EXACT, Switches
 from services.quota_ledger.tree import Tree
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
@@ -46,10 +45,9 @@ def tree_of(
     pods: Mapping[str, Mapping[str, int]] | None = None,
     scales_min: bool = True,
     guarantees: bool = False,
-    switches: Switches = EXACT,
 ) -> Tree:
     """A settled tree; `pods`: what the own pods of each quota ask for."""
-    tree = Tree(switches, scales_min=scales_min, guarantees=guarantees)
+    tree = Tree(scales_min=scales_min, guarantees=guarantees)
     tree.set_total(dict(total))
     for quota in quotas:
         tree.declare(declared(quota) if isinstance(quota, Q) else quota)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.quota_ledger.preempt import Candidate as UpstreamCandidate
-from services.quota_ledger.preempt import reprieve
+from cli.parity.upstream.quota.node_victims import Candidate as UpstreamCandidate
+from cli.parity.upstream.quota.node_victims import reprieved
 from services.quota_ledger.settings import LedgerSettings
 from services.scheduler.plugins.default_preemption import Budget, Victim
 from services.scheduler.quotas.yielding import give_way, in_turn
@@ -79,7 +79,8 @@ def test_on_one_node_it_is_upstreams_choice_where_that_makes_room_and_nobody_goe
         for n, (own, started, cpu) in enumerate(pods)
         if own < priority
     ]
-    theirs = reprieve(weaker, {"cpu": request}, used, used, lambda _: True)
+    theirs = reprieved(weaker, {"cpu": request}, used, used, lambda _: True)
+    assert theirs is not None, "the node refuses nobody"
     mine = gone([(own, started * 100 + n, cpu) for n, (own, started, cpu) in enumerate(pods)], priority, request)
     freed = sum(candidate.counted["cpu"] for candidate in weaker)
     assert mine == (sorted(victim.pod for victim in theirs.victims) if freed >= request else None)

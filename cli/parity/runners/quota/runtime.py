@@ -1,12 +1,11 @@
-"""The `quota-runtime` vectors: one level's shares, scaled minima, and whole trees over a history."""
+"""The `quota-runtime` cases: the shares of one level, scaled minima, and whole trees over a history."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from cli.parity.runners.quota.ledger import RecordedLedger
 from services.quota_ledger.account import Account
-from services.quota_ledger.parity.arrivals import Arrivals
 from services.quota_ledger.sharing import Child, scaled_minima, share
-from services.quota_ledger.switches import EXACT, UPSTREAM
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import Amounts, nonzero
 from shared.kube.elastic_quota import RESERVED, ROOT
@@ -14,7 +13,7 @@ from shared.kube.quantity import amounts
 
 
 def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What our code says to one case's input, in the shape of the case's output."""
+    """Returns the answer to one case's input, in the shape of the recorded output without its remarks."""
     match op:
         case "redistribute":
             return redistribute(given)
@@ -24,79 +23,68 @@ def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redistribute(given: Mapping[str, Any]) -> dict[str, Any]:
-    """One level of a tree, all its resources."""
+    """Shares one level of a tree, in all its resources."""
     total = amounts(given["total"])
     parts = [
         {key: amounts(child[key]) for key in ("floor", "request", "max", "sharedWeight", "guaranteed")}
         for child in given["children"]
     ]
     runtime: dict[str, Amounts] = {child["name"]: {} for child in given["children"]}
-    overflows = False
     for resource in given["resources"]:
         children = []
         for child, part in zip(given["children"], parts, strict=True):
             floor = max(part["floor"].get(resource, 0), part["guaranteed"].get(resource, 0))
-            asked = part["request"].get(resource, 0)
-            ask = min(asked, part["max"].get(resource, asked))
-            children.append(Child(child["name"], floor, ask, part["sharedWeight"].get(resource, 0), child["allowLent"]))
-        overflows |= sum(child.weight for child in children if child.ask > child.floor) >= 2**63
-        for child, got in zip(children, share(total.get(resource, 0), children, UPSTREAM), strict=True):
+            request = part["request"].get(resource, 0)
+            demand = min(request, part["max"].get(resource, request))
+            children.append(
+                Child(child["name"], floor, demand, part["sharedWeight"].get(resource, 0), child["allowLent"])
+            )
+        for child, got in zip(children, share(total.get(resource, 0), children), strict=True):
             runtime[child.name][resource] = got
-    return {"runtime": runtime} | ({"weightSumOverflowsInt64": True} if overflows else {})
+    return {"runtime": runtime}
 
 
 def scale(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The minima of siblings against a capacity."""
+    """Scales the minima of siblings to a capacity."""
     names = [child["name"] for child in given["children"]]
     if not given["scaleEnabled"]:
         return {"quotas": {name: {"applies": False} for name in names}}
-    total, minima = amounts(given["total"]), [amounts(child["min"]) for child in given["children"]]
-    found = dict(zip(names, scaled_minima(total, minima, UPSTREAM), strict=True))
-    exact = dict(zip(names, scaled_minima(total, minima, EXACT), strict=True))
-    differs = sorted(
-        f"{name}/{resource}"
-        for name, scaled in found.items()
-        for resource, size in scaled.items()
-        if size != exact[name][resource]
-    )
-    said: dict[str, Any] = {"quotas": {name: {"applies": True, "min": scaled} for name, scaled in found.items()}}
-    return said | ({"differsFromExactFloor": differs} if differs else {})
+    scaled = scaled_minima(amounts(given["total"]), [amounts(child["min"]) for child in given["children"]])
+    return {"quotas": {name: {"applies": True, "min": each} for name, each in zip(names, scaled, strict=True)}}
 
 
 def history(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A scheduler's books after each step: what changed in them."""
-    books = Arrivals(given)
+    """Returns what each step changed in the books of a ledger."""
+    ledger = RecordedLedger(given)
     before: dict[str, Any] = {}
     steps = []
     for step in given["steps"]:
         for event in step["events"]:
-            books.take(event)
-        books.settle()
-        after = {name: _tree(books, name, tree) for name, tree in books.trees.items()}
-        steps.append({"trees": _changes(before, after)})
+            ledger.take(event)
+        after = {name: _tree(ledger, name, tree) for name, tree in ledger.trees.items()}
+        steps.append({"trees": changes(before, after)})
         before = after
     return {"steps": steps}
 
 
-def _tree(books: Arrivals, name: str, tree: Tree) -> dict[str, Any]:
+def _tree(ledger: RecordedLedger, name: str, tree: Tree) -> dict[str, Any]:
     return {
         "total": tree.total,
         "capacity": tree.capacity,
-        "quotas": {account.name: _account(books, name, account) for account in tree.accounts.values()},
+        "quotas": {account.name: _account(ledger, name, account) for account in tree.accounts.values()},
     }
 
 
-def _account(books: Arrivals, tree: str, account: Account) -> dict[str, Any]:
+def _account(ledger: RecordedLedger, tree: str, account: Account) -> dict[str, Any]:
     declared = account.declared
-    runtime = {name: size for name, size in account.runtime.items() if size or name in declared.max}
-    weight = declared.weight
+    is_group = account.name in RESERVED
     return {
         "parent": declared.parent,
         "isParent": declared.is_parent,
         "allowLent": account.lends,
-        "runtime": runtime,
-        "autoScaleMin": {} if account.name in (ROOT, *RESERVED) else nonzero(account.scaled_min),
-        "sharedWeight": weight,
+        "runtime": {name: size for name, size in account.runtime.items() if size or name in declared.max},
+        "autoScaleMin": {} if account.name == ROOT or is_group else nonzero(account.scaled_min),
+        "sharedWeight": {} if is_group and account.name not in ledger.delivered else declared.weight,
         "request": nonzero(account.request),
         "childRequest": {} if account.name == ROOT else nonzero(account.child_request),
         "used": nonzero(account.used),
@@ -108,23 +96,24 @@ def _account(books: Arrivals, tree: str, account: Account) -> dict[str, Any]:
         "selfNonPreemptibleUsed": nonzero(account.self_np_used),
         "allocated": nonzero(account.allocated),
         "guaranteed": nonzero(account.guaranteed),
-        "pods": {key: cached.assigned for key, cached in books.cache.get((tree, account.name), {}).items()},
+        "pods": {key: held.charged for key, held in ledger.pods_of(tree, account.name).items()},
     }
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a step changed: trees and quotas that are gone as None, of the others the fields that differ."""
     changed: dict[str, Any] = {name: None for name in before if name not in after}
     for name, tree in after.items():
         old = before.get(name, {"total": None, "capacity": None, "quotas": {}})
-        said = {key: dict(tree[key]) for key in ("total", "capacity") if tree[key] != old[key]}
+        of_tree = {key: dict(tree[key]) for key in ("total", "capacity") if tree[key] != old[key]}
         quotas: dict[str, Any] = {quota: None for quota in old["quotas"] if quota not in tree["quotas"]}
         for quota, fields in tree["quotas"].items():
             was = old["quotas"].get(quota)
-            moved = {k: v for k, v in fields.items() if v != (was[k] if was else {})}
-            if moved:
-                quotas[quota] = moved
+            differing = {key: value for key, value in fields.items() if value != (was[key] if was else {})}
+            if differing:
+                quotas[quota] = differing
         if quotas:
-            said["quotas"] = quotas
-        if said:
-            changed[name] = said
+            of_tree["quotas"] = quotas
+        if of_tree:
+            changed[name] = of_tree
     return changed

@@ -12,7 +12,7 @@ from shared.kube.elastic_quota import PREFIX, QUOTA_NAME
 
 
 def answer(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What our rules say to each step; accepted ones change the tree."""
+    """Returns the outcome of each step; accepted ones change the tree."""
     gates = {name for name, on in given["gates"].items() if on}
     rules = Rules(
         guarantees="ElasticQuotaGuaranteeUsage" in gates,
@@ -28,7 +28,7 @@ def answer(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(topology: Topology, step: Mapping[str, Any], pods: PodsOf, rules: Rules) -> dict[str, Any]:
-    raw, said = step["quota"], {}
+    raw, found = step["quota"], {}
     try:
         match step["operation"]:
             case "DELETE":
@@ -41,11 +41,11 @@ def _step(topology: Topology, step: Mapping[str, Any], pods: PodsOf, rules: Rule
                     raw = completed(topology, raw)
                 except Refused as error:
                     return {"mutateError": error.code}
-                said["mutated"] = _mutated(raw["metadata"])
+                found["mutated"] = _mutated(raw["metadata"])
                 topology.put(check_create(topology, raw, rules), raw)
     except Refused as error:
-        return {**said, "allowed": False, "code": error.code}
-    return {**said, "allowed": True}
+        return {**found, "allowed": False, "code": error.code}
+    return {**found, "allowed": True}
 
 
 def _mutated(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Our quotas on recorded inputs of upstream's."""
