@@ -8,7 +8,7 @@ import pytest
 
 from cli.parity.tally import Case, read_cases
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 VECTORS = Path(
     os.environ.get("KOORD_VECTORS") or Path(os.environ.get("KOORD_SHARED") or ROOT.parent / "shared") / "vectors"
 )
