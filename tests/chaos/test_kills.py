@@ -17,7 +17,7 @@ from cli.bench.timeline import Timeline
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, delete_nodes, node_object
 from tests.chaos.ledger import check
-from tests.e2e.system import running
+from tests.support.kube_system import running
 
 PODS = 300
 NODES = 40

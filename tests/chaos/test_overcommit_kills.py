@@ -28,9 +28,9 @@ from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.log.verify import verify
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.system import System, beside, running, struck
-from tests.e2e.test_overcommit_on_kube import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
-from tests.integration.metrics_ingest.stage import report
+from tests.support.ingest_stage import report
+from tests.support.kube_system import System, beside, running, struck
+from tests.support.overcommitment import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.support.waiting import in_thread, until
 
 NODE = "swings"

@@ -11,7 +11,7 @@ from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from cli.main import koord
 from services.audit.signing import generate, public_file
-from tests.e2e.system import running
+from tests.support.kube_system import running
 from tests.support.waiting import in_thread, until
 
 pytestmark = pytest.mark.kube

@@ -9,34 +9,11 @@ import pytest
 
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.system import running
-from tests.e2e.test_published_yaml import EXAMPLES, koord
+from tests.e2e.topologies import TOPOLOGIES, topology
+from tests.support.kube_system import EXAMPLES, koord, running
 from tests.support.waiting import in_thread, until
 
-TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 STATUS = "scheduling.koordinator.sh/resource-status"
-
-
-def topology(node: str, reserved: str) -> dict[str, Any]:
-    """What a koordlet writes of a machine with two sockets, each a NUMA node with 4 cores of 2 threads and 16 GiB."""
-    detail = [{"id": cpu, "core": cpu // 2, "socket": cpu // 8, "node": cpu // 8} for cpu in range(16)]
-    amounts = [
-        {"name": name, "capacity": size, "allocatable": size, "available": size}
-        for name, size in (("cpu", "8"), ("memory", "16Gi"))
-    ]
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha1",
-        "kind": "NodeResourceTopology",
-        "metadata": {
-            "name": node,
-            "annotations": {
-                "node.koordinator.sh/cpu-topology": json.dumps({"detail": detail}),
-                "kubelet.koordinator.sh/cpu-manager-policy": json.dumps({"policy": "none", "reservedCPUs": reserved}),
-            },
-        },
-        "topologyPolicies": ["None"],
-        "zones": [{"name": f"node-{zone}", "type": "Node", "resources": amounts} for zone in range(2)],
-    }
 
 
 @pytest.mark.timeout(300)

@@ -15,8 +15,8 @@ from cli.ports import free_port
 from services.scheduler.shipped import SHIPPED
 from shared.events.scheduling import RoundDecided
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord, put_report, report
+from tests.e2e.node_metrics import put_report, report
+from tests.support.kube_system import System, koord, running
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 

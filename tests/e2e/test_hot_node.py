@@ -20,7 +20,7 @@ from cli.supervisor.supervisor import Spec, Supervisor
 from shared.events.metrics import NodeReported
 from shared.kube.instants import SECOND
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.system import System, running
+from tests.support.kube_system import System, running
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 

@@ -10,9 +10,9 @@ import pytest
 
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import MakeNodes
+from tests.e2e.node_metrics import put_report
 from tests.e2e.stage import BASE, Stage, pod, profiles
-from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord, put_report
+from tests.support.kube_system import System, koord, running
 
 METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 BATCH = {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "1Gi"}

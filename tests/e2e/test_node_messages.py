@@ -18,8 +18,8 @@ from shared.agents.deeds import DeedTold, EvictionAsked
 from shared.agents.report import PodSum, encode
 from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.system import System, running
-from tests.integration.metrics_ingest.stage import CORE, report
+from tests.support.ingest_stage import CORE, report
+from tests.support.kube_system import System, running
 from tests.support.pods import written_pod
 from tests.support.waiting import until
 

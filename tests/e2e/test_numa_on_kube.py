@@ -11,9 +11,8 @@ import pytest
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.stage import BASE, Stage, pod, profiles
-from tests.e2e.system import running
-from tests.e2e.test_cpus_on_kube import TOPOLOGIES, topology
-from tests.e2e.test_published_yaml import koord
+from tests.e2e.topologies import TOPOLOGIES, topology
+from tests.support.kube_system import koord, running
 
 POLICY = "node.koordinator.sh/numa-topology-policy"
 ALLOCATE = "node.koordinator.sh/numa-allocate-strategy"

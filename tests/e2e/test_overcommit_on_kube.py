@@ -10,14 +10,11 @@ from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from shared.kube.instants import SECOND, instant_text
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.system import running
-from tests.support.pods import written_pod
+from tests.support.kube_system import running
+from tests.support.overcommitment import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.support.waiting import in_thread, until
 
 NODE = "sold"
-SLO = "/apis/slo.koordinator.sh/v1alpha1"
-CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"
-BATCH_CPU = "kubernetes.io/batch-cpu"
 PUBLISHED: dict[str, dict[str, Any]] = {
     "colocation-config": {
         "enable": True,
@@ -68,12 +65,6 @@ def status() -> dict[str, Any]:
             "systemUsage": {"resources": {"cpu": "1", "memory": "2Gi"}},
         },
     }
-
-
-def batch_pod(name: str) -> dict[str, Any]:
-    amounts = {BATCH_CPU: "1000", "kubernetes.io/batch-memory": "1Gi"}
-    labels = {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-batch"}
-    return written_pod(name, labels=labels, requests=amounts, limits=amounts, schedulerName="koord-scheduler")
 
 
 async def test_what_a_node_does_not_use_is_sold_through_its_status(

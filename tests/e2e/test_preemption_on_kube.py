@@ -10,8 +10,7 @@ from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.stage import BASE, Stage, pod
-from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord
+from tests.support.kube_system import System, koord, running
 from tests.support.waiting import in_thread, until
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

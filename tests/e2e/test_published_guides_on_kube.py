@@ -17,8 +17,8 @@ from cli.dev.cluster import Cluster
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import nanos
 from tests.cluster.fixtures import MakeNodes
-from tests.e2e.system import System, running
-from tests.e2e.test_overcommit_on_kube import CONFIG_MAPS, SLO
+from tests.support.kube_system import System, running
+from tests.support.overcommitment import CONFIG_MAPS, SLO
 from tests.support.pods import written_pod
 from tests.support.waiting import until
 

@@ -2,65 +2,17 @@
 
 import asyncio
 import json
-import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.system import System, running
+from tests.e2e.node_metrics import put_report, report
+from tests.support.kube_system import EXAMPLES, koord, running
 from tests.support.waiting import in_thread, until
 
-EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 BATCH = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "64Gi"}
-
-
-def report(node: str, *, cores: str, p99: str, age_s: float = 0) -> dict[str, Any]:
-    """A NodeMetric as a koordlet writes it: 10 GiB used, `cores` on average, `p99` cores in the 99th percentile."""
-
-    def usage(cpu: str) -> dict[str, Any]:
-        return {"resources": {"cpu": cpu, "memory": "10Gi"}}
-
-    updated = (datetime.now(UTC) - timedelta(seconds=age_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "apiVersion": "slo.koordinator.sh/v1alpha1",
-        "kind": "NodeMetric",
-        "metadata": {"name": node},
-        "spec": {"metricCollectPolicy": {"aggregateDurationSeconds": 300, "reportIntervalSeconds": 60}},
-        "status": {
-            "updateTime": updated,
-            "nodeMetric": {
-                "nodeUsage": usage(cores),
-                "aggregatedNodeUsages": [{"duration": "5m0s", "usage": {"p99": usage(p99)}}],
-            },
-        },
-    }
-
-
-def put_report(cluster: Cluster, metric: dict[str, Any]) -> None:
-    path = f"/apis/slo.koordinator.sh/v1alpha1/nodemetrics/{metric['metadata']['name']}"
-    if not _exists(cluster, path):
-        cluster.api.call("POST", path.rpartition("/")[0], {**metric, "status": {}})
-    cluster.api.call("PATCH", f"{path}/status", {"status": metric["status"]})
-
-
-def _exists(cluster: Cluster, path: str) -> bool:
-    with cluster.api.session() as session:
-        return session.send("GET", path)[0] == 200
-
-
-async def koord(system: System, *arguments: str) -> str:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cli", *arguments,
-        env={"PATH": "/usr/bin:/bin", "KOORD_POSTGRES": system.endpoints.postgres, "KOORD_NATS": system.endpoints.nats},
-        cwd=Path(__file__).parents[2], stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    output, _ = await child.communicate()
-    assert child.returncode == 0, output.decode()
-    return output.decode()
 
 
 @pytest.mark.timeout(300)

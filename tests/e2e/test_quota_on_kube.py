@@ -19,8 +19,8 @@ from cli.quota.fold import fold_log
 from cli.supervisor.supervisor import Supervisor
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.quota_audit import audit
-from tests.e2e.system import System, running
 from tests.e2e.teams import Said, Teams, quota
+from tests.support.kube_system import System, running
 from tests.support.waiting import in_thread, until
 
 Step = Callable[[Teams], Awaitable[None]]

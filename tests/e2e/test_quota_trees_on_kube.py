@@ -17,8 +17,8 @@ from shared.kube.elastic_quota import PREFIX
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.quota_audit import audit
 from tests.e2e.stage import Stage
-from tests.e2e.system import K8S, running
 from tests.e2e.teams import Said, Teams, quota
+from tests.support.kube_system import K8S, running
 from tests.support.waiting import in_thread, until
 
 EXAMPLES = K8S / "examples"

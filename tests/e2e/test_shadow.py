@@ -25,8 +25,7 @@ from shared.kube.quantity import amount, nanos
 from shared.log.codec import Codec
 from shared.log.positions import Position
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord
+from tests.support.kube_system import System, koord, running
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 

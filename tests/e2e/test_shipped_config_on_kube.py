@@ -10,11 +10,11 @@ import pytest
 from cli.dev.cluster import Cluster
 from services.scheduler.shipped import SHIPPED
 from tests.cluster.fixtures import MakeNodes
+from tests.e2e.node_metrics import put_report, report
 from tests.e2e.stage import BASE, Stage, pod
-from tests.e2e.system import System, running
-from tests.e2e.test_published_yaml import koord, put_report, report
+from tests.support.kube_system import System, koord, running
+from tests.support.shipped_config import SHIPPED_WITH_ELECTION
 from tests.support.waiting import until
-from tests.unit.scheduler.test_published_configs import SHIPPED_WITH_ELECTION
 
 METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 CONFIG_MAP = "/api/v1/namespaces/koordinator-system/configmaps/koord-scheduler-config"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import MakeNodes
-from tests.integration.cli.terminal import CTRL_C, Terminal
+from tests.support.terminal import CTRL_C, Terminal
 
 POD = {
     "apiVersion": "v1",

@@ -11,8 +11,7 @@ from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.stage import HOST, Stage, pod
-from tests.e2e.system import running
-from tests.e2e.test_published_yaml import koord
+from tests.support.kube_system import koord, running
 from tests.support.waiting import in_thread, until
 
 ZONE = "topology.kubernetes.io/zone"

@@ -23,7 +23,7 @@ from cli.process import Process
 from services.gateway.permissions import look
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster
-from tests.integration.gateway.system import System, running
+from tests.support.gateway_process import System, running
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until, wait_until
 

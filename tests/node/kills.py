@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from cli.dev.api import ApiRefused
-from tests.e2e.system import beside, struck
 from tests.node.latency import COLOCATED, HELD, THRESHOLD, Service
 from tests.node.pods import pod
 from tests.node.system import Site
+from tests.support.kube_system import beside, struck
 from tests.support.waiting import until
 
 VICTIMS = ("metrics-ingest", "slo-controller", "node-agent", "gateway", "nats")

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from cli.dev.api import ApiRefused
 from cli.dev.node.node import RealNode
 from cli.ports import free_port
-from tests.e2e.system import System, running
 from tests.node.pods import wait_until_it_listens
+from tests.support.kube_system import System, running
 from tests.support.waiting import until
 
 CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"

@@ -43,9 +43,9 @@ from shared.events.quota import PodCharged
 from shared.events.scheduling import PodNominated, PodPlaced, RoundDecided
 from shared.kube.elastic_quota import RESERVED
 from shared.kube.instants import SECOND
-from tests.unit.quota_ledger.test_state import pod, quota
-from tests.unit.scheduler.scheduling_world import START_NS
-from tests.unit.scheduler.scheduling_world import node as roomy
+from tests.support.quota_logs import pod, quota
+from tests.support.scheduling_world import START_NS
+from tests.support.scheduling_world import node as roomy
 
 CONTEXTS = ("cluster", "scheduling", "quota")
 TEAMS = ("a", "b")

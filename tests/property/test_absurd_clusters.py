@@ -39,9 +39,9 @@ from shared.kube.node import (
     Taint,
 )
 from shared.kube.pod import PodCondition
+from tests.support.numa_machines import NUMA_LABEL, NUMA_SPEC, SPEC, STATUS, cpu_topology
 from tests.support.pods import observed
-from tests.unit.scheduler.numa_machines import NUMA_LABEL, NUMA_SPEC, SPEC, STATUS, cpu_topology
-from tests.unit.scheduler.scheduling_world import START_NS, World, node, pod, use
+from tests.support.scheduling_world import START_NS, World, node, pod, use
 
 AMOUNTS = (
     "0", "1", "2", "500m", "1.5", "-1", "-9e18", "1e-30", "9" * 40, "1e999999999", "-1e999999999", "1e-999999999", "9" * 5000, str(2**53),

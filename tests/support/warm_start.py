@@ -28,7 +28,7 @@ import cli.process
 from cli.process import Child, Process
 from shared import failpoints
 
-MODULES = ("cli", "tests.integration.log.copier")
+MODULES = ("cli", "tests.support.copier")
 """Programs that are started warm: `python -m MODULE ...`."""
 IMPORTED = (
     "cli.commands.run",
@@ -181,6 +181,9 @@ class Fork:
             if not ready.select(timeout):
                 raise TimeoutError
         data = _exactly(self._connection, 4)
+        with contextlib.suppress(OSError):
+            self._connection.sendall(b"r")
+            _exactly(self._connection, 1)  # the process is gone, and its id free
         self.close()
         self._code = int.from_bytes(data, "big", signed=True) if data else -signal.SIGKILL  # the parent has gone
 
@@ -228,17 +231,17 @@ def serve(owner: int) -> None:
                             *connections.values(),
                             *(each.fileobj for each in ready.get_map().values()),
                         ):
-                            other.close()  # type: ignore[union-attr]  # a socket: descriptors are not registered here
+                            other.close()  # type: ignore[union-attr]  # a socket: nothing else is registered
                         ready.close()
                         _become(request, log)
                     os.close(log)
                     connections[pid] = connection
                     connection.sendall(pid.to_bytes(4, "big"))
                     _tell_ends(connections, ready)  # it may have ended before it was known here
-                else:  # the other side has read the exit code
+                else:  # the other side has read the exit code, or has gone
+                    _forget(key.fileobj, key.data)  # type: ignore[arg-type]  # a socket: nothing else is registered
                     ready.unregister(key.fileobj)
-                    key.fileobj.close()  # type: ignore[union-attr]  # a socket: descriptors are not registered here
-                    os.waitpid(key.data, 0)
+                    key.fileobj.close()  # type: ignore[union-attr]  # as above
 
 
 def _tell_ends(connections: dict[int, socket.socket], ready: selectors.BaseSelector) -> None:
@@ -252,6 +255,13 @@ def _tell_ends(connections: dict[int, socket.socket], ready: selectors.BaseSelec
         with contextlib.suppress(OSError):
             connection.sendall(code.to_bytes(4, "big", signed=True))
         ready.register(connection, selectors.EVENT_READ, pid)
+
+
+def _forget(connection: socket.socket, pid: int) -> None:
+    """Frees the id of an ended process, and tells the other side, if it is there, that this is done."""
+    os.waitpid(pid, 0)
+    with contextlib.suppress(OSError):
+        connection.sendall(b"f")
 
 
 def _receive(control: socket.socket) -> tuple[Request, int, socket.socket] | None:

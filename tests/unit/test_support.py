@@ -10,7 +10,7 @@ from tests.support.waiting import in_thread, until, wait_until
 
 
 def test_asserts_in_helper_modules_are_rewritten() -> None:
-    for helper in ("tests.support.waiting", "tests.e2e.stage", "tests.integration.log.system"):
+    for helper in ("tests.support.waiting", "tests.e2e.stage", "tests.support.log_system"):
         spec = find_spec(helper)
         assert spec is not None
         assert isinstance(spec.loader, AssertionRewritingHook), helper

@@ -49,7 +49,7 @@ def wrapped(_: str, given: Mapping[str, Any]) -> dict[str, Any]:
             total += part * preference["weight"]
         weights = sum(preference["weight"] for preference in preferences.values())
         scores[name] = _quotient(total, weights) if weights else 100
-    return {"scores": scores, "mayOverflow": True}
+    return {"scores": scores}
 
 
 def _part(strategy: str, wanted: int, capacity: int) -> int:

@@ -9,7 +9,7 @@ from services.audit.settings import AuditSettings
 from shared.bus import Bus
 from shared.log.database import Database
 from tests.integration.audit.relaying import Relaying
-from tests.integration.log.system import Writer
+from tests.support.log_system import Writer
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from shared.events.cluster import PodBound
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.tasks import end
-from tests.integration.log.system import Writer
+from tests.support.log_system import Writer
 from tests.support.waiting import until
 
 STREAM = stream_of("cluster")

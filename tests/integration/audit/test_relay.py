@@ -14,7 +14,7 @@ from shared.bus.streams import StreamConfig
 from shared.events.cluster import ObjectObserved
 from shared.log.database import Database
 from tests.integration.audit.relaying import STREAM, Relaying, counted, seq_of
-from tests.integration.log.system import Writer
+from tests.support.log_system import Writer
 from tests.support.waiting import until
 
 

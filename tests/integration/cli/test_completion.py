@@ -21,7 +21,7 @@ from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from tests.integration.cli.installation import Installation
-from tests.integration.cli.terminal import take_terminal
+from tests.support.terminal import take_terminal
 
 SCRIPTS = {
     "bash": ["bash", "--noprofile", "--norc", "-i"],

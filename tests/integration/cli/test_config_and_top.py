@@ -17,7 +17,7 @@ from shared import health
 from shared.events.log import ConfigRefused, ConfigTaken, Restated, WriterStarted
 from shared.health import Metrics, Status
 from tests.integration.cli.installation import Installation
-from tests.integration.cli.terminal import CTRL_C, Terminal
+from tests.support.terminal import CTRL_C, Terminal
 
 TAKES = (WriterStarted, ConfigTaken, ConfigRefused)
 

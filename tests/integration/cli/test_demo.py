@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.cli.terminal import CTRL_C, Terminal
-from tests.integration.cli.test_up import processes_of
+from tests.integration.cli.processes import processes_of
+from tests.support.terminal import CTRL_C, Terminal
 
 SMALL = ["demo", "--nodes", "10", "--pods", "60"]
 

@@ -11,7 +11,7 @@ import zstandard
 from pyarrow import parquet
 
 from cli.export import run as export_run
-from tests.integration.cli.test_reading import Log, append, placed, run
+from tests.integration.cli.recorded_log import Log, append, placed, run
 
 
 @pytest.fixture

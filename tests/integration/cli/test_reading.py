@@ -7,45 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from typing import NamedTuple
 
 import asyncpg
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
-from cli.main import koord
 from shared.events import Cause, Draft
 from shared.events.cluster import BindRejected
-from shared.events.scheduling import Candidate, ClassJudged, PodOutcome, PodPlaced, RoundDecided
+from shared.events.scheduling import Candidate, ClassJudged, PodOutcome, RoundDecided
 from shared.log.database import Database
 from shared.log.registry import Registry
-from shared.log.writer import LogWriter
-
-NOW_NS = 1_800_000_000_000_000_000
-
-
-class Log(NamedTuple):
-    url: str
-
-    def koord(self, *arguments: str) -> Result:
-        return CliRunner().invoke(
-            koord, arguments, env={"KOORD_POSTGRES": self.url, "KOORD_NATS": "nats://127.0.0.1:1"}
-        )
-
-
-async def append(url: str, context: str, drafts: list[Draft], now_ns: int = NOW_NS) -> None:
-    database = Database(url)
-    writer = LogWriter(database, None, context, "test@1")
-    await writer.acquire()
-    await writer.begin("0", [], now_ns=now_ns, seen={})
-    await writer.append(drafts, now_ns=now_ns, seen={}, config="")
-    await writer.close()
-    await database.close()
-
-
-def placed(pod: str, node: str) -> Draft:
-    return Draft(PodPlaced(pod_uid=f"uid-{pod}", pod=f"default/{pod}", node=node, round=1, request={"cpu": 500}))
+from tests.integration.cli.recorded_log import NOW_NS, Log, append, placed, run
 
 
 @pytest.fixture
@@ -54,10 +26,6 @@ async def log(database: str) -> Log:
     refusal = BindRejected(pod="default/web-2", pod_uid="uid-web-2", reason="node n2 is gone")
     await append(database, "cluster", [Draft(refusal, cause=Cause("scheduling", 3))], NOW_NS + 1_000_000)
     return Log(database)
-
-
-async def run(log: Log, *arguments: str) -> Result:
-    return await asyncio.to_thread(log.koord, *arguments)
 
 
 async def test_events_are_a_table_for_people(log: Log) -> None:

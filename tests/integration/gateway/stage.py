@@ -14,7 +14,7 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from tests.unit.gateway.given import Log
+from tests.support.gateway_objects import Log
 
 QUICK = GatewaySettings(deadline_s=4, tries=4, backoff_s=0.02, backoff_max_s=0.1)
 

@@ -22,7 +22,7 @@ from services.gateway.resources import NODES, PODS
 from services.gateway.wire import decoder_of
 from tests.integration.gateway.conftest import ACCOUNT, MakePod
 from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.test_watch import watching
+from tests.integration.gateway.watching import watching
 from tests.support.waiting import until
 
 

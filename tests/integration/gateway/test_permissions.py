@@ -17,7 +17,7 @@ from services.gateway.settings import GatewaySettings
 from shared.bus import Bus
 from shared.kube.permissions import SUBJECT, Permissions
 from tests.integration.gateway.conftest import ACCOUNT
-from tests.integration.gateway.system import running
+from tests.support.gateway_process import running
 
 NOW_NS = 1_800_000_000_000_000_000
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"

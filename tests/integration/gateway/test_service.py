@@ -12,7 +12,7 @@ from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.faults import FaultProxy
 from tests.integration.gateway.stage import placed, unschedulable
-from tests.integration.gateway.system import System, running
+from tests.support.gateway_process import System, running
 
 FAILPOINTS = ["gateway.after-api-answer", "gateway.before-append", "gateway.after-commit", "log.before-commit"]
 

@@ -16,7 +16,7 @@ from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.faults import FaultProxy
 from tests.integration.gateway.stage import placed, unschedulable
-from tests.integration.gateway.system import running
+from tests.support.gateway_process import running
 
 ACCOUNT = ("koordinator-system", "koordstream-shadow")
 RESERVATIONS = "reservations.scheduling.koordinator.sh"

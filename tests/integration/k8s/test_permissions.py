@@ -1,16 +1,14 @@
 """k8s/rbac grants the two service accounts what they need and nothing else, as the API server itself tells them."""
 
-import ssl
-
 import msgspec
 import pytest
 import yaml
 
 from cli.dev.api import Api, ApiRefused, Object
 from cli.dev.cluster import Cluster
+from tests.integration.k8s.accounts import NAMESPACE, Grants, as_account, granted
 from tests.integration.k8s.inventory import INVENTORY, K8S
 
-NAMESPACE = "koordinator-system"
 READ = {"get", "list", "watch"}
 WRITE = {"create", "update", "patch", "delete"}
 READ_ONLY_KINDS = {
@@ -18,7 +16,6 @@ READ_ONLY_KINDS = {
     "recommendations",
 }  # people write them; of the latter we write the status
 
-Grants = dict[tuple[str, str], set[str]]  # (group, resource) -> verbs
 
 AROUND = (  # what placements read besides: (group, resource)
     ("", "services"), ("", "replicationcontrollers"), ("apps", "replicasets"), ("apps", "statefulsets"),
@@ -57,14 +54,6 @@ SHADOW: Grants = {
 }
 CONFIGURATION: Grants = {("", "configmaps"): READ}  # in koordinator-system alone
 CHECKPOINT: Grants = {("", "configmaps koordstream-checkpoint"): {"create", "get", "patch"}}
-ANYONE = {"authentication.k8s.io", "authorization.k8s.io"}  # asking about oneself, granted to every user
-
-
-def as_account(cluster: Cluster, account: str) -> Api:
-    """The API with the account's token and without the administrator's certificate."""
-    token = cluster.service_account_token(NAMESPACE, account)
-    tls = ssl.create_default_context(cafile=str(cluster.ca_file))
-    return Api(cluster.api.host, cluster.api.port, tls, token)
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +64,6 @@ def gateway(installed: Cluster) -> Api:
 @pytest.fixture(scope="module")
 def shadow(installed: Cluster) -> Api:
     return as_account(installed, "koordstream-shadow")
-
-
-def granted(api: Api, namespace: str) -> Grants:
-    """Everything that the user of `api` may do in a namespace and on cluster-scoped resources, as it is told itself."""
-    review = {"spec": {"namespace": namespace}}
-    answer = api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)["status"]
-    assert not answer["incomplete"]
-    found: Grants = {}
-    for rule in answer["resourceRules"]:
-        for group in set(rule["apiGroups"]) - ANYONE:
-            for resource in rule["resources"]:
-                name = f" {','.join(rule['resourceNames'])}" if "resourceNames" in rule else ""
-                found.setdefault((group, resource + name), set()).update(rule["verbs"])
-    return found
 
 
 def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = "default", name: str = "") -> bool:

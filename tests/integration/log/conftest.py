@@ -7,7 +7,7 @@ import pytest
 
 from cli.embedded import EmbeddedNats
 from shared.bus import Bus
-from tests.integration.log.system import Copiers, Following, Writer, declare
+from tests.support.log_system import Copiers, Following, Writer, declare
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from shared.events import Cause, Draft
 from shared.log.reader import LogReader
 from shared.log.verify import Verified, verify
-from tests.integration.log.copier import Passed, Seen
-from tests.integration.log.system import Following, Writer, declare
+from tests.support.copier import Passed, Seen
+from tests.support.log_system import Following, Writer, declare
 from tests.support.waiting import until
 
 

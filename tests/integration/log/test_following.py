@@ -11,8 +11,8 @@ from shared.events import Draft, Recorded
 from shared.log import announce
 from shared.log.announce import Batch, Beacon
 from shared.log.positions import Position
-from tests.integration.log.copier import Passed, Seen
-from tests.integration.log.system import Following, Writer
+from tests.support.copier import Passed, Seen
+from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
 

@@ -12,8 +12,8 @@ from cli.embedded import EmbeddedPostgres
 from shared.events import Draft
 from shared.events.log import WriterStarted
 from shared.log.writer import SILENT_HOLDER_S, LostHead
-from tests.integration.log.copier import Seen
-from tests.integration.log.system import Writer, declare
+from tests.support.copier import Seen
+from tests.support.log_system import Writer, declare
 from tests.support.waiting import until
 
 HOLDER = """

@@ -14,8 +14,8 @@ from shared.log.ending import Parked
 from shared.log.registry import NoSuchEvent, Registry
 from shared.log.snapshot import pack
 from shared.rebuild import rebuild
-from tests.integration.log.copier import SERVICE, CopyState, Seen
-from tests.integration.log.system import Following, Writer
+from tests.support.copier import SERVICE, CopyState, Seen
+from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from shared.bus import Bus
 from shared.log.reader import LogReader
-from tests.integration.log.copier import Seen
-from tests.integration.log.system import Following, Writer, declare
+from tests.support.copier import Seen
+from tests.support.log_system import Following, Writer, declare
 from tests.support.waiting import until
 
 ROWS = 10

@@ -13,7 +13,7 @@ from shared.bus import Bus
 from shared.log.database import Database, migrate
 from shared.log.writer import LostHead
 from shared.tasks import end
-from tests.integration.log.system import (
+from tests.support.log_system import (
     Copiers,
     Following,
     Load,

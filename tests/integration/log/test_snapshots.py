@@ -14,8 +14,8 @@ from shared.log.database import Database
 from shared.log.registry import NewerState, Registry, UnreadableByFollowers
 from shared.log.snapshot import SnapshotFailed, pack_in_child
 from shared.rebuild import first_difference, rebuild
-from tests.integration.log.copier import SERVICE, CopyState, Seen
-from tests.integration.log.system import Following, Writer
+from tests.support.copier import SERVICE, CopyState, Seen
+from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
 

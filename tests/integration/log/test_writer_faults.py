@@ -12,8 +12,8 @@ import pytest
 from cli.ports import free_port
 from cli.process import Process
 from shared import failpoints
-from tests.integration.log.copier import Seen
-from tests.integration.log.system import Copiers, Load, Writer, assert_each_once, copies, leaders, wait_for_copies
+from tests.support.copier import Seen
+from tests.support.log_system import Copiers, Load, Writer, assert_each_once, copies, leaders, wait_for_copies
 from tests.support.waiting import in_thread, until
 
 HOLDER = """

@@ -24,10 +24,10 @@ from shared.events.metrics import NodeReported
 from shared.events.nodes import BestEffortSuppressed
 from shared.kube.instants import SECOND
 from shared.tasks import end
-from tests.integration.metrics_ingest.stage import Stage, report, stage
-from tests.mosquitto import Mosquitto
+from tests.support.ingest_stage import Stage, report, stage
+from tests.support.mosquitto import Mosquitto
+from tests.support.scheduling_world import node
 from tests.support.waiting import until
-from tests.unit.scheduler.scheduling_world import node
 
 NODES = [f"rack.{number}" for number in range(24)]
 

@@ -26,9 +26,9 @@ from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import AggregatePolicy, MetricCollectPolicy, NodeMetric, NodeMetricSpec
 from shared.log.database import Database, migrate
-from tests.integration.metrics_ingest.stage import CORE, report, stage
+from tests.support.ingest_stage import CORE, report, stage
+from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until
-from tests.unit.scheduler.scheduling_world import node, pod
 
 
 async def test_a_report_is_in_the_log_when_it_is_answered_with_its_pods_and_what_the_object_must_say(

@@ -10,9 +10,9 @@ from shared.agents.deeds import DeedTold, EvictionAsked, PodsWanted
 from shared.agents.pods import NodePods
 from shared.events import intents
 from shared.events.cluster import NodeObserved, PodDeleted, PodObserved
-from tests.integration.metrics_ingest.stage import stage
+from tests.support.ingest_stage import stage
+from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until
-from tests.unit.scheduler.scheduling_world import node, pod
 
 SPECS = (Spec("deeds-ingest", "deeds-ingest"),)
 

@@ -20,7 +20,7 @@ from shared.bus import Bus
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Pod
-from tests.integration.node_agent.test_process import DEADLINE_S, NODE, _page, an_agent
+from tests.integration.node_agent.agent_process import DEADLINE_S, NODE, an_agent, page
 from tests.support.pods import kept_pod
 from tests.support.waiting import until
 
@@ -125,10 +125,10 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
         await until(lambda: held("cpu.cfs_quota_us", folder) != "-1")
         await until(lambda: any(isinstance(deed, Suppressed) for deed in core.deeds))
         await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is held as a whole, its pods no more
-        page = await asyncio.to_thread(_page, http, "metrics")
-        assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', page)
-        assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', page)
-        assert f'koord_node_agent_told_pods{{node="{NODE}"}} 1.0' in page
+        metrics = await asyncio.to_thread(page, http, "metrics")
+        assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', metrics)
+        assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', metrics)
+        assert f'koord_node_agent_told_pods{{node="{NODE}"}} 1.0' in metrics
         process.ask_to_end()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:

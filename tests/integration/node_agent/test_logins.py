@@ -19,7 +19,7 @@ from shared.agents.slo import NodeSlo
 from shared.agents.subjects import DEED, REPORT, SLO
 from shared.bus import Bus, NotPermitted
 from shared.bus.streams import Streams
-from tests.integration.node_agent.test_carriers import NODE, STREAM, Ingest, Side
+from tests.integration.node_agent.sides import NODE, STREAM, Ingest, Side
 from tests.support.waiting import until
 
 OTHER = "ip-10-0-0-2.internal"

@@ -20,8 +20,8 @@ from shared.agents.pods import NodePods
 from shared.agents.slo import NodeSlo
 from shared.agents.subjects import DEED, PODS, REFUSED, REPORT, SLO
 from shared.tasks import end
-from tests.integration.node_agent.test_carriers import NODE
-from tests.mosquitto import Mosquitto
+from tests.integration.node_agent.sides import NODE
+from tests.support.mosquitto import Mosquitto
 from tests.support.waiting import until
 
 SECURITY = Path(__file__).parents[3] / "docs" / "security.md"

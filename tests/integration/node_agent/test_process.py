@@ -1,43 +1,21 @@
 """`koord run node-agent` as a process on this machine: reports, pages, the end."""
 
 import asyncio
-import os
 import re
-import sys
-import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-import cli
 from cli.bench.pods import PodCgroups
 from cli.embedded import EmbeddedNats
 from cli.ports import free_port
-from cli.process import Process
 from shared.agents import answer, report, subjects
 from shared.agents.answer import Answer
 from shared.agents.report import Report
 from shared.bus import Bus
+from tests.integration.node_agent.agent_process import DEADLINE_S, NODE, an_agent, page
 from tests.support.waiting import until
-
-NODE = "this.node"
-DEADLINE_S = 60.0
-
-
-def an_agent(folder: Path, nats: EmbeddedNats | None, **settings: str) -> Process:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("KOORD_")}
-    env |= {
-        "PYTHONPATH": str(Path(cli.__file__).parents[1]),
-        "KOORD_NATS": nats.url if nats else "nats://127.0.0.1:1",
-        "KOORD_MQTT": nats.mqtt_url if nats else "",
-        "KOORD_NODE_AGENT_NODE": NODE,
-        "KOORD_NODE_AGENT_COLLECT_EVERY_S": "0.2",
-        "KOORD_NODE_AGENT_REPORT_EVERY_S": "1",
-        "KOORD_NODE_AGENT_STATE_DIR": str(folder / "state"),
-    }
-    command = [sys.executable, "-P", "-m", "cli", "run", "node-agent"]
-    return Process("node-agent", command, folder / "agent.log", env=env | settings)
 
 
 class Heard:
@@ -91,12 +69,12 @@ async def test_a_machine_reports_itself_and_its_pods(
         assert last.pods[0].memory_last > 32 * 2**20
         assert len(last.node_usage.cpu) == len(last.system_usage.memory) > 1
         assert max(last.node_usage.cpu) > 0
-        assert await asyncio.to_thread(_page, http, "readyz") == "leading\n"
-        page = await asyncio.to_thread(_page, http, "metrics")
-        assert re.search(rf'koordlet_node_used_cpu_cores{{node="{NODE}"}} \d+\.\d+', page)
-        assert re.search(rf'koordlet_node_used_memory_bytes{{node="{NODE}"}} \d', page)
-        assert f'koord_node_agent_pods{{node="{NODE}"}} 1.0' in page
-        assert '"service":"node-agent"' in await asyncio.to_thread(_page, http, "statusz")
+        assert await asyncio.to_thread(page, http, "readyz") == "leading\n"
+        metrics = await asyncio.to_thread(page, http, "metrics")
+        assert re.search(rf'koordlet_node_used_cpu_cores{{node="{NODE}"}} \d+\.\d+', metrics)
+        assert re.search(rf'koordlet_node_used_memory_bytes{{node="{NODE}"}} \d', metrics)
+        assert f'koord_node_agent_pods{{node="{NODE}"}} 1.0' in metrics
+        assert '"service":"node-agent"' in await asyncio.to_thread(page, http, "statusz")
         process.ask_to_end()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
@@ -117,7 +95,7 @@ async def test_what_was_measured_last_is_reported_at_the_end(
     process = an_agent(tmp_path, server, **slow, KOORD_NODE_AGENT_TRANSPORT="nats", KOORD_HTTP=http)
     process.start()
     try:
-        await asyncio.to_thread(process.wait_until, lambda: _page(http, "readyz") == "leading\n", DEADLINE_S)
+        await asyncio.to_thread(process.wait_until, lambda: page(http, "readyz") == "leading\n", DEADLINE_S)
         assert heard.reports == []
         process.ask_to_end()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
@@ -131,9 +109,9 @@ async def test_without_a_bus_it_measures_and_ends_when_it_is_asked_to(tmp_path: 
     process = an_agent(tmp_path, None, KOORD_HTTP=http)
     process.start()
     try:
-        await asyncio.to_thread(process.wait_until, lambda: _page(http, "readyz") == "leading\n", DEADLINE_S)
+        await asyncio.to_thread(process.wait_until, lambda: page(http, "readyz") == "leading\n", DEADLINE_S)
         connected = f'koord_node_agent_connected{{node="{NODE}"}} 0.0'
-        assert connected in await asyncio.to_thread(_page, http, "metrics")
+        assert connected in await asyncio.to_thread(page, http, "metrics")
         process.ask_to_end()
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
     finally:
@@ -157,11 +135,3 @@ async def test_a_setting_that_does_not_fit_ends_it_with_what_to_do(
     assert await asyncio.to_thread(process.wait, DEADLINE_S) == 1
     assert text in process.tail()
     assert "Traceback" not in process.tail()
-
-
-def _page(http: str, name: str) -> str:
-    try:
-        with urllib.request.urlopen(f"http://{http}/{name}", timeout=5) as page:
-            return str(page.read().decode())
-    except OSError:
-        return ""

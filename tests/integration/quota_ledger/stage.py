@@ -99,3 +99,7 @@ async def _writer(running: AsyncExitStack, database: Database, bus: Bus, context
     await writer.begin("0", (), now_ns=time.time_ns(), seen={})
     running.push_async_callback(writer.close)
     return writer
+
+
+def used(books: Books, name: str) -> dict[str, int]:
+    return {key: size for key, size in books.trees[""].accounts[name].used.items() if size}

@@ -11,11 +11,10 @@ from shared.events import EVENT_TYPES, Event
 from shared.events.cluster import NodeObserved, PodDeleted
 from shared.events.quota import PodAdmissionDecided, PodCharged
 from shared.events.scheduling import PodPlaced, PodUnschedulable, RoundDecided
-from tests.integration.quota_ledger.stage import Stage, stage
-from tests.integration.quota_ledger.test_ledger_service import used
+from tests.integration.quota_ledger.stage import Stage, stage, used
+from tests.support.quota_logs import pod, quota
+from tests.support.scheduling_world import node as roomy_node
 from tests.support.waiting import until
-from tests.unit.quota_ledger.test_state import pod, quota
-from tests.unit.scheduler.scheduling_world import node as roomy_node
 
 BOTH = ("quota-ledger", "scheduler")
 

@@ -7,20 +7,15 @@ from pathlib import Path
 import pytest
 
 from cli.embedded import EmbeddedNats
-from services.quota_ledger.books import Books
 from shared.bus import NoAnswer
 from shared.events import Cause
 from shared.events.cluster import BindRejected
 from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
-from tests.integration.quota_ledger.stage import Stage, stage
+from tests.integration.quota_ledger.stage import Stage, stage, used
+from tests.support.quota_logs import node, pod, quota
 from tests.support.waiting import until
-from tests.unit.quota_ledger.test_state import node, pod, quota
 
 LEDGER = "quota-ledger"
-
-
-def used(books: Books, name: str) -> dict[str, int]:
-    return {key: size for key, size in books.trees[""].accounts[name].used.items() if size}
 
 
 def placed(uid: str, round_: int) -> tuple[RoundDecided, PodPlaced]:

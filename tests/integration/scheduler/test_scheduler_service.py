@@ -26,8 +26,8 @@ from shared.events.scheduling import PodPlaced, RoundDecided
 from shared.log.database import Database
 from shared.log.writer import LogWriter
 from tests.support.pods import observed
+from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until
-from tests.unit.scheduler.scheduling_world import node, pod
 
 
 class Row(NamedTuple):

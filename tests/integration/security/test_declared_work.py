@@ -28,8 +28,8 @@ from shared.log.retention import drop, expired
 from shared.log.snapshot import pack
 from shared.log.verify import verify
 from shared.log.writer import LogWriter
-from tests.integration.log.copier import CopyState
 from tests.integration.security.conftest import Secured, members
+from tests.support.copier import CopyState
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

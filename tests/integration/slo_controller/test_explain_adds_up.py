@@ -11,7 +11,7 @@ from shared.kube.instants import SECOND
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
-from tests.unit.slo_controller.cluster import BEGAN, ON, Cluster
+from tests.support.slo_cluster import BEGAN, ON, Cluster
 
 G = 10**9
 CAPACITY_CPU, CAPACITY_MEMORY = 100_000, 120 * G

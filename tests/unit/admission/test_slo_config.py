@@ -18,7 +18,7 @@ from shared.admission.slo_config import (
     THRESHOLD,
     validate,
 )
-from tests.unit.slo_controller.recorded import recorded
+from tests.support.recorded_cases import recorded
 
 
 def reason(data: dict[str, Any], nodes: dict[str, dict[str, str]] | None = None) -> str:

@@ -11,7 +11,7 @@ from services.gateway.state import GatewayState
 from services.gateway.trim import Seen
 from shared.events import Cause, Draft
 from shared.events.intents import FieldsDecided
-from tests.unit.gateway.given import Log, node, seen, state_after
+from tests.support.gateway_objects import Log, node, seen, state_after
 
 N1 = Place("nodes", "n1")
 LEVEL = FieldsDecided(

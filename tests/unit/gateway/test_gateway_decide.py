@@ -21,7 +21,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionAsked, FieldsDecided
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from tests.unit.gateway.given import Log, kept, node, pod, seen, state_after
+from tests.support.gateway_objects import Log, kept, node, pod, seen, state_after
 
 PLACE = Place("pods", "shop/web-0")
 

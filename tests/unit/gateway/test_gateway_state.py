@@ -20,7 +20,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from tests.unit.gateway.given import Log, kept, node, pod, state_after
+from tests.support.gateway_objects import Log, kept, node, pod, state_after
 
 RESERVATIONS = "reservations.scheduling.koordinator.sh"
 

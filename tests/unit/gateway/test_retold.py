@@ -19,7 +19,7 @@ from shared.events import Cause, Draft, Event
 from shared.events.cluster import LevelRejected, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import FieldsDecided
 from shared.events.metrics import AGGREGATIONS, ClassReported, NodeReported, PodReported, Usage, WindowUsage
-from tests.unit.gateway.given import Log, seen, state_after
+from tests.support.gateway_objects import Log, seen, state_after
 
 RESOURCE = NODE_METRICS.name
 START_NS = 1_780_000_000 * 10**9

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.kube.pod import Pod
-from tests.unit.node_agent.test_governor import BATCH, BE, CID, WEB, Machine
+from tests.unit.node_agent.governed import BATCH, BE, CID, WEB, Machine
 
 NAMES = (
     "scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuQOS", "koordinator.sh/memoryQOS", "koordinator.sh/cpuBurst",

@@ -8,7 +8,7 @@ from services.node_agent.exposition import TEXTS
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_topology import BE_SHARED_POOLS, SHARED_POOLS
 from shared.kube.pod import ResourceRequirements
-from tests.unit.node_agent.test_governor import BATCH, CID, GIB, LS, WEB, Machine, pod
+from tests.unit.node_agent.governed import BATCH, CID, GIB, LS, WEB, Machine, pod
 
 Shown = dict[tuple[str, ...], float]
 

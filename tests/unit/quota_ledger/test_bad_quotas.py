@@ -8,7 +8,7 @@ from services.quota_ledger.state import LedgerState
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.quota import QuotaDeclared, QuotaRejected
 from shared.kube.elastic_quota import PREFIX, RESOURCES
-from tests.unit.quota_ledger.test_state import Logs, quota, two_teams
+from tests.support.quota_logs import Logs, quota, two_teams
 
 
 def spec(name: str, **changed: Any) -> ObjectObserved:

@@ -21,8 +21,8 @@ from shared.domain.amounts import sub, total
 from shared.events.cluster import NodeDeleted, ObjectObserved
 from shared.kube.elastic_quota import PREFIX, RESERVED, ROOT
 from shared.kube.quantity import amounts
+from tests.support.quota_logs import Logs, node, pod, quota
 from tests.unit.quota_ledger.histories import History, histories
-from tests.unit.quota_ledger.test_state import Logs, node, pod, quota
 
 QUOTAS = {
     # name: parent, min and max of cpu in cores and of memory in Gi

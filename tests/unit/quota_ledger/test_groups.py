@@ -10,7 +10,7 @@ from services.quota_ledger.verify import holds
 from shared.domain.quota_charge import ChargeAnswer, ChargeAsk
 from shared.events import Recorded
 from shared.events.quota import PodAdmissionDecided, PodCharged
-from tests.unit.quota_ledger.test_state import Logs, node, pod, quota
+from tests.support.quota_logs import Logs, node, pod, quota
 
 
 def team(*cpus: int, limit: str = "10") -> Logs:

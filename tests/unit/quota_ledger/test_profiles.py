@@ -15,7 +15,7 @@ from shared.kube.elastic_quota import PREFIX, RESOURCES
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeCondition, NodeSpec, NodeStatus
-from tests.unit.quota_ledger.test_state import Logs
+from tests.support.quota_logs import Logs
 
 
 def node(name: str, pool: str, cpu: str = "10", *, ready: bool = True, cordoned: bool = False, gpu: str = "") -> Event:

@@ -11,7 +11,7 @@ from services.quota_ledger.metrics import QuotaMetrics
 from services.quota_ledger.serving.server import QUOTAS, application
 from shared.events.cluster import ObjectDeleted, PodDeleted
 from shared.kube.elastic_quota import DEFAULT, RESOURCES, ROOT, SYSTEM
-from tests.unit.quota_ledger.test_state import Logs, pod, quota, two_teams
+from tests.support.quota_logs import Logs, pod, quota, two_teams
 
 
 def teams_with_pods() -> Logs:

@@ -10,7 +10,7 @@ from shared.events.cluster import ObjectObserved, PodDeleted
 from shared.events.intents import FieldsDecided
 from shared.kube.elastic_quota import PREFIX
 from shared.kube.instants import SECOND
-from tests.unit.quota_ledger.test_state import Logs, pod, quota, two_teams
+from tests.support.quota_logs import Logs, pod, quota, two_teams
 
 
 def told(logs: Logs, **limits: Any) -> dict[str, FieldsDecided]:

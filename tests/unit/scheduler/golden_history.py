@@ -14,7 +14,7 @@ from shared.events import Cause, Recorded
 from shared.events.scheduling import PodPlaced
 from shared.kube.node import Taint
 from shared.kube.pod import Pod, Toleration
-from tests.unit.scheduler.scheduling_world import World, metric, node, pod, thresholds, use
+from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 FILE = Path(__file__).parents[2] / "golden" / "scheduling.jsonl"
 

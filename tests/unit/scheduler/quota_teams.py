@@ -14,8 +14,8 @@ from services.scheduler.round import decide
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Event, Recorded
 from shared.events.log import ConfigTaken, WriterStarted
-from tests.unit.quota_ledger.test_state import quota
-from tests.unit.scheduler.scheduling_world import World, node
+from tests.support.quota_logs import quota
+from tests.support.scheduling_world import World, node
 
 __all__ = ["Teams", "quota"]
 

@@ -16,7 +16,7 @@ from shared.events import Recorded
 from shared.events.scheduling import ClassJudged, RoundDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
-from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, thresholds, use
+from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
 Records = dict[str, ClassJudged]
 

@@ -5,7 +5,7 @@ import pytest
 from services.scheduler.ask import ask_key, common_part
 from services.scheduler.state import ClusterView
 from shared.domain.deprecated_resources import RENAMED
-from tests.unit.scheduler.scheduling_world import World, node, placements, pod, told
+from tests.support.scheduling_world import World, node, placements, pod, told
 
 
 @pytest.mark.parametrize(("old", "new"), sorted(RENAMED.items()))

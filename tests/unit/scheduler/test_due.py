@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.due import FRESH, REFUSED_BEFORE, Due
-from tests.unit.scheduler.scheduling_world import pod
+from tests.support.scheduling_world import pod
 
 
 class Step(NamedTuple):

@@ -9,7 +9,7 @@ from services.scheduler.questions import QUESTIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.kube.instants import instant_text
-from tests.unit.scheduler.scheduling_world import World, fold, node, pod
+from tests.support.scheduling_world import World, fold, node, pod
 
 
 def ask(world: World, spec: dict[str, Any], name: str = "q") -> None:

@@ -7,8 +7,8 @@ from services.scheduler.serving.opinion import Opinion
 from services.scheduler.serving.wire import MetaPod, MetaVictims
 from shared.kube.node import Taint
 from shared.kube.pod import Pod
-from tests.unit.scheduler.numa_machines import bound_pod, holding_pod, machine, reported
-from tests.unit.scheduler.scheduling_world import World, metric, node, pod, thresholds, use
+from tests.support.numa_machines import bound_pod, holding_pod, machine, reported
+from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
 def left(world: World, asked: Pod, candidates: Mapping[str, Sequence[str]]) -> list[str]:

@@ -12,7 +12,7 @@ from services.scheduler.serving.extender import filtered
 from services.scheduler.serving.wire import FilterAsk, MetaPod, MetaVictims
 from shared.events import Draft, Recorded
 from shared.events.intents import EvictionAsked
-from tests.unit.scheduler.scheduling_world import World, node, pod
+from tests.support.scheduling_world import World, node, pod
 
 URGENT = pod("urgent", cpu="4")
 ROOM = {name: MetaVictims(pods=(MetaPod(uid=f"{name}-1"),)) for name in ("a", "b")}

@@ -3,8 +3,8 @@
 import pytest
 
 from services.scheduler.round import ALSO_A_CLASS, MOST_JUDGED
-from tests.steps import steps_of
-from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, rounds_of, told
+from tests.support.scheduling_world import World, metric, node, placements, pod, rounds_of, told
+from tests.support.steps import steps_of
 
 FLOOD = 50_000
 LINES = 6_000

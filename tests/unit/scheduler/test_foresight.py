@@ -13,7 +13,7 @@ from services.scheduler.foresight import WORTH_IT
 from services.scheduler.pods import PodFacts
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import Toleration
-from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, thresholds, use
+from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
 
 def played(seed: int, batch: int, *, limits: bool) -> dict[str, str]:

@@ -13,9 +13,9 @@ from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
+from tests.support.scheduling_world import World, node, pod, use
 from tests.support.waiting import until
-from tests.unit.scheduler.scheduling_world import World, node, pod, use
-from tests.unit.scheduler.test_stock_examples import ask_of
+from tests.unit.scheduler.one_plugin import ask_of
 
 
 def test_moves_counted_together_are_what_they_are_one_by_one() -> None:

@@ -5,7 +5,7 @@ import pytest
 from services.scheduler.serving.views import plugin_views
 from services.scheduler.state import ClusterView
 from shared.kube.pod import Pod, PodCondition
-from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, rounds_of
+from tests.support.scheduling_world import World, metric, node, placements, pod, rounds_of
 
 CLASS = "koordinator.sh/priority-class"
 RESERVE = {"scheduling.koordinator.sh/reserve-pod": "true"}

@@ -3,7 +3,7 @@
 import pytest
 
 from services.scheduler.node_reservation import ANNOTATION, less_reserved
-from tests.unit.scheduler.scheduling_world import World, node, placements, pod
+from tests.support.scheduling_world import World, node, placements, pod
 
 
 @pytest.mark.parametrize(

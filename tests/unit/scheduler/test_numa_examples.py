@@ -14,7 +14,7 @@ from services.scheduler.plugins.numa.ledger import Allocation, Amounts, NodeBook
 from services.scheduler.plugins.numa.options import node_options
 from services.scheduler.reasons import text
 from shared.domain.cpu_set import cpu_list
-from tests.unit.scheduler.numa_machines import BIND_LABEL, NUMA_LABEL, machine, reported, topology_of
+from tests.support.numa_machines import BIND_LABEL, NUMA_LABEL, machine, reported, topology_of
 
 GI = 1 << 30
 LEAST = Strategies((("cpu", 1), ("memory", 1)), "LeastAllocated", "LeastAllocated")

@@ -22,7 +22,7 @@ from shared.events.cluster import ObjectDeleted
 from shared.events.intents import EvictionAsked
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
-from tests.unit.scheduler.numa_machines import (
+from tests.support.numa_machines import (
     BIND_LABEL,
     NUMA_LABEL,
     NUMA_SPEC,
@@ -33,7 +33,7 @@ from tests.unit.scheduler.numa_machines import (
     machine,
     reported,
 )
-from tests.unit.scheduler.scheduling_world import World, placements, pod, told
+from tests.support.scheduling_world import World, placements, pod, told
 
 
 def world_of(*names: str, labels: dict[str, str] | None = None) -> World:

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from services.scheduler.serving.views import plugin_views
 from shared.kube.instants import instant_text
 from shared.kube.node import PodUsage, ResourceMap
-from tests.unit.scheduler.numa_machines import holding_pod, machine, reported
-from tests.unit.scheduler.scheduling_world import START_NS, World, metric, node, pod
+from tests.support.numa_machines import holding_pod, machine, reported
+from tests.support.scheduling_world import START_NS, World, metric, node, pod
 
 LOAD, NUMA = "LoadAwareScheduling/node", "NodeNUMAResource/nodes"
 

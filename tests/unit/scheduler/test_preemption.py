@@ -29,8 +29,8 @@ from shared.events.intents import EvictionAsked, FieldsDecided
 from shared.events.scheduling import PodNominated, RoundDecided
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from shared.kube.selectors import LabelSelector
-from tests.unit.scheduler.scheduling_world import World, node, placements, pod
-from tests.unit.scheduler.test_scheduler_state import assert_one_state
+from tests.support.scheduling_world import World, node, placements, pod
+from tests.unit.scheduler.interleavings import assert_one_state
 
 HOST = "kubernetes.io/hostname"
 

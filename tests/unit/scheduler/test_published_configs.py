@@ -8,14 +8,7 @@ from services.scheduler.plugins.node_numa_resource import NodeNUMAResource
 from services.scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlus
 from services.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from services.scheduler.plugins.scheduling_hint import SchedulingHint
-from services.scheduler.shipped import SHIPPED
-
-SHIPPED_WITH_ELECTION = SHIPPED.replace(
-    "profiles:\n",
-    "leaderElection:\n  leaderElect: true\n  resourceLock: leases\n  resourceName: koord-scheduler\n"
-    "  resourceNamespace: koordinator-system\nprofiles:\n",
-    1,
-)
+from tests.support.shipped_config import SHIPPED_WITH_ELECTION
 
 OLD_GUIDE = """\
 apiVersion: kubescheduler.config.k8s.io/v1beta2

@@ -23,8 +23,8 @@ from shared.events.scheduling import PodNominated, PodUnschedulable, RoundDecide
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
 from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.selectors import LabelSelector
+from tests.support.scheduling_world import placements, pod
 from tests.unit.scheduler.quota_teams import Teams, quota
-from tests.unit.scheduler.scheduling_world import placements, pod
 
 # the choice
 

@@ -18,8 +18,8 @@ from services.scheduler.plugins.scarce_resource_avoidance import (
 )
 from shared.kube.pod import Container, Pod, ResourceRequirements
 from tests.support.pods import kept_pod
+from tests.support.scheduling_world import node, pod
 from tests.unit.scheduler.one_plugin import OnePlugin
-from tests.unit.scheduler.scheduling_world import node, pod
 
 GPU, RDMA, STORAGE = "nvidia.com/gpu", "rdma", "ephemeral-storage"
 CPU_AND_GPU = {"cpu": {"type": "LeastAllocated", "weight": 1}, GPU: {"type": "MostAllocated", "weight": 2}}

@@ -14,7 +14,7 @@ from services.scheduler.takeover import Offered, config_drafts
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigRefused, ConfigTaken
-from tests.unit.scheduler.scheduling_world import World
+from tests.support.scheduling_world import World
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 LOAD_AWARE = (

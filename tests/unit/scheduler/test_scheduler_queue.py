@@ -5,7 +5,7 @@ import pytest
 from services.scheduler.queue import backoff_ns
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
-from tests.unit.scheduler.scheduling_world import (
+from tests.support.scheduling_world import (
     START_NS,
     World,
     metric,

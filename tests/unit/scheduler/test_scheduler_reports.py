@@ -14,8 +14,8 @@ from shared.events.metrics import NodeForgotten, NodeReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec, NodeMetricStatus, NodeUsage, ResourceMap
-from tests.unit.scheduler.scheduling_world import START_NS
-from tests.unit.scheduler.test_scheduler_state import merged
+from tests.support.scheduling_world import START_NS
+from tests.unit.scheduler.interleavings import merged
 
 
 def reported(at_s: float, cpu_milli: int = 0, node: str = "a") -> NodeReported:

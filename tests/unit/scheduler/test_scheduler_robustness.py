@@ -22,8 +22,8 @@ from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
 from shared.kube.node import NodeMetric
-from tests.unit.scheduler.numa_machines import bound_pod, cpu_topology, reported
-from tests.unit.scheduler.scheduling_world import (
+from tests.support.numa_machines import bound_pod, cpu_topology, reported
+from tests.support.scheduling_world import (
     START_NS,
     World,
     metric,

@@ -24,7 +24,7 @@ from shared.events.scheduling import PodPlaced, RoundDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Affinity, NodeAffinity, PreferredNodeTerm, Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
-from tests.unit.scheduler.scheduling_world import World, metric, node, placements, pod, rounds_of, thresholds, told, use
+from tests.support.scheduling_world import World, metric, node, placements, pod, rounds_of, thresholds, told, use
 
 GIB = 1 << 30
 

@@ -9,69 +9,17 @@ from hypothesis import strategies as st
 
 from services.scheduler.config import config_of
 from services.scheduler.index import Index
-from services.scheduler.plugins.load_aware import LoadAwareLedger
 from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
-from shared.events import Cause, Recorded
+from shared.events import Cause
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced
 from shared.kube.node import PodUsage, ResourceMap
 from shared.kube.pod import PodCondition
-from tests.unit.scheduler.scheduling_world import World, fold, metric, node, pod
+from tests.support.scheduling_world import World, fold, metric, node, pod
+from tests.unit.scheduler.interleavings import assert_one_state, loads, merged, requested, totals
 
 OUTCOMES = ("bound", "rejected", "failed", "withheld", "forbidden")
-
-
-def requested(view: ClusterView) -> dict[str, tuple[int, dict[str, int]]]:
-    """Node -> (pods, what they ask for), as a fresh index counts it."""
-    return totals(Index(view, config_of(view).profiles))
-
-
-def totals(index: Index) -> dict[str, tuple[int, dict[str, int]]]:
-    index.settle()
-    table = index.table
-    return {
-        name: (int(table.pods[row]), {r: int(table.requested[row, c]) for r, c in table.columns.items() if table.requested[row, c]})
-        for name, row in sorted(table.rows.items())
-    }  # fmt: skip
-
-
-def loads(index: Index) -> list[dict[str, list[list[int]]]]:
-    """By plugin that keeps an account of load: node -> its loads, of nodes that are there."""
-    table, kept = index.table, (getattr(each, "account", None) for each in index.ledgers.values())
-    accounts = [account for account in kept if isinstance(account, LoadAwareLedger)]
-    assert accounts, "the shipped profile has one"
-    return [
-        {name: account.fleet.loads[:, :, row].tolist() for name, row in sorted(table.rows.items()) if table.alive[row]}
-        for account in accounts
-    ]
-
-
-def merged(logs: dict[str, list[Recorded]], random: Random) -> list[Recorded]:
-    """The logs in one order, each context's own order kept."""
-    left = {name: list(log) for name, log in logs.items()}
-    order: list[Recorded] = []
-    while any(left.values()):
-        name = random.choice([name for name, log in left.items() if log])
-        order.append(left[name].pop(0))
-    return order
-
-
-def all_merges(first: Sequence[Recorded], second: Sequence[Recorded]) -> list[list[Recorded]]:
-    if not first or not second:
-        return [[*first, *second]]
-    return [[first[0], *rest] for rest in all_merges(first[1:], second)] + [
-        [second[0], *rest] for rest in all_merges(first, second[1:])
-    ]
-
-
-def assert_one_state(world: World, *, most: int = 400) -> ClusterView:
-    """Every interleaving of the world's logs ends in the same bytes; the state itself is returned."""
-    merges = all_merges(world.logs["cluster"], world.logs["scheduling"])
-    chosen = merges if len(merges) <= most else Random(7).sample(merges, most)
-    digests = {fold(order).encode() for order in chosen}
-    assert len(digests) == 1
-    return fold(merges[0])
 
 
 def small_world() -> World:

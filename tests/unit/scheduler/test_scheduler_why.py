@@ -19,7 +19,7 @@ from shared.events.quota import (
     PodUncharged,
 )
 from shared.events.scheduling import RoundDecided
-from tests.unit.scheduler.scheduling_world import World, metric, node, pod, thresholds, use
+from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
 def story(world: World, uid: str) -> list[Recorded]:

@@ -6,9 +6,9 @@ import pytest
 
 from services.scheduler.plugins.scheduling_hint import BadHintArgs, SchedulingHint, read_hint_args
 from shared.events.scheduling import PodPlaced
-from tests.unit.scheduler.numa_machines import STATUS, bound_pod, machine, reported
+from tests.support.numa_machines import STATUS, bound_pod, machine, reported
+from tests.support.scheduling_world import World, node, placements, pod, told
 from tests.unit.scheduler.one_plugin import OnePlugin, ask_of
-from tests.unit.scheduler.scheduling_world import World, node, placements, pod, told
 
 HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 OLD = "scheduling.koordinator.sh/scheduling-hint"

@@ -9,8 +9,8 @@ from services.scheduler.shadow_report import ShadowReport, report
 from services.scheduler.why import explain, render
 from shared.events.log import ConfigTaken, WriterStarted
 from shared.kube.node import Taint
-from tests.unit.scheduler.scheduling_world import node, pod
-from tests.unit.scheduler.test_shadow import THEIRS, Beside, theirs
+from tests.support.scheduling_world import node, pod
+from tests.unit.scheduler.beside import THEIRS, Beside, theirs
 
 
 def told(world: Beside) -> ShadowLog:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.ask import PodAsk, ask_key, common_part
 from services.scheduler.framework import Plugin, normalized
 from services.scheduler.nodes import NodeTable
 from services.scheduler.plugins.node_ports import collides
@@ -22,15 +21,11 @@ from shared.kube.pod import (
     Toleration,
 )
 from shared.kube.selectors import NodeSelectorTerm, Requirement
-from tests.unit.scheduler.scheduling_world import node, pod
+from tests.support.scheduling_world import node, pod
+from tests.unit.scheduler.one_plugin import ask_of
 
 RAMP = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}}
 SLOPE = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}}
-
-
-def ask_of(pod: Pod) -> PodAsk:
-    common = common_part(pod)
-    return PodAsk(ask_key(common), common)
 
 
 def table_of(nodes: Sequence[Node], running: Mapping[str, Pod] | None = None) -> NodeTable:

@@ -10,7 +10,7 @@ from shared.events import Recorded
 from shared.events.cluster import ObjectObserved
 from shared.events.intents import FieldsDecided
 from shared.kube.pod import ClaimSource, EphemeralSource, GoogleDisk, Pod, RbdDisk, Volume
-from tests.unit.scheduler.scheduling_world import World, node, placements, pod, told
+from tests.support.scheduling_world import World, node, placements, pod, told
 
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 CLASSES, CSI_NODES = "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io"

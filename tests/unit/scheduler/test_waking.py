@@ -15,7 +15,7 @@ from services.scheduler.state import ClusterView
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import Taint
-from tests.unit.scheduler.scheduling_world import (
+from tests.support.scheduling_world import (
     START_NS,
     World,
     metric,
@@ -27,7 +27,7 @@ from tests.unit.scheduler.scheduling_world import (
     thresholds,
     use,
 )
-from tests.unit.scheduler.scheduling_world import told as written
+from tests.support.scheduling_world import told as written
 
 Event = Callable[[World], None]
 

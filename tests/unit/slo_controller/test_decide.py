@@ -22,19 +22,7 @@ from shared.events.slo import NodeOvercommitted
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeStatus
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES
-from tests.unit.slo_controller.cluster import ON, Cluster
-
-G = 10**9
-
-
-def running() -> Cluster:
-    """A node with a prod pod that uses 33 cores and 33 GB, 7 cores and 12 GB beside pods: BU1 and MU1 of the spec."""
-    cluster = Cluster()
-    cluster.configure()
-    cluster.node()
-    cluster.pod("web", cpu="40", memory="60G")
-    cluster.report(30, {"web": (33_000, 33 * G)}, system=(7_000, 12 * G))
-    return cluster
+from tests.support.slo_cluster import ON, Cluster, G, running
 
 
 def test_what_a_node_sells_is_on_record_with_every_term() -> None:

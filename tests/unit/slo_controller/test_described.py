@@ -10,8 +10,7 @@ from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.nodes import NodeTopologyForgotten, NodeTopologyStated
 from shared.kube.node_topology import CPU_BASIC_INFO, NUMA_RESERVATION, SHARED_POOLS
 from shared.kube.resource_names import NODE_TOPOLOGIES
-from tests.unit.slo_controller.cluster import Cluster
-from tests.unit.slo_controller.test_decide import running
+from tests.support.slo_cluster import Cluster, running
 
 TWO = {f"node-{zone}": {"cpu": ("50", "50"), "memory": ("60G", "60G")} for zone in (0, 1)}
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from services.slo_controller import batch
 from services.slo_controller.explain import explain
-from tests.unit.slo_controller.cluster import ON, Cluster
+from tests.support.slo_cluster import ON, Cluster
 
 G = 10**9
 

@@ -8,7 +8,7 @@ from shared.events.cluster import LevelRejected, LevelWritten
 from shared.events.intents import FieldsDecided, ObjectDecided
 from shared.events.slo import NodeOvercommitted
 from shared.kube.resource_names import NODE_SLOS
-from tests.unit.slo_controller.cluster import Cluster
+from tests.support.slo_cluster import Cluster
 
 G = 10**9
 

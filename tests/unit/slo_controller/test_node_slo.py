@@ -10,7 +10,7 @@ from services.slo_controller.node_slo import BANDWIDTH, node_slo_spec
 from shared.admission.slo_config import BURST, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
 from shared.kube.meta import Metadata
 from shared.kube.quantity import nanos
-from tests.unit.slo_controller.recorded import recorded
+from tests.support.recorded_cases import recorded
 
 NODE = Metadata(name="n", labels={"pool": "a"})
 EVERYWHERE: dict[str, Any] = {"nodeSelector": {}}

@@ -14,7 +14,7 @@ from shared.kube.pod import Container, Pod, ResourceRequirements
 from shared.kube.quantity import NANO, nanos
 from shared.kube.resource_names import RECOMMENDATIONS
 from tests.support.pods import kept_pod, observed
-from tests.unit.slo_controller.cluster import BEGAN, Cluster
+from tests.support.slo_cluster import BEGAN, Cluster
 
 G = 10**9
 DAY = 24 * 3600

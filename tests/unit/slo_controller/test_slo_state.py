@@ -20,7 +20,7 @@ from shared.kube.node import (
     ResourceMap,
 )
 from shared.kube.quantity import nanos, value
-from tests.unit.slo_controller.cluster import BEGAN, Cluster
+from tests.support.slo_cluster import BEGAN, Cluster
 
 G = 10**9
 

@@ -15,9 +15,8 @@ from cli.parity.upstream.quota.quirks import ALL, NONE
 from cli.parity.upstream.quota.rules import Predicted
 from cli.parity.upstream.quota.tree import Tree
 from shared.kube.elastic_quota import ROOT
+from tests.support.worked_quotas import EXAMPLES, declared
 from tests.unit.cli.parity_quota.recorded import add, case, change, drop, node, pod, quota
-from tests.unit.quota_ledger.test_worked_examples import EXAMPLES
-from tests.unit.quota_ledger.worked import declared
 
 ROOT_FOLDER = Path(__file__).resolve().parents[4]
 SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT_FOLDER.parent / "shared")

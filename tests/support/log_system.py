@@ -18,10 +18,10 @@ from shared.log.follower import Follower
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
 from shared.tasks import end
-from tests.integration.log.copier import SERVICE, CopyState, Seen
+from tests.support.copier import SERVICE, CopyState, Seen
 from tests.support.waiting import until
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 async def declare(url: str, rows: int = 1_000_000, contexts: Sequence[str] = ("source", "copy")) -> None:
@@ -159,7 +159,7 @@ class Copiers:
         """Start a replica."""
         process = Process(
             f"copier {replica}",
-            [sys.executable, "-m", "tests.integration.log.copier"],
+            [sys.executable, "-m", "tests.support.copier"],
             self._folder / f"{replica}.log",
             env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment, "KOORD_REPLICA": replica, **environment},
         )

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from cli.parity.tally import Case, case_file, read_cases
 
-ROOT = Path(__file__).resolve().parents[3]
-SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT.parent / "shared")
-VECTORS = Path(os.environ.get("KOORD_VECTORS") or SHARED / "vectors")
+ROOT = Path(__file__).resolve().parents[2]
+VECTORS = Path(
+    os.environ.get("KOORD_VECTORS") or Path(os.environ.get("KOORD_SHARED") or ROOT.parent / "shared") / "vectors"
+)
 
 
 def recorded(domain: str, op: str) -> Iterator[Case]:

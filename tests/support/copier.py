@@ -1,6 +1,6 @@
 """The smallest service there is: follows `source` and says in `copy`, once for each event there, that it was seen.
 
-python -m tests.integration.log.copier      runs it as `koord run` runs a service
+python -m tests.support.copier      runs it as `koord run` runs a service
 """
 
 import sys

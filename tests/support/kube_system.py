@@ -4,6 +4,7 @@ The gateway has the service account of k8s/rbac, and no other right.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from shared.tasks import end
 from tests.support.templates import copy_installation, install_base
 
 K8S = Path(__file__).parents[2] / "k8s"
+EXAMPLES = K8S / "examples"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
 
 
@@ -92,3 +94,14 @@ async def running(
             yield System(supervisor, servers.endpoints, LogReader(database), servers)
         finally:
             await database.close()
+
+
+async def koord(system: System, *arguments: str) -> str:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cli", *arguments,
+        env={"PATH": "/usr/bin:/bin", "KOORD_POSTGRES": system.endpoints.postgres, "KOORD_NATS": system.endpoints.nats},
+        cwd=Path(__file__).parents[2], stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    output, _ = await child.communicate()
+    assert child.returncode == 0, output.decode()
+    return output.decode()

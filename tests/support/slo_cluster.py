@@ -11,7 +11,11 @@ from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import SloState
 from shared.admission.slo_config import COLOCATION
 from shared.events import Event, Recorded
-from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted
+from shared.events.cluster import (
+    NodeObserved,
+    ObjectObserved,
+    PodDeleted,
+)
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_ns, instant_text
@@ -20,6 +24,7 @@ from shared.kube.node import Node, NodeStatus
 from tests.support.pods import kept_pod, observed
 
 BEGAN = instant_ns("2026-05-01T08:00:00Z")
+G = 10**9
 GI = 1 << 30
 ON = {"enable": True, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdPercent": 65}
 
@@ -118,3 +123,13 @@ class Cluster:
         """Batch-cpu as it was decided last."""
         decided = self.state.decided.get(name)
         return decided.batch_cpu.amount if decided and decided.batch_cpu else None
+
+
+def running() -> Cluster:
+    """A node with a prod pod that uses 33 cores and 33 GB, 7 cores and 12 GB beside pods: BU1 and MU1 of the spec."""
+    cluster = Cluster()
+    cluster.configure()
+    cluster.node()
+    cluster.pod("web", cpu="40", memory="60G")
+    cluster.report(30, {"web": (33_000, 33 * G)}, system=(7_000, 12 * G))
+    return cluster

@@ -11,7 +11,7 @@ from shared.events.cluster import ObjectObserved
 from shared.kube.node import Node
 from shared.kube.node_topology import NodeResourceTopology
 from shared.kube.pod import Pod
-from tests.unit.scheduler.scheduling_world import node, pod
+from tests.support.scheduling_world import node, pod
 
 BIND_LABEL = "node.koordinator.sh/cpu-bind-policy"
 NUMA_LABEL = "node.koordinator.sh/numa-topology-policy"

@@ -1,0 +1,33 @@
+"""Service accounts on a real API server, and what it grants them."""
+
+import ssl
+
+from cli.dev.api import Api
+from cli.dev.cluster import Cluster
+
+NAMESPACE = "koordinator-system"
+
+Grants = dict[tuple[str, str], set[str]]  # (group, resource) -> verbs
+
+ANYONE = {"authentication.k8s.io", "authorization.k8s.io"}  # asking about oneself, granted to every user
+
+
+def as_account(cluster: Cluster, account: str) -> Api:
+    """The API with the account's token and without the administrator's certificate."""
+    token = cluster.service_account_token(NAMESPACE, account)
+    tls = ssl.create_default_context(cafile=str(cluster.ca_file))
+    return Api(cluster.api.host, cluster.api.port, tls, token)
+
+
+def granted(api: Api, namespace: str) -> Grants:
+    """Everything that the user of `api` may do in a namespace and on cluster-scoped resources, as it is told itself."""
+    review = {"spec": {"namespace": namespace}}
+    answer = api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)["status"]
+    assert not answer["incomplete"]
+    found: Grants = {}
+    for rule in answer["resourceRules"]:
+        for group in set(rule["apiGroups"]) - ANYONE:
+            for resource in rule["resources"]:
+                name = f" {','.join(rule['resourceNames'])}" if "resourceNames" in rule else ""
+                found.setdefault((group, resource + name), set()).update(rule["verbs"])
+    return found

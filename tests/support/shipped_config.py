@@ -1,0 +1,10 @@
+"""The scheduler's configuration as Koordinator ships it."""
+
+from services.scheduler.shipped import SHIPPED
+
+SHIPPED_WITH_ELECTION = SHIPPED.replace(
+    "profiles:\n",
+    "leaderElection:\n  leaderElect: true\n  resourceLock: leases\n  resourceName: koord-scheduler\n"
+    "  resourceNamespace: koordinator-system\nprofiles:\n",
+    1,
+)
