@@ -9,12 +9,16 @@
 #   make generate  docs/asyncapi.json and docs/schemas from the event types
 #   make clean     remove everything that make made
 
+# Compiled modules are kept: without that each of the many processes of a test compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Tests wait for servers more than they compute: two files at a time, each with servers of its own.
 WORKERS ?= 2
-UNIT := tests/unit tests/parity tests/property
+UNIT := tests/unit tests/property
+NO_SERVER := not soak and not servers and not kube and not node
 # All recorded cases where they are beside this folder, else those that are kept in it.
 VECTORS ?= $(or $(KOORD_VECTORS),$(wildcard ../shared/vectors),tests/parity/cases)
 
@@ -29,7 +33,7 @@ demo: $(VENV)/installed
 
 unit: $(VENV)/installed
 	$(COMPILE)
-	$(BIN)/pytest -n $(WORKERS) -m "not soak and not servers and not kube and not node" $(or $(TESTS),$(UNIT))
+	$(BIN)/pytest -n $(WORKERS) -m "$(NO_SERVER)" $(or $(TESTS),$(UNIT))
 
 test: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
@@ -51,6 +55,7 @@ soak: $(VENV)/installed
 	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
 	$(COMPILE)
 	$(BIN)/pytest -m soak --timeout=3600 -o faulthandler_timeout=7200 $(TESTS)
+	$(if $(TESTS),,KOORD_EXAMPLES=all $(BIN)/pytest -n $(WORKERS) -m "$(NO_SERVER)" $(UNIT))
 
 generate: $(VENV)/installed
 	$(BIN)/python -m tools.generate

@@ -23,11 +23,6 @@ pytest_plugins = (
     "tests.support.file_order",
 )
 
-# A slow or busy machine is no fault of the code under test: neither an example nor making one has a time limit.
-hypothesis.settings.register_profile(
-    "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any-machine")
 
 _TEMP_ROOT = pytest.StashKey[Path]()
 
@@ -42,7 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     from tests.support import templates, warm_start
+    from tests.support.examples import examples
 
+    # A slow or busy machine is no fault of the code under test: neither an example nor making one has a time limit.
+    any_machine = hypothesis.settings(
+        max_examples=examples(100), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.register_profile("any-machine", any_machine)
+    hypothesis.settings.load_profile("any-machine")
     warm_start.install()
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if worker:  # ports of their own: what one has chosen and does not listen on yet, another must not choose

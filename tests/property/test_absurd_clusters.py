@@ -39,6 +39,7 @@ from shared.kube.node import (
     Taint,
 )
 from shared.kube.pod import PodCondition
+from tests.support.examples import examples
 from tests.support.numa_machines import NUMA_LABEL, NUMA_SPEC, SPEC, STATUS, cpu_topology
 from tests.support.pods import observed
 from tests.support.scheduling_world import START_NS, World, node, pod, use
@@ -260,7 +261,7 @@ CONFIG = (
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_nothing_that_a_cluster_says_ends_the_scheduler(
     steps: list[tuple[list[Event], list[NodeReported], int]],

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gateway.channel import Channels, NeverSent
+from tests.support.examples import examples
 
 PLAIN = b'HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a": 12}'
 CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{"a"\r\n5;note=x\r\n: 12}\r\n0\r\n\r\n'
@@ -62,7 +63,7 @@ async def ask(channels: Channels, timeout_s: float = 5) -> tuple[int, bytes]:
     return await channels.request("GET", "/x", {}, None, timeout_s)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 80))
 def test_an_answer_may_come_in_any_pieces(pieces: int) -> None:
     async def run() -> None:

@@ -19,6 +19,7 @@ from shared.events import Cause, Draft, Event
 from shared.events.cluster import LevelRejected, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import FieldsDecided
 from shared.events.metrics import AGGREGATIONS, ClassReported, NodeReported, PodReported, Usage, WindowUsage
+from tests.support.examples import examples
 from tests.support.gateway_objects import Log, seen, state_after
 
 RESOURCE = NODE_METRICS.name
@@ -184,7 +185,7 @@ def test_after_a_restart_each_is_recorded_once_more(world: World) -> None:
     assert world.seen_and_appended() == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(["write", "label", "spec", "status", "watch", "append"]), max_size=12))
 def test_the_log_and_the_levels_always_say_what_the_object_says(steps: list[str]) -> None:
     world = World()

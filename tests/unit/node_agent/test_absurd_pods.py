@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.kube.pod import Pod
+from tests.support.examples import examples
 from tests.unit.node_agent.governed import BATCH, BE, CID, WEB, Machine
 
 NAMES = (
@@ -48,7 +49,7 @@ def stating(pod: Pod, annotations: dict[str, str]) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.dictionaries(st.sampled_from(NAMES), TEXTS, max_size=4),
     st.dictionaries(st.sampled_from(TOPOLOGY), TEXTS, max_size=3),

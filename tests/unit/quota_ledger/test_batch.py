@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from services.quota_ledger.batch import LARGEST, shared
 from services.quota_ledger.sharing import Child, scaled_minima, share
+from tests.support.examples import examples
 
 SIZES = st.one_of(st.integers(0, 12), st.integers(0, 2**33), st.integers(0, 2**44))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -16,10 +16,11 @@ from shared.errors import KoordError
 from shared.events import Event, Recorded
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
 from shared.kube.elastic_quota import DEFAULT, ROOT, DeclaredQuota
+from tests.support.examples import examples
 from tests.unit.quota_ledger.histories import History, histories
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(histories())
 def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) -> None:
     tree = history.books.trees[""]

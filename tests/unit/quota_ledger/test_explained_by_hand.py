@@ -21,6 +21,7 @@ from shared.domain.amounts import sub, total
 from shared.events.cluster import NodeDeleted, ObjectObserved
 from shared.kube.elastic_quota import PREFIX, RESERVED, ROOT
 from shared.kube.quantity import amounts
+from tests.support.examples import examples
 from tests.support.quota_logs import Logs, node, pod, quota
 from tests.unit.quota_ledger.histories import History, histories
 
@@ -252,7 +253,7 @@ def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -
         assert all(of == {"cpu": borrowed[name]} for name, of in found.frees.items())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(histories())
 def test_the_overview_adds_up(history: History) -> None:
     books = verify(history.records).books

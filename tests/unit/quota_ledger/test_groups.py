@@ -10,6 +10,7 @@ from services.quota_ledger.verify import holds
 from shared.domain.quota_charge import ChargeAnswer, ChargeAsk
 from shared.events import Recorded
 from shared.events.quota import PodAdmissionDecided, PodCharged
+from tests.support.examples import examples
 from tests.support.quota_logs import Logs, node, pod, quota
 
 
@@ -70,7 +71,7 @@ def test_a_pod_that_is_gone_leaves_the_others_of_its_group_their_charge() -> Non
     assert ask(logs, ("gone", "p0")).charged == {"p0": "a"}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4), min_size=1, max_size=6), st.integers(1, 20))
 def test_whatever_the_groups_none_is_charged_in_part_and_the_quota_is_not_exceeded(
     sizes: list[list[int]], limit: int

@@ -15,10 +15,11 @@ from shared.events.quota import (
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
+from tests.support.examples import examples
 from tests.unit.quota_ledger.histories import History, histories
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_every_invariant_holds_after_every_event(history: History) -> None:
     books = Books()
@@ -27,7 +28,7 @@ def test_every_invariant_holds_after_every_event(history: History) -> None:
         assert list(holds(books)) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History) -> None:
     """RuntimeRecomputed names changes alone; folded one after the other they give every runtime and every min in force."""
@@ -42,7 +43,7 @@ def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History
     assert follower.ledger.balances == history.books.ledger.balances
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
     """I12, I13, I15: sums and runtimes after any history are those of a tree that is built at once, in another order."""
@@ -66,7 +67,7 @@ def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history
         assert {k: v for k, v in account.used.items() if v} == {k: v for k, v in other.used.items() if v}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
     """I3 to I11 of spec/quota.md 7.4, on settled trees with scaling."""

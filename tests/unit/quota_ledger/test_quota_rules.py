@@ -14,6 +14,7 @@ from shared.admission.elastic_quota import PodsOf, Rules, check_create, check_de
 from shared.admission.quota_topology import Topology, checked_place
 from shared.admission.refused import Refused
 from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
+from tests.support.examples import examples
 
 ROOT_FOLDER = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT_FOLDER.parent / "shared")
@@ -89,7 +90,7 @@ def test_a_quota_with_children_or_pods_stays() -> None:
     check_delete(TREE, "dev", PodsOf())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 12)), max_size=30))
 def test_children_never_have_a_larger_min_than_their_parent(writes: list[tuple[int, int, int]]) -> None:
     """I16 of spec/quota.md 7.4: whatever is tried, what was accepted adds up below the first level."""

@@ -25,6 +25,7 @@ from shared.events.quota import PodCharged, PodReleased, QuotaRejected, QuotaRet
 from shared.events.scheduling import PodPlaced, RoundDecided
 from shared.kube.elastic_quota import DEFAULT, PREFIX
 from shared.kube.instants import SECOND
+from tests.support.examples import examples
 from tests.support.quota_logs import SETTINGS, Logs, node, pod, quota, two_teams
 
 
@@ -173,7 +174,7 @@ def test_what_a_snapshot_restores_decides_the_same() -> None:
     assert decide(other, SETTINGS, SECOND) == decide(logs.state, SETTINGS, SECOND) != []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_any_interleaving_of_the_logs_ends_in_the_same_state(chance: Any) -> None:
     logs = two_teams()

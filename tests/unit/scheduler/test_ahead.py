@@ -16,6 +16,7 @@ from shared.events import Recorded
 from shared.events.scheduling import ClassJudged, RoundDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
+from tests.support.examples import examples
 from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
 Records = dict[str, ClassJudged]
@@ -57,7 +58,7 @@ def records(events: Sequence[Recorded]) -> Records:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.booleans())
 def test_looking_ahead_changes_no_placement_and_no_record(seed: int, limits: bool) -> None:
     (placed, said), (placed_alone, said_alone) = played(seed, 256, limits=limits), played(seed, 1, limits=limits)

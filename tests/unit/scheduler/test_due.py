@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.due import FRESH, REFUSED_BEFORE, Due
+from tests.support.examples import examples
 from tests.support.scheduling_world import pod
 
 
@@ -36,7 +37,7 @@ def classes() -> list[PodAsk]:
     return [PodAsk(str(number).encode(), spec) for number, spec in enumerate(specs)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(STEPS, max_size=60))
 def test_they_come_in_the_order_of_a_plain_sort(steps: list[Step]) -> None:
     asks, tickets, refused = classes(), dict[str, int](), Counter[int]()

@@ -13,6 +13,7 @@ from services.scheduler.foresight import WORTH_IT
 from services.scheduler.pods import PodFacts
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import Toleration
+from tests.support.examples import examples
 from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
 
@@ -40,7 +41,7 @@ def played(seed: int, batch: int, *, limits: bool) -> dict[str, str]:
     return placements(world.rounds(batch=batch))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.booleans())
 def test_looking_ahead_changes_no_placement(seed: int, limits: bool) -> None:
     assert played(seed, 256, limits=limits) == played(seed, 1, limits=limits)
@@ -67,7 +68,7 @@ def crowd(seed: int) -> World:
     return world
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_pods_that_run_on_go_where_their_turns_would_send_them(seed: int) -> None:
     assert placements(crowd(seed).rounds(batch=256)) == placements(crowd(seed).rounds(batch=1, most=300))

@@ -15,6 +15,7 @@ from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.node import Node, NodeMetric, ResourceMap
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
+from tests.support.examples import examples
 from tests.support.steps import steps_of
 from tests.unit.scheduler.load_aware_objects import (
     GIB,
@@ -136,7 +137,7 @@ def scalar_judgement(
     return reason, total // (sum(weights.values()) + dominant)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(worlds(), pods())
 def test_the_arrays_judge_as_the_scalar_twin_does(world: World, incoming: Pod) -> None:
     account = told(world)
@@ -147,7 +148,7 @@ def test_the_arrays_judge_as_the_scalar_twin_does(world: World, incoming: Pod) -
     assert list(zip(*judged(account, incoming), strict=True)) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds(), worlds(), pods(), st.randoms(use_true_random=False))
 def test_neither_the_order_of_calls_nor_what_was_set_before_matters(
     world: World, before: World, incoming: Pod, random: Any
@@ -167,7 +168,7 @@ def test_neither_the_order_of_calls_nor_what_was_set_before_matters(
     assert (account.fleet.loads[:, :, :ROWS] == straight.fleet.loads[:, :, :ROWS]).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds(), pods())
 def test_a_slice_of_rows_is_judged_as_an_array_and_changes_nothing(world: World, incoming: Pod) -> None:
     account = told(world)

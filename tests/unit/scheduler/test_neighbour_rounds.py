@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shared.kube.node import Node
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from shared.kube.selectors import LabelSelector
+from tests.support.examples import examples
 from tests.support.scheduling_world import World, node, placements, pod, told
 from tests.unit.scheduler.cluster_worlds import HOST, nodes, pods
 
@@ -119,7 +120,7 @@ def test_labels_that_change_on_a_running_pod_count_at_once() -> None:
     assert placements(world.round()) == {"p": "n0"}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=6, unique=True).flatmap(
         lambda numbers: st.tuples(*(nodes(number) for number in numbers))

@@ -19,6 +19,7 @@ from shared.events import Event, Recorded
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from tests.support.examples import examples
 from tests.support.pods import observed
 from tests.unit.scheduler import plain_neighbours as plain
 from tests.unit.scheduler.cluster_worlds import NAMESPACES, nodes, pods
@@ -105,7 +106,7 @@ def cluster_of(drawn: Sequence[Node], running: Sequence[tuple[Node, Pod]]) -> Cl
     return Cluster([*map(seen_node, drawn), *(seen(pod) for _, pod in running)])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(clusters(), pods("p"))
 def test_what_is_counted_is_what_reading_every_pod_says(
     world: tuple[list[Node], list[tuple[Node, Pod]]], pod: Pod
@@ -121,7 +122,7 @@ def test_what_is_counted_is_what_reading_every_pod_says(
         assert [spread[name][1] for name in names] == plain.spread_scores(pod, drawn, drawn, running)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(clusters(), st.lists(pods("p"), min_size=1, max_size=3), st.data())
 def test_a_placement_in_a_round_counts_as_the_pod_running_there(
     world: tuple[list[Node], list[tuple[Node, Pod]]], asking: list[Pod], data: st.DataObject
@@ -146,7 +147,7 @@ def test_a_placement_in_a_round_counts_as_the_pod_running_there(
         assert cluster.said(ask, trials) == later.said(ask)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(clusters(), st.lists(pods("p"), min_size=1, max_size=3), st.data())
 def test_after_any_history_the_counts_are_those_from_scratch(
     world: tuple[list[Node], list[tuple[Node, Pod]]], asking: list[Pod], data: st.DataObject

@@ -22,6 +22,7 @@ from shared.events.cluster import ObjectDeleted
 from shared.events.intents import EvictionAsked
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
+from tests.support.examples import examples
 from tests.support.numa_machines import (
     BIND_LABEL,
     NUMA_LABEL,
@@ -205,7 +206,7 @@ deeds = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(deeds)
 def test_no_cpu_is_held_twice_and_any_history_ends_as_reading_it_from_scratch(
     history: list[tuple[str, object]],
@@ -269,7 +270,7 @@ def check_same_from_scratch(world: World) -> None:
     assert decide(anew, world.now_ns, 64) == decide(index, world.now_ns, 64)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(shapes, min_size=2, max_size=12), st.sampled_from(("", "Restricted", "BestEffort", "SingleNUMANode")))
 def test_a_round_of_many_pods_ends_as_rounds_of_one(wishes: list[tuple[int, str, bool, str, str]], policy: str) -> None:
     def decided(batch: int) -> dict[str, tuple[str, dict[str, str]]]:

@@ -23,6 +23,7 @@ from shared.events.scheduling import PodNominated, PodUnschedulable, RoundDecide
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
 from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.selectors import LabelSelector
+from tests.support.examples import examples
 from tests.support.scheduling_world import placements, pod
 from tests.unit.scheduler.quota_teams import Teams, quota
 
@@ -64,7 +65,7 @@ def test_those_that_must_or_did_stay_go_last() -> None:
     assert (first.victim.uid, second.victim.uid, second.stays) == ("b", "a", True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=12),
     st.integers(1, 7),

@@ -24,6 +24,7 @@ from shared.events.scheduling import PodPlaced, RoundDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Affinity, NodeAffinity, PreferredNodeTerm, Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
+from tests.support.examples import examples
 from tests.support.scheduling_world import World, metric, node, placements, pod, rounds_of, thresholds, told, use
 
 GIB = 1 << 30
@@ -303,7 +304,7 @@ def clusters(draw: st.DrawFn) -> World:
     return world
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(clusters())
 def test_a_batch_places_as_pods_one_by_one_would(world: World) -> None:
     alone = World()
@@ -322,7 +323,7 @@ LOAD_AWARE_ARGS = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(clusters(), LOAD_AWARE_ARGS, st.integers(0, 600))
 def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: int) -> None:
     """For every plugin: the one-node forms that a round uses after a placement equal the forms over all nodes."""
@@ -348,7 +349,7 @@ def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: i
             )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clusters())
 def test_each_choice_is_the_highest_total_of_a_judgement_made_anew(world: World) -> None:
     """A twin that judges everything for every pod, node by node, with the plugins' one-node forms."""

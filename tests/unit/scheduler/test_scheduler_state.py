@@ -16,6 +16,7 @@ from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced
 from shared.kube.node import PodUsage, ResourceMap
 from shared.kube.pod import PodCondition
+from tests.support.examples import examples
 from tests.support.scheduling_world import World, fold, metric, node, pod
 from tests.unit.scheduler.interleavings import assert_one_state, loads, merged, requested, totals
 
@@ -191,7 +192,7 @@ def play(steps: Sequence[tuple[str, int, int]]) -> World:
     return world
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(operations, st.randoms(use_true_random=False))
 def test_any_interleaving_of_the_same_logs_ends_in_the_same_bytes(
     steps: list[tuple[str, int, int]], random: Random
@@ -203,7 +204,7 @@ def test_any_interleaving_of_the_same_logs_ends_in_the_same_bytes(
         assert fold(merged(world.logs, random)).encode() == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(operations)
 def test_an_index_that_followed_counts_and_decides_as_one_that_is_built_anew(steps: list[tuple[str, int, int]]) -> None:
     world = play([("node", 0, 3), *steps])

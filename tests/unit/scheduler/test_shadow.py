@@ -16,6 +16,7 @@ from shared.events.cluster import Listed
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared, PodPlaced, Rejections
 from shared.kube.node import Taint
+from tests.support.examples import examples
 from tests.support.scheduling_world import World, fold, metric, node, placements, pod
 from tests.unit.scheduler.beside import THEIRS, Beside, theirs
 from tests.unit.scheduler.interleavings import merged
@@ -248,7 +249,7 @@ def comparisons(world: World) -> list[tuple[Recorded, PlacementCompared]]:
     return [(r, r.event) for r in world.logs["scheduling"] if isinstance(r.event, PlacementCompared)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(operations)
 def test_a_comparison_is_what_a_state_folded_to_just_before_the_binding_judges(
     steps: list[tuple[str, int, int]],
@@ -267,7 +268,7 @@ def test_a_comparison_is_what_a_state_folded_to_just_before_the_binding_judges(
         assert again.event == msgspec.structs.replace(compared, **blank)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(operations, st.randoms(use_true_random=False))
 def test_any_interleaving_with_comparisons_ends_in_the_same_bytes(
     steps: list[tuple[str, int, int]], random: Random
@@ -280,7 +281,7 @@ def test_any_interleaving_with_comparisons_ends_in_the_same_bytes(
     assert len(uids) == len(set(uids)), "each pod once"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(operations)
 def test_looking_changes_nothing(steps: list[tuple[str, int, int]]) -> None:
     world = play([("node", 0, 3), *steps])

@@ -9,6 +9,7 @@ from shared.events import Cause
 from shared.events.cluster import LevelSuperseded, LevelWritten
 from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from tests.support.examples import examples
 from tests.unit.simulator.world import World, node, pod, shuffled
 
 
@@ -52,7 +53,7 @@ def test_a_snapshot_holds_everything() -> None:
     assert decide(restored, [], due, HISTORY.settings, later) == decide(HISTORY.state, [], due, HISTORY.settings, later)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(0, 2), max_size=60))
 def test_any_interleaving_of_the_contexts_ends_in_the_same_state(order: list[int]) -> None:
     state = SimulatorState()

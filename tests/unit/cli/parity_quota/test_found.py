@@ -5,7 +5,7 @@ from typing import Any
 from cli.parity.upstream.quota.admission import predicted
 from cli.parity.upstream.quota.quirks import ALL
 from cli.parity.upstream.quota.runtime import predicted as predicted_tree
-from tests.unit.cli.parity_quota.recorded import add, case, change, drop, node, pod, quota, steps
+from tests.support.quota_cases import add, case, change, drop, node, pod, quota, steps
 
 KEPT = {"allow_lent_resource": "false"}
 N1 = add(node("n1", "10"))

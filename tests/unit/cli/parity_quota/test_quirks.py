@@ -9,7 +9,7 @@ from cli.parity.upstream.quota import admission, runtime
 from cli.parity.upstream.quota.quirks import NONE, Quirk
 from cli.parity.upstream.quota.rules import rules_of
 from shared.kube.elastic_quota import DEFAULT
-from tests.unit.cli.parity_quota.recorded import add, case, change, drop, node, pod, quota
+from tests.support.quota_cases import add, case, change, drop, node, pod, quota
 
 N1 = add(node("n1", "cpu=10 memory=10"))
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gateway.webhooks.certificates import Bundle, Terms, ends, renewed
+from tests.support.examples import examples
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 TERMS = Terms(authority=timedelta(days=100), certificate=timedelta(days=9), overlap=timedelta(hours=1))
@@ -93,7 +94,7 @@ def test_a_new_authority_is_known_before_it_issues_and_the_old_one_until_it_ends
 
 
 @given(st.lists(st.floats(0.001, 2), min_size=1, max_size=100))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_looked_at_every_other_day_a_certificate_never_ends_and_whoever_issued_it_was_known_before(
     days: list[float],
 ) -> None:

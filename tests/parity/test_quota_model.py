@@ -15,10 +15,11 @@ from cli.parity.upstream.quota.quirks import ALL, NONE
 from cli.parity.upstream.quota.rules import Predicted
 from cli.parity.upstream.quota.tree import Tree
 from shared.kube.elastic_quota import ROOT
+from tests.support.examples import examples
+from tests.support.quota_cases import add, case, change, drop, node, pod, quota
 from tests.support.worked_quotas import EXAMPLES, declared
-from tests.unit.cli.parity_quota.recorded import add, case, change, drop, node, pod, quota
 
-ROOT_FOLDER = Path(__file__).resolve().parents[4]
+ROOT_FOLDER = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT_FOLDER.parent / "shared")
 VECTORS = Path(os.environ.get("KOORD_VECTORS") or SHARED / "vectors")
 MODELS: dict[str, Predicted] = {"quota-runtime": runtime.predicted, "quota-admission": admission.predicted}
@@ -103,7 +104,7 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
     return case(*events, gates=gates)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_any_history_without_quirks_is_productions(history: dict[str, Any]) -> None:
     answer: Answer = load("quota-runtime").answer
