@@ -86,6 +86,7 @@ class Folding:
 
         What the bus brings meanwhile may be taken in between: what is read of it then is dropped. Raises as `load` does.
         """
+        missed: Position | None = None
         while (position := self.positions[name]).seq < upto:
             end = upto if self.look is None else min(upto, position.seq + LOOKED_AT_ONCE)
             pages = self._reader.pages(name, position, end, self._codecs[name], self._skipped[name])
@@ -98,7 +99,11 @@ class Folding:
                     raise LogRewound(name, position, None) from None  # put back since the head was read
                 begin = await self._reader.oldest(name) if position.seq == 0 else None
                 if begin is None or begin.seq == 0:
-                    raise
+                    # A log that is put back has a hole for a moment, until its next writer has filled the seqs again.
+                    if missed == position:
+                        raise
+                    missed = position
+                    continue
                 log.warning("the fold begins at the oldest kept event", extra={"context": name, "seq": begin.seq + 1})
                 self.positions[name] = begin
 

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 GRACE_S = 0.05
 BEACON_LATE_S = 3.0
 POLL_EVERY_S = 1.0
+LOAD_AGAIN_S = 1.0
+"""Pause after a load that Postgres did not let finish."""
 SLICE_S = 0.05
 """How long buffered batches may hold the event loop at a time."""
 
@@ -344,9 +346,11 @@ class Follower:
             except Unreadable as error:
                 self._ending.stop_at(error)
                 return
-            except (LogRewound, *FAILURES) as error:
+            except LogRewound as again:  # put back once more while it was read: what it is now can be loaded at once
+                log.warning("log was rewound", extra={"error": str(again)})
+            except FAILURES as error:
                 log.warning("cannot load the state anew", extra={"error": repr(error)})
-                await asyncio.sleep(POLL_EVERY_S)
+                await asyncio.sleep(LOAD_AGAIN_S)
             else:
                 break
         self._folded_before += self._folding.folded

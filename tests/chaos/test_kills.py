@@ -1,13 +1,14 @@
 """Services are killed with -9 while pods come in on a real API server: no pod is lost and none is bound twice.
 
-The short form kills at a few seeded moments, the long one (`make soak`) at fifty. Failpoints end a service again and again at
+The short form kills at a few seeded moments, the long one (`make soak`) at fifty. A moment is a count of pods that were created or
+bound, so that on any machine some have no node yet. Failpoints end a service again and again at
 the places where an answer, a commit and an announcement can come apart.
 """
 
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ from tests.support.kube_system import running
 PODS = 300
 NODES = 40
 WITHIN_S = 120
-SPREAD_S = 2.5
-"""Creating the pods takes about a second; bindings go on after that."""
+LAST_STEP = PODS + PODS // 2
+"""Of the steps, which are the creation and the binding of each pod: then at least a quarter of the pods has no node yet."""
 
 FAILPOINTS = [
     ("gateway", "gateway.after-api-answer:120"),
@@ -45,16 +46,44 @@ async def nodes(kube_cluster: Cluster) -> AsyncIterator[None]:
     await asyncio.to_thread(delete_nodes, kube_cluster.api, made)
 
 
-async def create_and_wait(cluster: Cluster, namespace: str, *tasks: "asyncio.Task[None]") -> set[str]:
-    """Create the pods while the tasks do what they do; return when the API shows all pods bound."""
+class Strike(Timeline):
+    """A timeline that does something once, at a step: pods that were seen created or bound, counted together."""
+
+    def __init__(self, step: int, strike: Callable[[], None]) -> None:
+        super().__init__(PODS)
+        self._left = step
+        self._strike = strike
+
+    def created(self, name: str) -> None:
+        super().created(name)
+        self._count()
+
+    def bound(self, name: str) -> None:
+        again = name in self._bound
+        super().bound(name)
+        if not again:
+            self._count()
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._strike()
+
+
+async def create_and_wait(cluster: Cluster, namespace: str, timeline: Timeline) -> set[str]:
+    """Create the pods; return when the API shows all of them bound."""
     prefix = f"chaos-{next(_numbers)}"
     names = [f"{prefix}-{number}" for number in range(PODS)]
-    timeline = Timeline(PODS)
     async with KubeSide(cluster.url, cluster.api.tls, namespace, "koord-scheduler") as side:
         async with asyncio.timeout(WITHIN_S):
             await side.run(names, timeline)
-    await asyncio.gather(*tasks)
     return set(names)
+
+
+def bound_of(cluster: Cluster, namespace: str) -> int:
+    """Returns how many pods have a node."""
+    pods = cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
 
 
 async def clear(cluster: Cluster, namespace: str, names: set[str]) -> None:
@@ -75,13 +104,16 @@ async def test_a_killed_service_loses_no_pod_and_binds_none_twice(
     async with running(kube_cluster, tmp_path) as system:
         for seed in seeds:
             chance = random.Random(seed)
-            victim, after_s = chance.choice(("gateway", "scheduler")), chance.uniform(0, SPREAD_S)
+            victim, step = chance.choice(("gateway", "scheduler")), chance.randrange(1, LAST_STEP)
+            bound_then: list[int] = []
 
-            async def kill(victim: str = victim, after_s: float = after_s) -> None:
-                await asyncio.sleep(after_s)
+            def kill(victim: str = victim, bound_then: list[int] = bound_then) -> None:
                 system.supervisor.kill(victim)
+                bound_then.append(bound_of(kube_cluster, namespace))
 
-            expected = await create_and_wait(kube_cluster, namespace, asyncio.create_task(kill()))
+            expected = await create_and_wait(kube_cluster, namespace, Strike(step, kill))
+            assert len(bound_then) == 1
+            assert bound_then[0] < PODS, f"{victim} was killed at step {step}, when every pod had a node"
             await system.supervisor.wait_leading(60)
             await check(kube_cluster, namespace, system.endpoints.postgres, expected)
             await clear(kube_cluster, namespace, expected)
@@ -94,6 +126,6 @@ async def test_a_service_that_ends_between_answer_commit_and_announcement_loses_
     kube_cluster: Cluster, namespace: str, tmp_path: Path, service: str, failpoint: str
 ) -> None:
     async with running(kube_cluster, tmp_path, {service: {"KOORD_FAILPOINT": failpoint}}) as system:
-        expected = await create_and_wait(kube_cluster, namespace)
+        expected = await create_and_wait(kube_cluster, namespace, Timeline(PODS))
         assert system.supervisor.units[service].restarts > 0, "the failpoint was never reached"
         await check(kube_cluster, namespace, system.endpoints.postgres, expected)

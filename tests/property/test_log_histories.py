@@ -5,7 +5,6 @@ says. Nothing here waits for a clock: reads and polls happen when a rule says so
 """
 
 import asyncio
-import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -27,6 +26,8 @@ from shared.log.reader import LogReader
 from shared.log.registry import Registry
 from shared.log.snapshot import pack
 from shared.log.writer import LogWriter
+from shared.tasks import end
+from tests.support.waiting import PATIENCE_S
 
 FOLLOWERS = 3
 EXAMPLES = int(os.environ.get("KOORD_HISTORY_EXAMPLES", "40"))
@@ -73,9 +74,11 @@ class Network:
         self.ears: dict[int, dict[str, Callable[[bytes], None]]] = {}
         self.inflight: dict[int, list[tuple[str, bytes]]] = {}
         self.cut = False
+        self.published = 0
 
     async def publish(self, subject: str, data: bytes) -> bool:
         """Send to everyone who listens."""
+        self.published += 1
         if not self.cut:
             for messages in self.inflight.values():
                 messages.append((subject, data))
@@ -191,8 +194,11 @@ class Histories(RuleBasedStateMachine):
         """A beacon."""
 
         async def work() -> None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.writer._beacons(), 0.001)
+            before = self.network.published
+            telling = asyncio.create_task(self.writer._beacons())
+            await asyncio.sleep(0)  # it publishes in its first step, and pauses before the next
+            await end(telling)
+            assert self.network.published > before
 
         self.run(work())
 
@@ -278,9 +284,9 @@ class Histories(RuleBasedStateMachine):
 
     async def settle(self, follower: Follower) -> None:
         """Wait for its reads."""
-        async with asyncio.timeout(30):
-            while [task for task in follower._ending._tasks if task.get_name() != "follower"]:
-                await asyncio.sleep(0.001)
+        async with asyncio.timeout(PATIENCE_S):
+            while reads := [task for task in follower._ending._tasks if task.get_name() != "follower"]:
+                await asyncio.wait(reads)
 
     # what must hold
 
@@ -331,6 +337,7 @@ def test_any_interleaving_of_appends_crashes_and_follows_gives_every_follower_th
 ) -> None:
     monkeypatch.setattr(follower_module, "GRACE_S", 0)
     monkeypatch.setattr(follower_module, "POLL_EVERY_S", 3600)
+    monkeypatch.setattr(follower_module, "LOAD_AGAIN_S", 0.01)
     monkeypatch.setattr(follower_module, "BEACON_LATE_S", -1)
     Histories.url = database
     run_state_machine_as_test(

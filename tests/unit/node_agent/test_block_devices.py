@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import psutil
 import pytest
 
 from services.node_agent.block_devices import BlockDevices, mounts, storage
@@ -98,7 +99,22 @@ def test_a_pod_is_held_on_the_volume_that_its_claim_is_bound_to_and_on_an_inline
     assert files.text(BPS, "kubepods/podx") == "8:0 0"
 
 
-def test_this_machines_mounts_are_read() -> None:
-    found = mounts(Path("/proc"))
-    assert all(device.startswith("/dev/") for device in found.values())
+def test_this_machines_mounts_are_read(tmp_path: Path) -> None:
+    """The mounts of devices are those that this process sees, taken for the node's first process."""
+    (tmp_path / "1").symlink_to("/proc/self")
+    shown = {each.mountpoint: each.device for each in psutil.disk_partitions(all=True)}
+    assert mounts(tmp_path) == {point: device for point, device in shown.items() if device.startswith("/dev/")}
     assert mounts(Path("/nowhere")) == {}
+
+
+def test_the_last_of_the_mounts_over_each_other_counts_and_names_are_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/mountinfo").write_text(
+        "1 0 0:1 / / rw - overlay overlay rw\n"
+        "2 1 8:1 / /data rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+        "3 2 253:0 / /data rw - xfs /dev/mapper/fast--pool-lv rw\n"
+        "4 1 8:1 /sub /with\\040blank rw - ext4 /dev/sda1 rw\n"
+        "5 1 0:5 / /proc rw - proc proc rw\n"
+        "cut off\n"
+    )
+    assert mounts(tmp_path) == {"/data": "/dev/mapper/fast--pool-lv", "/with blank": "/dev/sda1"}

@@ -1,11 +1,14 @@
 """Shares of the network: E25 and E26 of spec/node-agent.md 8, and traffic control on a network card of a name space of its own."""
 
+import ipaddress
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from services.node_agent import terway
@@ -158,5 +161,29 @@ def test_a_real_card_is_shared_and_given_back(space: str, tmp_path: Path) -> Non
 
 
 def test_addresses_of_this_machines_first_process_are_read() -> None:
+    """The addresses are those that the system calls show of this process's name space."""
+    up = {name for name, card in psutil.net_if_stats().items() if card.isup}
+    shown = {
+        ipaddress.ip_address(each.address.partition("%")[0])
+        for name, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+        if name in up and each.family in {socket.AF_INET, socket.AF_INET6}
+    }
     found = Processes(Path("/sys/fs/cgroup"), Path("/proc")).addresses(os.getpid())
-    assert all(not address.startswith(("127.", "fe80")) for address in found)
+    assert set(found) == {str(one) for one in shown if not one.is_loopback and not one.is_link_local}
+
+
+def test_addresses_that_stay_inside_and_those_of_networks_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "7/net").mkdir(parents=True)
+    (tmp_path / "7/net/fib_trie").write_text(
+        "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.0\n        /24 link UNICAST\n     |-- 10.0.0.7\n        /32 host LOCAL\n"
+        "     |-- 10.0.0.255\n        /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\n"
+        "     |-- 169.254.3.4\n        /32 host LOCAL\n"
+    )
+    (tmp_path / "7/net/if_inet6").write_text(
+        "00000000000000000000000000000001 01 80 10 80       lo\n"
+        "fe800000000000000c11e9fffe000001 02 40 20 80     eth0\n"
+        "fd000000000000000000000000000007 02 40 00 80     eth0\n"
+    )
+    assert Processes(tmp_path, tmp_path).addresses(7) == ("10.0.0.7", "fd00::7")
+    assert Processes(tmp_path, tmp_path).addresses(8) == ()
