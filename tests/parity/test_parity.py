@@ -69,6 +69,7 @@ def test_no_other_case_that_was_once_different_is(name: str) -> None:
 def test_every_documented_difference_has_its_reason_in_the_documentation(name: str) -> None:
     headings = re.findall(r"^### (.+)$", (ROOT / "docs/compat.md").read_text(), re.MULTILINE)
     assert {rule.section for rule in load(name).rules} <= set(headings)
+    assert len(set(headings)) == len(headings)
 
 
 def test_the_cases_in_the_repository_take_at_most_four_mebibytes() -> None:
