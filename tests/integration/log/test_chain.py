@@ -1,8 +1,12 @@
-"""The chain of digests, computed here by other code than the log's own, and what `verify` says of a log that was touched."""
+"""The chain of digests, computed by other code than the log's own: that of this file, and the program that docs/log.md prints."""
 
+import asyncio
 import hashlib
+import re
 import struct
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -14,9 +18,11 @@ from tests.support.copier import Passed, Seen
 from tests.support.log_system import Following, Writer, declare
 from tests.support.waiting import until
 
+ROOT = Path(__file__).parents[3]
+
 
 def chain(rows: list[asyncpg.Record]) -> list[bytes]:
-    """The twenty lines of docs/log.md."""
+    """Returns the digest of each row, from all rows of a context."""
 
     def text(value: str | None) -> bytes:
         return b"\xff\xff\xff\xff" if value is None else struct.pack(">I", len(value.encode())) + value.encode()
@@ -67,14 +73,29 @@ async def filled(writer: Writer) -> Writer:
     return writer
 
 
+async def documented(url: str, context: str) -> tuple[int | None, str, str]:
+    """Runs the program of docs/log.md as it is printed; returns exit code, output and errors."""
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "log.md").read_text(), re.MULTILINE | re.DOTALL)
+    path = ROOT / "tests" / "support" / "standins"
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, url, context, env={"PYTHONPATH": str(path)}, stdout=pipe, stderr=pipe
+    )
+    output, errors = await child.communicate()
+    return child.returncode, output.decode(), errors.decode()
+
+
 async def test_the_chain_is_what_another_implementation_computes(
-    filled: Writer, connection: asyncpg.Connection, reader: LogReader
+    url: str, filled: Writer, connection: asyncpg.Connection, reader: LogReader
 ) -> None:
     rows = await connection.fetch("select * from events_source order by seq")
     assert chain(rows) == [row["digest"] for row in rows]
     assert rows[-1]["digest"] == filled.log.head.digest
+    assert await documented(url, "source") == (0, filled.log.head.digest.hex() + "\n", "")
     assert await verify(reader, "source") == Verified("source", checked=44, first=1)
     assert (await verify(reader, "copy")).ok, "an empty log fits"
+    await connection.execute("update events_source set cause = 'copy/7' where seq = 42")
+    assert await documented(url, "source") == (1, "", "source/42 does not fit\n")
 
 
 BROKEN: dict[str, int] = {
