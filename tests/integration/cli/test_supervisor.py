@@ -1,6 +1,5 @@
 """The supervisor with real processes that do what a service does at its edges: serve /statusz, end, ignore SIGTERM."""
 
-import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from cli.supervisor import Endpoints, Spec, Supervisor
 from cli.supervisor.supervisor import NotReady
+from tests.support.waiting import until
 
 SERVE = """
 import asyncio, os, signal, sys
@@ -37,7 +37,7 @@ async def test_a_service_says_how_it_does_and_drains_at_the_end(tmp_path: Path) 
     async with Supervisor([serving("one"), serving("two")], NOWHERE, tmp_path) as supervisor:
         await supervisor.wait_leading()
         unit = supervisor.units["one"]
-        await asyncio.sleep(0.6)
+        await until(lambda: unit.status)
         assert unit.status
         assert (unit.status.service, unit.status.lag, unit.status.events_per_s) == ("one", 3, 12.5)
     assert {unit.process.exit_code for unit in supervisor.units.values()} == {0}

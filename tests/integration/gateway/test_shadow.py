@@ -63,7 +63,9 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
         rows = await system.until(lambda rows: len(withheld(rows)) == len(causes))
         assert withheld(rows) == dict(zip(causes, kinds, strict=True))
         cluster.api.call("PATCH", "/api/v1/nodes/sh-1", {"metadata": {"labels": {"node.koordinator.sh/level": "x"}}})
-        await asyncio.sleep(0.5)  # drift, and two sweeps
+        drift = '"node.koordinator.sh/level":"x"'
+        await system.until(lambda rows: any(row.key == "sh-1" and drift in row.data.decode() for row in rows))
+        await asyncio.sleep(0.5)  # two sweeps
         assert {method for method, _ in proxy.requests} == {"GET"}
         assert len([row for row in await system.rows() if row.cause]) == len(causes), "one outcome each"
 

@@ -114,9 +114,9 @@ async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
     assert len(following.state.seen) == 6
     for batch in kept.batches:
         ears.say(batch)
-    await asyncio.sleep(0.2)
     assert len(following.state.seen) == 6
-    assert following.follower.repairs == 0, "a repeat with the same digest costs nothing"
+    reads = [task.get_name() for task in following.follower._ending._tasks]
+    assert reads == ["follower"], "a repeat with the same digest costs nothing: no read is under way or planned"
 
     last = kept.batches[-1]
     entries = [*last.entries[:-1], msgspec.structs.replace(last.entries[-1], digest=bytes(32))]
@@ -201,12 +201,15 @@ async def test_the_writers_own_state_is_folded_before_append_returns(url: str, b
     following.follower._own, following.follower._own_kinds = "source", frozenset((Seen,))
     writer = Writer(url, bus)
     writer.log._committed = following.follower.own
+    announced: list[bytes] = []
+    await ear.hear(announce.batch_subject("source"), announced.append)  # after the follower, so it is given each first
     await writer.start()
     for _ in range(50):
         (seq,) = await writer.append(Seen(name="own"))
         assert seqs(following)[-1] == seq
-    await asyncio.sleep(0.1)  # the announcements arrive: repeats
+    await until(lambda: len(announced) == 51, "each append's announcement, a repeat")
     assert len(following.state.seen) == 50
+    assert following.follower.repairs == 0
     assert following.follower.reloads == 0
     await writer.close()
     await following.close()
