@@ -74,6 +74,18 @@ class Withheld(NamedTuple):
     seq: int
 
 
+class Early(NamedTuple):
+    """What outcomes recorded of an intent that has not been read yet.
+
+    Attributes:
+        said: of the last outcome: ENDED, WRITTEN, or the seq at which the level was withheld. ENDED is final.
+        written: one of them was WRITTEN, which is final for a level that ends with being written.
+    """
+
+    said: int
+    written: bool
+
+
 class GatewayState:
     """A fold over `cluster` (own) and the intents of every other context.
 
@@ -88,12 +100,12 @@ class GatewayState:
         since: `cluster` seq at which the gateway last started.
         admission: what webhooks look at besides the object that they are asked about.
         judged: uids of pods that came in past the webhooks and were found wanting.
-        ahead: outcomes read before their intents: ENDED, WRITTEN, or the seq at which the level was withheld.
+        ahead: outcomes read before their intents.
         slots, lines: what follows from the above: the slots of `newest` by place, and the intents without an outcome
             by place, in the order in which they must be carried out if they come from one context.
     """
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -108,7 +120,7 @@ class GatewayState:
         self.since = 0
         self.admission = AdmissionView()
         self.judged: dict[str, None] = {}
-        self.ahead: dict[Cause, int] = {}
+        self.ahead: dict[Cause, Early] = {}
         self.slots: dict[Place, dict[Slot, None]] = {}
         self.lines: dict[Place, dict[Cause, None]] = {}
 
@@ -186,12 +198,12 @@ class GatewayState:
         slot = slot_of(cause.context, event)
         self._supersede(slot)
         self._occupy(slot, cause)
-        said = self.ahead.pop(cause, None)
-        if said is None:
+        early = self.ahead.pop(cause, None)
+        if early is None:
             self.levels[cause] = event
             self._queue(cause, event)
         else:
-            self._settle(cause, event, said)
+            self._settle(cause, event, ENDED if early.written and _ends_written(event) else early.said)
 
     def _supersede(self, slot: Slot) -> None:
         older = self.newest.get(slot)
@@ -207,7 +219,8 @@ class GatewayState:
 
     def _answered(self, cause: Cause, said: int) -> None:
         if cause.seq > self.positions.get(cause.context, 0):
-            self.ahead[cause] = ENDED if self.ahead.get(cause) == ENDED else said
+            before = self.ahead.get(cause, Early(said, written=False))
+            self.ahead[cause] = Early(ENDED if before.said == ENDED else said, before.written or said == WRITTEN)
             return
         self.superseded.pop(cause, None)
         intent = self.acts.pop(cause, None) or self.levels.pop(cause, None)
@@ -222,13 +235,10 @@ class GatewayState:
         """A newest level was answered: from here on it is held or withheld, or it has ended."""
         if said not in (ENDED, WRITTEN):
             self.withheld[cause] = Withheld(level, said)
-        elif (
-            isinstance(level, PodUnschedulable)
-            or said == ENDED
-            or (isinstance(level, ObjectDecided) and level.body is None)
-        ):
+        elif said == ENDED or _ends_written(level):
             self._vacate(slot_of(cause.context, level))
         else:
+            assert not isinstance(level, PodUnschedulable), "it has ended"
             self.held[cause] = level
 
     def _occupy(self, slot: Slot, cause: Cause) -> None:
@@ -291,6 +301,11 @@ class GatewayState:
             self._queue(cause, intent)
 
 
+def _ends_written(level: Level) -> bool:
+    """Reports whether a level has ended once it was written: a pod's condition, and the absence of an object."""
+    return isinstance(level, PodUnschedulable) or (isinstance(level, ObjectDecided) and level.body is None)
+
+
 def _says(record: Recorded) -> int:
     """What an outcome says of a level."""
     if isinstance(record.event, LevelWithheld):
@@ -316,7 +331,7 @@ class _Stored(msgspec.Struct):
     held: dict[str, list[tuple[int, FieldsDecided | ObjectDecided]]]
     withheld: dict[str, list[tuple[int, Withheld]]]
     since: int
-    ahead: dict[str, list[tuple[int, int]]]
+    ahead: dict[str, list[tuple[int, Early]]]
     admission: Stored
     judged: list[str]
 

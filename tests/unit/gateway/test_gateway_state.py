@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
 
 from services.gateway.decide import bound, failed, ownerless, rejected, superseded, withheld, written
-from services.gateway.intents import Intent, Place
+from services.gateway.intents import Intent, Level, Place
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft
 from shared.events.cluster import (
@@ -127,6 +128,16 @@ def test_a_withheld_level_is_due_again_once_the_gateway_has_started_anew() -> No
     state = state_after(log.in_order([]))
     assert list(state.held) == [cause]
     assert not state.withheld
+
+
+@pytest.mark.parametrize("level", [unschedulable("a"), reservation(None)])
+def test_a_level_that_ends_with_being_written_has_ended_whatever_is_answered_after_it(level: Level) -> None:
+    log = Log()
+    cause = log.append("slo", level)
+    log.append("cluster", Draft(written(level), cause), Draft(withheld(level), cause))
+    for order in (["slo", "cluster", "cluster"], ["cluster", "cluster", "slo"]):
+        state = state_after(log.in_order(order))
+        assert (list(state.newest), list(state.withheld), list(state.ahead)) == ([], [], [])
 
 
 def test_a_newer_level_replaces_a_withheld_one_which_has_its_outcome() -> None:
