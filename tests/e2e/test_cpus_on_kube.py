@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.topologies import TOPOLOGIES, topology
@@ -16,7 +14,6 @@ from tests.support.waiting import in_thread, until
 STATUS = "scheduling.koordinator.sh/resource-status"
 
 
-@pytest.mark.timeout(300)
 async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:

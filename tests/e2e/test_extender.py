@@ -72,7 +72,6 @@ async def rounds_by_extender(system: System) -> int:
     return sum(event.get("by") == "extender" for event in decided)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("by_name", [True, False], ids=["by name", "whole nodes"])
 async def test_kube_scheduler_asks_us_and_we_bind_for_it(
     own_cluster: StartCluster, tmp_path: Path, *, by_name: bool

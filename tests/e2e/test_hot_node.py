@@ -113,7 +113,7 @@ async def report_after(on: System, at_ns: int, percent: float) -> NodeReported:
         later = (found for found in await reports(on) if found.at_ns > at_ns)
         return next((found for found in later if (found.usage.cpu_milli or 0) >= milli), None)
 
-    return await until(first, f"a report of {milli:g} milli-cores", within_s=120)
+    return await until(first, f"a report of {milli:g} milli-cores")
 
 
 async def placed(cluster: Cluster, namespace: str, name: str) -> str:

@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.node_metrics import put_report
@@ -79,7 +77,6 @@ def asks(milli: int, name: str, on: str, scheduler: str) -> dict[str, Any]:
     return pod(name, f"{milli}m", "1Gi", on=on, scheduler=scheduler)
 
 
-@pytest.mark.timeout(300)
 async def test_load_refuses_and_scores_nodes_as_in_the_examples(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:

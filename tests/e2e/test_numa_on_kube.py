@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.dev.cluster import Cluster
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.stage import BASE, Stage, pod, profiles
@@ -62,7 +60,6 @@ def bound(name: str, cpus: int, on: str, policy: str = "FullPCPUs", exclusive: s
     )  # fmt: skip
 
 
-@pytest.mark.timeout(300)
 async def test_cpus_and_zones_are_given_as_in_the_examples(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:

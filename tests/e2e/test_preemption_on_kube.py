@@ -4,8 +4,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
 from tests.cluster.fixtures import StartCluster
@@ -23,7 +21,6 @@ def runs(name: str, cpu: str, on: str, *, grace_s: int = 0, **more: Any) -> dict
     return body
 
 
-@pytest.mark.timeout(300)
 async def test_pods_of_lower_priority_give_way_through_the_eviction_api(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:

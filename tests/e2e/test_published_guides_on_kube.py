@@ -36,8 +36,6 @@ SECTIONS = {
 }
 CONTROLLER = {"slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "0.5"}}
 
-pytestmark = pytest.mark.timeout(300)
-
 
 class Guide:
     """Two nodes of 32 cores and 64 GiB, one of them with the label that the guides select; what they sell is read from the API."""

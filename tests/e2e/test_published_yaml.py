@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.node_metrics import put_report, report
 from tests.support.kube_system import EXAMPLES, koord, running
@@ -15,7 +13,6 @@ from tests.support.waiting import in_thread, until
 BATCH = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "64Gi"}
 
 
-@pytest.mark.timeout(300)
 async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_upstreams_rules_choose(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:

@@ -197,7 +197,7 @@ class Kills:
         before = self.done
         if self._one_a_step is not None:
             self._one_a_step.release()
-        await until(lambda: self.done > before or self.done == self._count, "the next kill", within_s=200)
+        await until(lambda: self.done > before or self.done == self._count, "the next kill")
 
     @property
     def done(self) -> int:
@@ -246,7 +246,7 @@ async def test_five_teams_share_forty_quotas_whatever_is_killed(
                 print(f"round {rounds + 1}, {row.step}: after {kills.done} kills", flush=True)
             rounds += 1
     runs = sum(due[name].used for name in ASKING) // pod_milli
-    await until(in_thread(lambda: len(teams.running()) == runs), f"{runs} running pods", within_s=90)
+    await until(in_thread(lambda: len(teams.running()) == runs), f"{runs} running pods")
     found = audit(await fold_log(system.log))
     print(f"{rounds} rounds, {teams.made.total()} pods made, {found.trial.events} events")
     print(*(f"{step}: {dict(killed)}" for step, killed in kills.during.items()), sep="\n")

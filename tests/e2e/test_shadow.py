@@ -162,11 +162,10 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         await until(
             in_thread(lambda: all_bound(cluster, BEFORE + WATCHED + DISTURBED)),
             "binding of the disturbed pods",
-            within_s=120,
         )
         await until(lambda: system.supervisor.units["scheduler"].state == "leading", "successor")
         await asyncio.to_thread(create_pods, cluster, [f"after-{i}" for i in range(AFTER)])
-        await until(in_thread(lambda: all_bound(cluster, ALL)), "binding of the last pods", within_s=120)
+        await until(in_thread(lambda: all_bound(cluster, ALL)), "binding of the last pods")
         for name in ("watched-1", "watched-2", "disturbed-3"):
             await asyncio.to_thread(cluster.api.call, "DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
         ended = {"status": {"phase": "Succeeded"}}

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.dev.cluster import Cluster
 from services.scheduler.shipped import SHIPPED
 from tests.cluster.fixtures import MakeNodes
@@ -48,7 +46,6 @@ def batch(milli: str) -> dict[str, str]:
     return {"kubernetes.io/batch-cpu": milli, "kubernetes.io/batch-memory": "1Gi"}
 
 
-@pytest.mark.timeout(300)
 async def test_the_shipped_configmap_places_pods_and_the_next_one_is_taken_over_while_it_runs(
     kube_cluster: Cluster, kube_nodes: MakeNodes, namespace: str, tmp_path: Path
 ) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
 from tests.cluster.fixtures import StartCluster
@@ -61,7 +59,6 @@ def uses(name: str, *claims: str, on: str = "") -> dict[str, Any]:
     return pod(name, "500m", "1Gi", on=on, volumes=volumes)
 
 
-@pytest.mark.timeout(300)
 async def test_pods_and_volumes_come_together_on_one_node(own_cluster: StartCluster, tmp_path: Path) -> None:
     cluster: Cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "shop")

@@ -43,7 +43,7 @@ GATES = ",".join(
 )
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kube
 
 
 class Site:

@@ -210,7 +210,7 @@ async def wait_for_copies(url: str, seqs: Sequence[int]) -> None:
         except OSError:
             return 0
 
-    await until(copied, f"{len(seqs)} copied events", holds=lambda count: count >= len(seqs), within_s=120)
+    await until(copied, f"{len(seqs)} copied events", holds=lambda count: count >= len(seqs))
 
 
 async def leaders(url: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 T = TypeVar("T")
 P = ParamSpec("P")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 _IN_MEMORY_INTERVAL_S = 0.01
 _ELSEWHERE_INTERVAL_S = 0.05
 
