@@ -16,6 +16,7 @@ from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import nanos
+from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
 from tests.support.kube_system import System, running
 from tests.support.overcommitment import CONFIG_MAPS, SLO
@@ -77,6 +78,15 @@ class Guide:
             return {resource: await self.sold(node, resource) for resource in wanted}
 
         await until(found, holds=lambda sold: bool(sold == wanted))
+
+    async def seen(self, kind: str, key: str) -> None:
+        """Wait until an event of the cluster is in the log, and its second is over: reports are dated in whole seconds."""
+
+        async def rows() -> list[Row]:
+            return [row async for row in self.system.log.rows(context="cluster", kind=kind, key=key)]
+
+        last = (await until(rows, f"{kind} of {key}"))[-1].at.timestamp()
+        await until(lambda: time.time() >= int(last) + 1)
 
 
 @pytest.fixture
@@ -179,7 +189,7 @@ async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Gu
     asked = {"cpu": "4", "memory": "8Gi"}
     pod = written_pod("prod", requests=asked, limits=asked, nodeName=PLAIN)
     await guide.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
-    await asyncio.sleep(2)  # a pod counts from the report on that comes after it
+    await guide.seen("PodObserved", f"{namespace}/prod")  # a pod counts from the report on that comes after it
     await guide.report(PLAIN, beside_pods="4")
     await guide.sells(PLAIN, batch_cpu=11_200, batch_memory=memory - 8 * GI)
     await guide.configure(
@@ -208,6 +218,7 @@ async def test_water_levels_thresholds_and_silence_act_on_what_is_sold(guide: Gu
     await guide.report(PLAIN, beside_pods="6", age_s=16 * 60)
     await guide.sells(PLAIN, batch_cpu=None, batch_memory=None, mid_cpu=None, mid_memory=None)
     assert await guide.sold(ANOLIS, "batch-cpu") == 14_000, "the other node reports"
+    await guide.seen("PodDeleted", f"{namespace}/prod")  # and no longer from the report on that comes after its end
     await guide.report(PLAIN, beside_pods="6")
     await guide.sells(PLAIN, batch_cpu=13_200)
     # enable.
