@@ -3,7 +3,7 @@
 Source: spec/scheduler-core.md 2.7.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.cycle_preemptions import CyclePreemptions
@@ -78,6 +78,11 @@ def _consequences(
         if other.ask is not None and other.ask.priority < ask.priority:
             yield PodNominated(pod_uid=other.uid, pod=other.name, node="", round=said.round)
             yield nominated_node(other, "")
+
+
+def least_first(nominated: Iterable[PodFacts]) -> list[PodFacts]:
+    """Nominated pods by priority, equal ones by uid: capacity is kept for the last one first."""
+    return sorted(nominated, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
 
 
 def nominated_node(pod: PodFacts, node: str) -> FieldsDecided:

@@ -24,6 +24,7 @@ from services.scheduler.foresight import WORTH_IT
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge, Placement
+from services.scheduler.nominating import least_first
 from services.scheduler.panel import Panel
 from services.scheduler.plugins.volume_binding import BindingTrial
 from services.scheduler.pods import PodFacts
@@ -147,8 +148,7 @@ class _Round:
         self._line = [each.pod for each in line]
         self._kinds = [each.order[1] for each in line]
         self._places = {pod.uid: place for place, pod in enumerate(self._line)}
-        waiting = [pod for uid, pod in self._index.nominated.items() if uid not in coming]
-        self._nominated = sorted(waiting, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
+        self._nominated = [pod for pod in least_first(self._index.nominated.values()) if pod.uid not in coming]
 
     def feasible(self, ask: PodAsk) -> NDArray[Any]:
         """The nodes that would take a pod of the class."""
@@ -309,8 +309,8 @@ class _Round:
         row = self._index.table.rows.get(node, self._room.size)
         if row < self._room.size:
             leaving = self._preemptions.leaving_from(row, ask.priority)
-            given = self._copies.givers.promise(self._profile(ask), ask, row, leaving)
-            self._count(pod, ask, row, given)
+            given = self._copies.nominate(pod, ask, self._profile(ask), row, leaving)
+            self._kept.append((pod, ask, row, given))
             self._placements.append(Placement(row, ask, foreseen=False))
 
     def _preempt(self, pod: PodFacts, judge: Judge) -> None:
