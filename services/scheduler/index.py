@@ -36,7 +36,7 @@ class Index:
         surroundings: what there is beyond nodes and pods.
         on: row -> uid -> the pod that counts there.
         gate: the pods that wait for room in their quota.
-        nominated: uid -> the pod that waits for room made for it.
+        nominated: uid -> the pod of one of the profiles that waits for room made for it.
         evicting: uid -> the pod that counts on a node while an eviction of it that we requested is under way, in no order that matters.
         queue: the pods that wait for one of the profiles.
         ledgers: plugin -> the account it asked for, if it did.
@@ -171,7 +171,9 @@ class Index:
             self._unsettled.discard(uid)
         else:
             self._unsettled.add(uid)
-        if facts is not None and facts.nominated and facts.waiting(self.view.gateway_since):
+        # Nobody places a pod without a profile here: capacity would be kept for it in vain, and nothing evaluates it.
+        is_ours = facts is not None and facts.ask is not None and facts.ask.scheduler in self.profiles
+        if facts is not None and is_ours and facts.nominated and facts.waiting(self.view.gateway_since):
             self.nominated[uid] = facts
         else:
             self.nominated.pop(uid, None)
