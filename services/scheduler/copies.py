@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.ask import PodAsk
-from services.scheduler.framework import Plugin
+from services.scheduler.framework import Plugin, Profile
 from services.scheduler.giving import Givers
 from services.scheduler.index import Index
 from services.scheduler.kind import is_kind
@@ -37,6 +37,14 @@ class WorkingCopies:
         for trial in self._counting:
             trial.place(pod, ask, row)
         self.givers.hold(pod, ask, row, given)
+
+    def nominate(
+        self, pod: PodFacts, ask: PodAsk, profile: Profile, row: int, leaving: Sequence[Held]
+    ) -> dict[str, str]:
+        """Counts a pod on the node that it is nominated for, with what it is promised there once these pods have left; returns that."""
+        given = self.givers.promise(profile, ask, row, leaving)
+        self.count(pod, ask, row, given)
+        return given
 
     def count_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
         """Equal pods go to these nodes, each to another, and get nothing but room there; how many: those that change it as is foreseen."""

@@ -75,6 +75,8 @@ class DecidedFacts(KnownFacts):
         facts = self._seen_by_round(event.pod_uid, record.cause)
         if facts is not None:
             facts.asked_seq = record.seq
+            if self.touched is not None:
+                self.touched.pods[event.pod_uid] = None
 
     def _eviction_refused(self, record: Recorded, event: EvictionRefused | EvictionFailed) -> None:
         facts = self.pods.get(event.pod_uid)

@@ -36,7 +36,8 @@ class Index:
         surroundings: what there is beyond nodes and pods.
         on: row -> uid -> the pod that counts there.
         gate: the pods that wait for room in their quota.
-        nominated: uid -> the pod that waits for room made for it.
+        nominated: uid -> the pod of one of the profiles that waits for room made for it.
+        evicting: uid -> the pod that counts on a node while an eviction of it that we requested is under way, in no order that matters.
         queue: the pods that wait for one of the profiles.
         ledgers: plugin -> the account it asked for, if it did.
     """
@@ -58,6 +59,7 @@ class Index:
         self._held: dict[str, Held] = {}
         self.on: dict[int, dict[str, Held]] = {}
         self.nominated: dict[str, PodFacts] = {}
+        self.evicting: dict[str, PodFacts] = {}
         plugins = dict.fromkeys(plugin for profile in profiles.values() for plugin in profile.plugins)
         self.ledgers: dict[Plugin, Ledger | None] = {plugin: plugin.new_ledger() for plugin in plugins}
         self._ledgers = tuple(ledger for ledger in self.ledgers.values() if ledger is not None)
@@ -158,6 +160,10 @@ class Index:
             if after is not None:
                 self._held[uid] = after
                 self._come(uid, after)
+        if facts is not None and after is not None and facts.is_asked_to_go():
+            self.evicting[uid] = facts
+        else:
+            self.evicting.pop(uid, None)
         settled = facts is not None and facts.node != "" and not facts.attempts and not facts.stayed_at
         if settled and uid not in self._unsettled:
             return  # most pods: they run, and no question about them is open
@@ -165,7 +171,9 @@ class Index:
             self._unsettled.discard(uid)
         else:
             self._unsettled.add(uid)
-        if facts is not None and facts.nominated and facts.waiting(self.view.gateway_since):
+        # Nobody places a pod without a profile here: capacity would be kept for it in vain, and nothing evaluates it.
+        is_ours = facts is not None and facts.ask is not None and facts.ask.scheduler in self.profiles
+        if facts is not None and is_ours and facts.nominated and facts.waiting(self.view.gateway_since):
             self.nominated[uid] = facts
         else:
             self.nominated.pop(uid, None)

@@ -3,9 +3,10 @@
 Source: spec/scheduler-core.md 2.7.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from services.scheduler.ask import PodAsk
+from services.scheduler.cycle_preemptions import CyclePreemptions
 from services.scheduler.index import Index
 from services.scheduler.plugins.default_preemption import Candidate, Victim
 from services.scheduler.pods import PodFacts
@@ -42,9 +43,27 @@ def nomination(
 
 
 def consequences(
-    index: Index, pod: PodFacts, ask: PodAsk, said: PodNominated, victims: Sequence[Victim]
+    index: Index,
+    cycle: CyclePreemptions,
+    pod: PodFacts,
+    ask: PodAsk,
+    said: PodNominated,
+    victims: Sequence[Victim],
+) -> tuple[Event, ...]:
+    """The nomination, the victims' evictions, and the end of lesser nominations for the node; the cycle counts them from here on."""
+    events = tuple(_consequences(index, cycle, pod, ask, said, victims))
+    cycle.follow(events)
+    return events
+
+
+def _consequences(
+    index: Index,
+    cycle: CyclePreemptions,
+    pod: PodFacts,
+    ask: PodAsk,
+    said: PodNominated,
+    victims: Sequence[Victim],
 ) -> Iterator[Event]:
-    """The nomination, the victims' leave, and the loss of lesser nominations for the node."""
     yield said
     yield nominated_node(pod, said.node)
     where = f"in quota {said.quota}" if said.quota else f"on node {said.node}"
@@ -54,9 +73,16 @@ def consequences(
             reason = f"preempted by {pod.name} of priority {ask.priority} {where}"
             yield EvictionAsked(pod_uid=victim.uid, pod=victim.name, reason=reason)
     for other in index.nominated.values():
-        if other.nominated == said.node and other.ask is not None and other.ask.priority < ask.priority:
+        if other.uid in cycle.ended or other.nominated != said.node:
+            continue
+        if other.ask is not None and other.ask.priority < ask.priority:
             yield PodNominated(pod_uid=other.uid, pod=other.name, node="", round=said.round)
             yield nominated_node(other, "")
+
+
+def least_first(nominated: Iterable[PodFacts]) -> list[PodFacts]:
+    """Nominated pods by priority, equal ones by uid: capacity is kept for the last one first."""
+    return sorted(nominated, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
 
 
 def nominated_node(pod: PodFacts, node: str) -> FieldsDecided:

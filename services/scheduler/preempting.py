@@ -12,13 +12,13 @@ import numpy as np
 
 from services.scheduler.ask import PodAsk
 from services.scheduler.copies import WorkingCopies
+from services.scheduler.cycle_preemptions import CyclePreemptions, victim_of
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
 from services.scheduler.kernels.best import standings
 from services.scheduler.nominating import consequences, nomination
 from services.scheduler.plugins.default_preemption import (
-    Budget,
     Candidate,
     PreemptionArgs,
     Victim,
@@ -29,12 +29,13 @@ from services.scheduler.plugins.default_preemption import (
 )
 from services.scheduler.pods import Held, PodFacts
 from services.scheduler.quotas.own import OwnQuota
+from services.scheduler.quotas.room import Entry
+from shared.domain.amounts import Amounts, mask, sub
 from shared.events import Event
 
 MOST_A_ROUND = 8
 """How many pods of a round may look for victims, so that it never holds the service for long. The others do at their next attempt."""
 
-_NEVER_STARTED = 1 << 62
 _HIGHEST = 1 << 62
 
 Kept = tuple[PodFacts, PodAsk, int, Mapping[str, str]]
@@ -69,19 +70,6 @@ class WhatIf:
         return not any(self._copies.trials[plugin].filter_at(ask, row) for plugin in profile.filters)
 
 
-def leaving_from(index: Index, row: int, ask: PodAsk, also: Sequence[str] = ()) -> list[Held]:
-    """The pods of lower priority than the class that are on their way out of a node.
-
-    Args:
-        also: uids of pods that are being asked to go.
-    """
-    return [
-        held
-        for uid, held in index.on.get(row, {}).items()
-        if held.ask.priority < ask.priority and (held.ending or uid in also or index.view.pods[uid].is_asked_to_go())
-    ]
-
-
 class Preemptor:
     """Looks for victims on behalf of the refused pods of a round.
 
@@ -90,14 +78,20 @@ class Preemptor:
         candidates: how many nodes it found where victims help.
     """
 
-    def __init__(self, index: Index, what_if: Callable[[], WhatIf]) -> None:
+    def __init__(
+        self, index: Index, cycle: CyclePreemptions, kept: Sequence[Kept], copies: Callable[[], WorkingCopies]
+    ) -> None:
         """Prepare for a round.
 
         Args:
-            what_if: makes the working copies, once the first pod needs them.
+            cycle: the preemptions of the round so far.
+            kept: what the round has counted so far, and will: it appends to it.
+            copies: makes the working copies, once the first pod needs them.
         """
         self._index = index
-        self._make = what_if
+        self._cycle = cycle
+        self._kept = kept
+        self._copies = copies
         self._what_if: WhatIf | None = None
         self._tries = 0
         self.has_looked = False
@@ -119,7 +113,7 @@ class Preemptor:
         self._tries += 1
         self.has_looked = True
         if self._what_if is None:
-            self._what_if = self._make()
+            self._what_if = WhatIf(self._copies(), self._kept)
         self._what_if.catch_up()
         for own in self._own(pod, ask):
             candidates = list(self._candidates(judge, args, pod_hash, own))
@@ -136,16 +130,36 @@ class Preemptor:
         entry = quota.entry_of(pod.uid, ask.namespace, ask.labels, ask.request)
         if entry is None:
             yield None
-        elif (short := quota.short_by(entry, {}, {})) is not None:
+        elif (short := self._short_of(entry, ask.priority)) is not None:
             yield OwnQuota(quota, entry.quota, short)
             if not short:
                 yield None
 
+    def _short_of(self, entry: Entry, priority: int) -> Amounts | None:
+        """Resource -> amount that a pod's quota lacks for it once the pods that the round placed or nominated before it are charged and
+        the pods of the quota that are evicted for them are gone; None where no preemptible pod can free it.
+        """
+        quota = self._index.view.quota
+        charged: dict[str, Amounts] = {}
+        np_charged: dict[str, Amounts] = {}
+        for pod, ask, *_ in self._kept:
+            other = quota.entry_of(pod.uid, ask.namespace, ask.labels, ask.request)
+            if other is not None and not other.charged:
+                quota.take(other, charged, np_charged)
+        short = quota.short_by(entry, charged, np_charged)
+        if not short:
+            return short
+        for facts in self._cycle.evicted_pods():
+            gone = quota.pods.get(facts.uid)
+            if gone is not None and gone.quota == entry.quota and gone.charged and victim_of(facts).priority < priority:
+                short = sub(short, mask(gone.request, short))
+        return {name: size for name, size in short.items() if size > 0}
+
     def _waits_for_victims(self, pod: PodFacts, ask: PodAsk) -> bool:
         """Whether a pod of lower priority is on its way out of the node that the pod is nominated for."""
-        index = self._index
-        row = index.table.rows.get(pod.nominated) if pod.nominated else None
-        return row is not None and bool(leaving_from(index, row, ask))
+        node = self._cycle.node_of(pod)
+        row = self._index.table.rows.get(node) if node else None
+        return row is not None and bool(self._cycle.leaving_from(row, ask.priority))
 
     def _candidates(
         self, judge: Judge, args: PreemptionArgs, pod_hash: np.uint64, own: OwnQuota | None
@@ -155,16 +169,19 @@ class Preemptor:
         if not len(rows):
             return
         enough = args.candidates(len(rows))
-        budgets = index.surroundings.budgets_of()
         found = clean = 0
         # From another node for each pod, and by names: rows differ from process to process.
         for row in rows[np.argsort(standings(index.table.hashes[rows], pod_hash), kind="stable")]:
-            potential = {
-                uid: held
-                for uid, held in index.on.get(int(row), {}).items()
-                if held.ask.priority < ask.priority and (own is None or own.holds(uid))
-            }
-            candidate = self._candidate(judge, int(row), potential, budgets, own) if potential else None
+            potential: dict[str, Held] = {}
+            leaving: list[Held] = []
+            for uid, held in index.on.get(int(row), {}).items():
+                if held.ask.priority >= ask.priority:
+                    continue
+                if self._cycle.is_evicted(uid):
+                    leaving.append(held)
+                elif own is None or own.holds(uid):
+                    potential[uid] = held
+            candidate = self._candidate(judge, int(row), potential, leaving, own) if potential or leaving else None
             if candidate is None:
                 continue
             yield candidate
@@ -178,21 +195,24 @@ class Preemptor:
         judge: Judge,
         row: int,
         potential: Mapping[str, Held],
-        budgets: Sequence[Budget],
+        leaving: Sequence[Held],
         own: OwnQuota | None,
     ) -> Candidate | None:
-        what_if, view = self._what_if, self._index.view
+        """The fewest pods of a node that have to go besides those that are leaving it; none where these alone free enough.
+
+        What leaves is free for this pod only beside the nominated pods: they are counted on the node.
+        """
+        what_if, view, budgets = self._what_if, self._index.view, self._cycle.budgets
         assert what_if is not None, "made before candidates are looked for"
-        victims = [
-            Victim(uid, held.name, held.ask.labels, held.ask.priority, view.pods[uid].started_ns or _NEVER_STARTED)
-            for uid, held in potential.items()
-        ]
+        victims = [victim_of(view.pods[uid]) for uid in potential]
         gone: set[str] = set()
 
         def move(victim: Victim, sign: int) -> None:
             what_if.move(potential[victim.uid], row, sign)
             (gone.add if sign < 0 else gone.discard)(victim.uid)
 
+        for held in leaving:
+            what_if.move(held, row, -1)
         chosen = choose_victims(
             victims,
             budgets,
@@ -200,13 +220,15 @@ class Preemptor:
             put_back=lambda victim: move(victim, +1),
             fits=lambda: (own is None or own.has_room_without(gone)) and what_if.fits(judge.profile, judge.ask, row),
         )
-        if chosen is None or not chosen[0]:
+        for held in leaving:
+            what_if.move(held, row, +1)
+        if chosen is None or not (chosen[0] or leaving):
             return None
         beyond = overdrawn(by_importance(victims), budgets) if chosen[1] else {}
         names = sorted({name for victim in chosen[0] for name in beyond.get(victim.uid, ())})
         return Candidate(self._index.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
 
-    def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, round_: int) -> Iterator[Event]:
-        """What follows from a choice."""
+    def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, round_: int) -> tuple[Event, ...]:
+        """The events of a choice."""
         said = nomination(pod, candidate, round_, candidates=self.candidates)
-        yield from consequences(self._index, pod, ask, said, candidate.victims)
+        return consequences(self._index, self._cycle, pod, ask, said, candidate.victims)

@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 from services.scheduler.ahead import Ahead
 from services.scheduler.ask import PodAsk
 from services.scheduler.copies import WorkingCopies
+from services.scheduler.cycle_preemptions import CyclePreemptions
 from services.scheduler.due import FRESH, REFUSED_BEFORE
 from services.scheduler.foresight import WORTH_IT
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge, Placement
+from services.scheduler.nominating import least_first
 from services.scheduler.panel import Panel
 from services.scheduler.plugins.volume_binding import BindingTrial
 from services.scheduler.pods import PodFacts
-from services.scheduler.preempting import Kept, Preemptor, WhatIf, leaving_from
+from services.scheduler.preempting import Kept, Preemptor
 from services.scheduler.queue import Chosen
 from services.scheduler.reasons import UNREADABLE_POD, text
 from services.scheduler.ties import name_hash
@@ -134,7 +136,8 @@ class _Round:
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
         self._kept: list[Kept] = []
-        self._preemptor = Preemptor(index, lambda: WhatIf(WorkingCopies(index, now_ns), self._kept))
+        self._preemptions = CyclePreemptions(index)
+        self._preemptor = Preemptor(index, self._preemptions, self._kept, lambda: WorkingCopies(index, now_ns))
         self._fruitless: set[PodAsk] = set()  # classes for which no pod can give way
         self._nominated: list[PodFacts] = []  # pods for whom room is made, the least first
 
@@ -145,8 +148,7 @@ class _Round:
         self._line = [each.pod for each in line]
         self._kinds = [each.order[1] for each in line]
         self._places = {pod.uid: place for place, pod in enumerate(self._line)}
-        waiting = [pod for uid, pod in self._index.nominated.items() if uid not in coming]
-        self._nominated = sorted(waiting, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
+        self._nominated = [pod for pod in least_first(self._index.nominated.values()) if pod.uid not in coming]
 
     def feasible(self, ask: PodAsk) -> NDArray[Any]:
         """The nodes that would take a pod of the class."""
@@ -192,7 +194,7 @@ class _Round:
             return  # others of the pool wait on: this round has shown that nothing was cured for them
         pod_hash = name_hash(pod.uid)
         class_.judge.catch_up()
-        row, given = self._choose(class_.judge, pod_hash, pod.nominated)
+        row, given = self._choose(class_.judge, pod_hash, self._preemptions.node_of(pod))
         if row < 0:
             class_.refused_at = self._record(class_.judge.judged(pod_hash))
             class_.vain = MOST_VAIN  # its other pods are put back, and others' turns may come between them
@@ -302,34 +304,29 @@ class _Round:
             self._nominated.pop()
             self._keep_room(first, first.ask, first.nominated)
 
-    def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str, also: Sequence[str] = ()) -> None:
-        """Count a pod on the node where room is made for it, with what it will be given there.
-
-        Args:
-            also: uids of pods that this round asks to go.
-        """
+    def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str) -> None:
+        """Count a pod on the node where room is made for it, with what it will be given there."""
         row = self._index.table.rows.get(node, self._room.size)
         if row < self._room.size:
-            leaving = leaving_from(self._index, row, ask, also)
-            given = self._copies.givers.promise(self._profile(ask), ask, row, leaving)
-            self._count(pod, ask, row, given)
+            leaving = self._preemptions.leaving_from(row, ask.priority)
+            given = self._copies.nominate(pod, ask, self._profile(ask), row, leaving)
+            self._kept.append((pod, ask, row, given))
             self._placements.append(Placement(row, ask, foreseen=False))
 
     def _preempt(self, pod: PodFacts, judge: Judge) -> None:
         """Ask pods of lower priority to give way, if that helps."""
         ask = judge.ask
-        node = pod.nominated
-        victims: tuple[str, ...] = ()
+        node = self._preemptions.node_of(pod)
         if ask not in self._fruitless:
             candidate = self._preemptor.victims_for(pod, judge, name_hash(pod.uid))
             if candidate is not None:
                 cause, follows = Cause("cluster", pod.since), self._preemptor.events(pod, ask, candidate, self._number)
                 self._events += [Draft(event, cause, pod.uid) for event in follows]
-                node, victims = candidate.node, tuple(victim.uid for victim in candidate.victims)
+                node = candidate.node
             elif not node and self._preemptor.has_looked:
                 self._fruitless.add(ask)
         if node:
-            self._keep_room(pod, ask, node, victims)
+            self._keep_room(pod, ask, node)
 
     def _prepare(self, pod: PodFacts, ask: PodAsk, row: int, judge: Judge) -> bool:
         """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""

@@ -327,6 +327,12 @@ class _Story:
             if event.violations
             else "within every disruption budget"
         )
+        if not event.victims:
+            return self._stand(
+                "nominated",
+                f"round {event.round} keeps room for it on {event.node}: pods that are leaving already free enough; nobody else is asked "
+                "to go",
+            )
         if event.quota:
             return self._stand(
                 "nominated",

@@ -142,7 +142,7 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
 
     Attributes:
         node: where; empty when the pod lost its claim to a node, to one of higher priority.
-        victims: uids of the pods that have to go, the most important first.
+        victims: uids of the pods that have to go, the most important first; none where pods that were evicted before free enough.
         violations: how many of them more than their disruption budgets allow; budgets: which these are, as `namespace/name`.
         victim_pods, victim_priorities: their names, as `namespace/name`, and priorities, in the same order.
         candidates: on how many nodes victims would have helped, as far as was looked; this one loses least.

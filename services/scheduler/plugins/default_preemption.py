@@ -119,13 +119,16 @@ def choose_victims(
 
     Args:
         potential: the pods of lower priority on the node.
+
+    Returns:
+        No victims where the pod fits beside all of them.
     """
     ordered = by_importance(potential)
     for victim in ordered:
         remove(victim)
     gone = {victim.uid: victim for victim in ordered}
     try:
-        if not ordered or not fits():
+        if not fits():
             return None
         violating, others = split_by_budgets(ordered, budgets)
         violations = 0
@@ -148,6 +151,25 @@ def split_by_budgets(ordered: Sequence[Victim], budgets: Sequence[Budget]) -> tu
     return [one for one in ordered if one.uid in beyond], [one for one in ordered if one.uid not in beyond]
 
 
+def drawn_down(budgets: Sequence[Budget], victims: Iterable[Victim]) -> tuple[Budget, ...]:
+    """The budgets once these pods are evicted: each that selects one has one disruption fewer left, below 0 where it is violated.
+
+    A pod counts once: its budgets record it as disrupted. Where no budget changes, the same tuple is returned.
+    """
+    after: list[Budget] | None = None
+    of_namespace: dict[str, list[int]] = {}
+    for number, budget in enumerate(budgets):
+        of_namespace.setdefault(budget.namespace, []).append(number)
+    for victim in victims:
+        namespace, _, name = victim.name.rpartition("/")
+        for number in of_namespace.get(namespace, ()):
+            budget = (after or budgets)[number]
+            if _disrupts(victim, name, budget):
+                after = after or list(budgets)
+                after[number] = budget._replace(allowed=budget.allowed - 1, disrupted=budget.disrupted | {name})
+    return tuple(after or budgets)
+
+
 def overdrawn(ordered: Iterable[Victim], budgets: Sequence[Budget]) -> dict[str, tuple[str, ...]]:
     """Uid -> names of the budgets that its going violates, of those that violate one, if all went in this order."""
     left = [budget.allowed for budget in budgets]
@@ -156,14 +178,18 @@ def overdrawn(ordered: Iterable[Victim], budgets: Sequence[Budget]) -> dict[str,
         namespace, _, name = victim.name.rpartition("/")
         beyond: list[str] = []
         for number, budget in enumerate(budgets):
-            meant = budget.namespace == namespace and budget.selector and selects(budget.selector, victim.labels)
-            if meant and name not in budget.disrupted:
+            if budget.namespace == namespace and _disrupts(victim, name, budget):
                 left[number] -= 1
                 if left[number] < 0:
                     beyond.append(budget.name)
         if beyond:
             found[victim.uid] = tuple(beyond)
     return found
+
+
+def _disrupts(victim: Victim, name: str, budget: Budget) -> bool:
+    """True where evicting a pod of the budget's namespace uses up a disruption that its status does not count yet."""
+    return bool(budget.selector) and selects(budget.selector, victim.labels) and name not in budget.disrupted
 
 
 def pick(candidates: Sequence[Candidate]) -> Candidate | None:

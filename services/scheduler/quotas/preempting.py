@@ -10,6 +10,7 @@ Source: spec/quota.md 6.3.
 from collections.abc import Iterator, Mapping, Sequence
 
 from services.scheduler.ask import PodAsk
+from services.scheduler.cycle_preemptions import CyclePreemptions, victim_of
 from services.scheduler.index import Index
 from services.scheduler.nominating import consequences, nomination
 from services.scheduler.plugins.default_preemption import Candidate, Victim, by_importance
@@ -21,8 +22,6 @@ from shared.domain.amounts import Amounts, largest, sub
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Cause, Draft
 from shared.events.scheduling import PodPlaced
-
-_NEVER_STARTED = 1 << 62
 
 
 class QuotaPreemptor:
@@ -46,7 +45,9 @@ class QuotaPreemptor:
         """
         index = self._index
         placed = {draft.event.pod_uid: draft.event for draft in before if isinstance(draft.event, PodPlaced)}
-        making = _Making(index)
+        cycle = CyclePreemptions(index)
+        cycle.follow(draft.event for draft in after)
+        making = _Making(index, cycle)
         for draft in after:
             if isinstance(draft.event, PodPlaced):
                 making.take(draft.event.pod_uid)
@@ -62,7 +63,7 @@ class QuotaPreemptor:
             broken = sorted({name for each in gone for name in each.breaks})
             candidate = Candidate(placed[uid].node, victims, sum(bool(each.breaks) for each in gone), tuple(broken))
             said = nomination(facts, candidate, placed[uid].round, quota=quota)
-            for event in consequences(index, facts, facts.ask, said, victims):
+            for event in consequences(index, cycle, facts, facts.ask, said, victims):
                 yield Draft(event, Cause("cluster", facts.since), uid)
 
 
@@ -109,14 +110,23 @@ class _Kept:
 
 
 class _Making:
-    """What a round's refused pods ask of the others in their quotas, so that no two of them rest on the same room."""
+    """What a round's refused pods ask of the others in their quotas, so that no two of them rest on the same room.
 
-    def __init__(self, index: Index) -> None:
+    A pod that the round nominates for a node has the room that its victims free in its quota; they leave, and nobody else rests on it.
+    """
+
+    def __init__(self, index: Index, cycle: CyclePreemptions) -> None:
         self._index = index
+        self._cycle = cycle
+        self._budgets = cycle.budgets
         self._view = index.view.quota
         self._taken: dict[str, Amounts] = {}
         self._np_taken: dict[str, Amounts] = {}
         self._waiting = list(_waiting(index))
+        waiting = {uid for _, uid, _ in self._waiting}
+        for uid in cycle.nominated:
+            if uid not in waiting and (entry := _entry(index, uid)) is not None:
+                self._waiting.append((_priority(index, uid), uid, entry))
         self._turns: dict[str, list[Yielding]] = {}
         self._leaving: dict[str, dict[str, Entry]] = {}
 
@@ -162,11 +172,14 @@ class _Making:
             self._leaving[quota] = {
                 uid: entry
                 for uid, entry in self._charged(quota)
-                if (facts := pods.get(uid)) is not None and facts.is_leaving()
+                if (facts := pods.get(uid)) is not None and (facts.is_leaving() or self._cycle.is_evicted(uid))
             }
         return self._leaving[quota]
 
     def _turns_of(self, quota: str) -> list[Yielding]:
+        if self._budgets is not self._cycle.budgets:  # drawn down by a choice: what follows may go beyond them now
+            self._budgets = self._cycle.budgets
+            self._turns.clear()
         if quota not in self._turns:
             index = self._index
             leaving = self._leaving_from(quota)
@@ -176,13 +189,10 @@ class _Making:
                 facts = index.view.pods.get(uid)
                 if facts is None or facts.ask is None or uid in leaving or not entry.preemptible or not facts.held():
                     continue
-                started = facts.started_ns or _NEVER_STARTED
-                candidates.append(
-                    (Victim(uid, facts.name, facts.ask.labels, facts.ask.priority, started), entry.request)
-                )
+                candidates.append((victim_of(facts), entry.request))
                 if facts.stayed_seq:
                     stayed.append(uid)
-            self._turns[quota] = in_turn(candidates, index.surroundings.budgets_of(), stayed)
+            self._turns[quota] = in_turn(candidates, self._budgets, stayed)
         return self._turns[quota]
 
     def _charged(self, quota: str) -> Iterator[tuple[str, Entry]]:

@@ -41,13 +41,14 @@ class Purse:
         self.unanswered = 0
 
     async def charged(
-        self, drafts: Sequence[Draft], seen: dict[str, int], room: QuotaPreemptor | None = None
+        self, drafts: Sequence[Draft], seen: dict[str, int], room: QuotaPreemptor, *, evicts: bool = True
     ) -> tuple[Draft, ...]:
         """The round as it may be recorded: without the pods that the ledger refused, or did not answer for.
 
         Args:
             seen: the positions that the round rests on.
-            room: makes room for those that were refused, and keeps it; None where nobody preempts.
+            room: keeps the room that was made in quotas, and makes it for those that were refused.
+            evicts: room is made; False for pods of other schedulers, which preempt for themselves.
         """
         view: ClusterView = self._runtime.state
         groups = to_charge(drafts, lambda uid: _must_ask(view, uid))
@@ -55,7 +56,7 @@ class Purse:
             return tuple(drafts)
         decided = drafts[0].event
         assert isinstance(decided, RoundDecided)
-        kept = room.kept_from(groups) if room is not None else {}
+        kept = room.kept_from(groups)
         groups = tuple(group for group in groups if group[0] not in kept)
         refused: dict[str, QuotaShort | None] = {**kept}
         charged_at = 0
@@ -67,7 +68,7 @@ class Purse:
             refused |= dict.fromkeys(uid for group in groups for uid in group) if answer is None else answer.refused
             charged_at = answer.charged_at if answer is not None else 0
         after = settled(drafts, refused, lambda uid: _told(view, uid), charged_at)
-        return after if room is None else (*after, *room.made(drafts, after, refused))
+        return (*after, *room.made(drafts, after, refused)) if evicts else after
 
     async def _ask(self, ask: ChargeAsk) -> ChargeAnswer | None:
         runtime = self._runtime

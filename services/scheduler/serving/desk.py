@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from services.scheduler.index import Index
 from services.scheduler.pods import PodFacts
+from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.purse import Purse
 from services.scheduler.serving.departures import Departures
-from services.scheduler.serving.extender import cheapest, names_of
+from services.scheduler.serving.extender import cheapest, names_of, preemptable
 from services.scheduler.serving.opinion import Opinion
 from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaVictims
 from services.scheduler.ties import name_hash
@@ -107,25 +108,28 @@ class Desk:
         """Make room for a pod on one of the nodes: its victims are evicted through the gateway, within their disruption budgets.
 
         Args:
-            candidates: node -> victims, of nodes where their going helps.
+            candidates: node -> victims, as the caller would evict them.
 
         Returns:
             The chosen node with its victims once they are going; nothing when none of the nodes helps, the evictions were refused, or
             it is not known in time what becomes of them: the caller asks again then, and is told of the same node. Nothing either while
             room is on its way on a node that the caller does not name any more: it has seen them leave before we have.
+
+        Raises:
+            BadQuestion: the pod's requests cannot be read.
         """
         ends = _now_s() + self._timeout_s
-        awaited = self._awaited(pod)
-        if awaited and awaited not in candidates:
-            return {}
         left = dict(candidates)
-        while node := cheapest(left, self._asked_to_go):
+        while True:
+            # The choice and its record are one turn: callers and cycles in between would choose from what it is about to change.
+            async with self.turn:
+                node = await self._evict(pod, left)
+            if not node:
+                return {}
             victims = left.pop(node)
-            uids = [victim.uid for victim in victims.pods or ()]
-            going = await self._evict(pod, node, uids, ends)
+            going = await self._going(_uids(victims), ends)
             if going is not False:
                 return {node: victims} if going else {}
-        return {}
 
     async def _place(self, facts: PodFacts, opinion: Opinion, node: str, given: dict[str, str]) -> int:
         """Append the round and the placement; the placement's seq, 0 when the pod's quota refused it."""
@@ -148,21 +152,26 @@ class Desk:
             annotations=given,
         )
         drafts = (Draft(decided), Draft(placed, Cause("cluster", facts.since), facts.uid))
-        charged = await self.purse.charged(drafts, seen)
+        charged = await self.purse.charged(drafts, seen, QuotaPreemptor(self.index), evicts=False)
         records = await self.runtime.append(charged, now_ns=self.runtime.now_ns(), seen=seen, config=view.config_digest)
         return records[-1].seq if isinstance(records[-1].event, PodPlaced) else 0
 
-    async def _evict(self, pod: Pod, node: str, uids: list[str], ends: float) -> bool | None:
-        """Ask for the victims' evictions, of those that are not asked to go already.
+    async def _evict(self, pod: Pod, candidates: dict[str, MetaVictims]) -> str:
+        """Requests the evictions on the node that loses least, of the victims that are not leaving already; the caller holds the turn.
 
         Returns:
-            True once all of them are going, False when one stays. None when that is not known: the time is over, or a victim is not
-            there. It may be gone by now, so that another node's pods would go for nothing.
+            The node; empty where none helps, where capacity for the pod is on its way on a node that is no candidate, and where a victim is
+            not there: it may be gone by now, so that another node's pods would go for nothing.
         """
-        assert self.index is not None
+        awaited = self._awaited(pod)
+        if self.index is None or (awaited and awaited not in candidates):
+            return ""
+        able = preemptable(candidates, self.opinion(pod))
+        node = cheapest(able, self._asked_to_go)
+        uids = _uids(able[node]) if node else []
         known = [facts for uid in uids if (facts := self._known(uid))]
-        if len(known) < len(uids):
-            return None
+        if not node or len(known) < len(uids):
+            return ""
         reason = f"makes room for pod {pod.metadata.key}"
         drafts = [
             Draft(
@@ -174,12 +183,16 @@ class Desk:
             if not facts.is_leaving()
         ]
         if drafts:
-            async with self.turn:
-                await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
+            await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
         self._departures.note(pod.metadata.uid, node, uids, self.index.view.pods)
+        return node
+
+    async def _going(self, uids: list[str], ends: float) -> bool | None:
+        """True once all victims are going, False when one stays, None when that is not known in time."""
 
         def going() -> bool | None:
-            assert self.index is not None
+            if self.index is None:
+                return None
             here = [facts for uid in uids if (facts := self.index.view.pods.get(uid))]
             left = [facts for facts in here if not facts.deleting and not facts.ended]
             if any(not facts.is_asked_to_go() for facts in left):
@@ -209,6 +222,10 @@ class Desk:
         while (value := found()) is None and _now_s() < ends and not self.runtime.draining.is_set():
             await asyncio.sleep(LOOK_EVERY_S)
         return value
+
+
+def _uids(victims: MetaVictims) -> list[str]:
+    return [victim.uid for victim in victims.pods or ()]
 
 
 def _now_s() -> float:

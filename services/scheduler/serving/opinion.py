@@ -1,16 +1,19 @@
 """How the nodes stand for one pod, asked from outside: any pod, whether or not this cluster has it.
 
-A pure function of the settled index, the pod and `now`; the same judge as a round's.
+A pure function of the settled index, the pod and `now`; the same judge as a round's, and as in a round capacity that is kept for a nominated
+pod is free for pods of higher priority alone.
 """
 
 from collections.abc import Iterable
 
 from services.scheduler.ask import PodAsk, ask_key, common_part
 from services.scheduler.copies import WorkingCopies
+from services.scheduler.cycle_preemptions import CyclePreemptions
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
 from services.scheduler.kernels.best import NO_NODE
+from services.scheduler.nominating import least_first
 from services.scheduler.panel import Panel
 from services.scheduler.reasons import NODE_UNKNOWN, text
 from shared.errors import KoordError
@@ -40,8 +43,19 @@ class Opinion:
         if ask.fault:
             raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
         self._copies = copies = WorkingCopies(index, now_ns)
+        self._count_nominated(pod.metadata.uid)
         panel = Panel(_profile(index, profile, ask.scheduler), copies.trials, copies.room)
         self.judge = Judge(panel, index.table, ask)
+
+    def _count_nominated(self, uid: str) -> None:
+        """Counts the nominated pods of the pod's own and of higher priority on their nodes, the pod itself excepted."""
+        index, cycle = self._index, CyclePreemptions(self._index)
+        for nominated in reversed(least_first(index.nominated.values())):
+            ask, row = nominated.ask, index.table.rows.get(nominated.nominated)
+            if ask is None or row is None or nominated.uid == uid or ask.priority < self.ask.priority:
+                continue
+            leaving = cycle.leaving_from(row, ask.priority)
+            self._copies.nominate(nominated, ask, index.profiles[ask.scheduler], row, leaving)
 
     def feasible(self, node: str) -> bool:
         """Whether the node may take the pod."""

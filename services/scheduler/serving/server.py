@@ -13,7 +13,7 @@ from aiohttp import web
 from services.scheduler.index import Index
 from services.scheduler.serving import views
 from services.scheduler.serving.desk import Desk
-from services.scheduler.serving.extender import filtered, preemptable, prioritized
+from services.scheduler.serving.extender import filtered, prioritized
 from services.scheduler.serving.opinion import BadQuestion, Opinion
 from services.scheduler.serving.wire import BindAnswer, BindAsk, FilterAnswer, FilterAsk, PreemptAnswer, PreemptAsk
 from services.scheduler.settings import SchedulerSettings
@@ -72,8 +72,10 @@ class _Handlers:
 
     async def preempt(self, request: web.Request) -> web.Response:
         ask = await _read(request, PreemptAsk)
-        opinion = self._opinion(ask.pod)
-        left = await self._desk.preempt(ask.pod, preemptable(ask.candidates(), opinion))
+        try:
+            left = await self._desk.preempt(ask.pod, ask.candidates())
+        except BadQuestion as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
         return json_response(PreemptAnswer(node_name_to_meta_victims=left))
 
     async def node(self, request: web.Request) -> web.Response:

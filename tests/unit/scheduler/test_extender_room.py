@@ -1,4 +1,4 @@
-"""Another scheduler sees a pod leave before ours does: nobody else is asked to go for the same pod meanwhile."""
+"""Another scheduler sees a pod leave before ours does: nobody else is asked to go for the same pod meanwhile, nor the same pod twice."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,7 +10,8 @@ import pytest
 from services.scheduler.serving.desk import Desk
 from services.scheduler.serving.extender import filtered
 from services.scheduler.serving.wire import FilterAsk, MetaPod, MetaVictims
-from shared.events import Draft, Recorded
+from shared.events import Cause, Draft, Recorded
+from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionAsked
 from tests.support.scheduling_world import World, node, pod
 
@@ -96,3 +97,41 @@ async def test_nobody_waits_for_room_on_a_node_that_is_not_asked_about_or_that_i
     async with asyncio.timeout(5):
         await ours.opinion_for(FilterAsk(pod=URGENT, node_names=("b",)))
         await ours.opinion_for(FilterAsk(pod=pod("other", cpu="4"), node_names=("a", "b")))
+
+
+async def test_concurrent_callers_evict_a_victim_once(world: World) -> None:
+    world.add_pod(pod("other", cpu="4"))
+    world.read()
+    ours = desk(world)
+    callers = [ours.preempt(each, {"a": ROOM["a"]}) for each in (URGENT, URGENT, pod("other", cpu="4"))]
+    async with ours.turn:  # a cycle is under way
+        waiting = [asyncio.create_task(caller) for caller in callers]
+        await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+    assert asked(world) == ["a-1"]
+
+
+async def test_nobody_is_evicted_for_a_node_that_was_taken_while_the_caller_waited_for_its_turn(world: World) -> None:
+    ours = desk(world)
+    async with ours.turn:
+        evicting = asyncio.create_task(ours.preempt(URGENT, {"a": ROOM["a"]}))
+        await asyncio.sleep(0)
+        world.add_pod(pod("late", cpu="1", on="a", phase="Running"))
+        world.read()
+    assert await evicting == {}
+    assert asked(world) == []
+
+
+async def test_a_victim_that_stays_makes_those_of_the_next_node_go(world: World) -> None:
+    ours = desk(world, timeout_s=5)
+    evicting = asyncio.create_task(ours.preempt(URGENT, ROOM))
+    while not asked(world):
+        await asyncio.sleep(0)
+    (eviction,) = (record for record in world.logs["scheduling"] if isinstance(record.event, EvictionAsked))
+    world.observe(EvictionRefused(pod="d/a-1", pod_uid="a-1", reason="budget"), Cause("scheduling", eviction.seq))
+    world.read()
+    while len(asked(world)) < 2:
+        await asyncio.sleep(0)
+    world.add_pod(pod("b-1", cpu="4", on="b", phase="Running", deleting=True))
+    world.read()
+    assert list(await evicting) == ["b"]

@@ -21,6 +21,7 @@ from services.scheduler.plugins.default_preemption import (
 )
 from services.scheduler.round import decide
 from services.scheduler.selectors import Selector, canonical
+from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.why import explain
 from shared.events import Cause, Recorded
@@ -29,7 +30,7 @@ from shared.events.intents import EvictionAsked, FieldsDecided
 from shared.events.scheduling import PodNominated, RoundDecided
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from shared.kube.selectors import LabelSelector
-from tests.support.scheduling_world import World, node, placements, pod
+from tests.support.scheduling_world import World, node, placements, pod, use
 from tests.unit.scheduler.interleavings import assert_one_state
 
 HOST = "kubernetes.io/hostname"
@@ -295,6 +296,17 @@ def test_of_equal_victims_the_one_that_started_last_goes() -> None:
         world.add_pod(msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, start_time=at)))
     add(world, pod("p", cpu="2", priority=100))
     assert asked(world.round()) == ["new"]
+
+
+def test_a_nomination_is_void_once_the_configuration_has_no_profile_of_the_pods_scheduler() -> None:
+    world = world_of("a")
+    add(world, runs("x", "a", cpu="4"), pod("p", cpu="4", priority=100))
+    world.round()
+    world.drop_pod("x")
+    use(world, SHIPPED.replace("koord-scheduler", "second"))
+    world.index = None
+    add(world, pod("q", cpu="1", scheduler="second"))
+    assert placements(world.round()) == {"q": "a"}
 
 
 def test_what_was_asked_survives_a_snapshot() -> None:
