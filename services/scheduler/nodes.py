@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.ask import LARGEST_AMOUNT, HostPort, PodAsk
 from services.scheduler.change import Change
+from services.scheduler.host_ports import count_ports
 from services.scheduler.kernels.rows import Int64
 from services.scheduler.labels import LabelColumns
 from services.scheduler.ties import name_hash
@@ -226,10 +227,7 @@ class NodeTable:
 
     def _count_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
         held = self.ports.setdefault(row, {})
-        for port in ports:
-            held[port] = held.get(port, 0) + sign
-            if not held[port]:
-                del held[port]
+        count_ports(held, ports, sign)
         if not held:
             del self.ports[row]
 

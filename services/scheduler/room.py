@@ -5,7 +5,8 @@ from copy import copy
 
 import numpy as np
 
-from services.scheduler.ask import HostPort, PodAsk
+from services.scheduler.ask import PodAsk
+from services.scheduler.host_ports import HostPorts
 from services.scheduler.kernels.rows import Int64, Rows, selected
 from services.scheduler.nodes import NodeTable
 from services.scheduler.pod_book import PodBook
@@ -16,7 +17,8 @@ class Room:
     """What is taken on the nodes in the course of a round: a copy that placements count in.
 
     Attributes:
-        requested, scored, pods, ports: as in NodeTable.
+        requested, scored, pods: as in NodeTable.
+        ports: host ports in use, by row.
         book: which classes of pods run where, as the round began.
         surroundings: what there is beyond nodes and pods.
     """
@@ -29,7 +31,7 @@ class Room:
         self.requested: Int64 = table.requested[: self.size].copy(order="F")
         self.scored: Int64 = table.scored[: self.size].copy(order="F")
         self.pods: Int64 = table.pods[: self.size].copy()
-        self.ports: dict[int, dict[HostPort, int]] = {row: dict(held) for row, held in table.ports.items()}
+        self.ports = HostPorts(table.ports)
 
     def column(self, resource: str) -> int:
         """The resource's column in the arrays, -1 when no node had it as the round began."""
@@ -66,7 +68,7 @@ class Room:
         self.scored[which, 1] += ask.held.get("memory", 0)
         self.pods[which] += 1
         for row in rows if ask.ports else ():
-            self._hold_ports(ask, row, 1)
+            self.ports.count(row, ask.ports, 1)
 
     def move(self, ask: PodAsk, row: int, sign: int) -> None:
         """Count a pod on a node (+1), or no more (-1)."""
@@ -77,11 +79,4 @@ class Room:
         self.scored[row, 1] += sign * ask.held.get("memory", 0)
         self.pods[row] += sign
         if ask.ports:
-            self._hold_ports(ask, row, sign)
-
-    def _hold_ports(self, ask: PodAsk, row: int, sign: int) -> None:
-        for port in ask.ports:
-            held = self.ports.setdefault(row, {})
-            held[port] = held.get(port, 0) + sign
-            if not held[port]:
-                del held[port]
+            self.ports.count(row, ask.ports, sign)

@@ -62,7 +62,7 @@ class _PortsTrial:
         return None
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
-        return int(bool(ask.ports) and collides(ask.ports, self._room.ports.get(row, ())))
+        return int(bool(ask.ports) and collides(ask.ports, self._room.ports.on(row)))
 
     def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
         return 0
