@@ -22,7 +22,7 @@ from tests.support.kube_system import running
 
 PODS = 300
 NODES = 40
-WITHIN_S = 120
+WITHIN_S = 240
 LAST_STEP = PODS + PODS // 2
 """Of the steps, which are the creation and the binding of each pod: then at least a quarter of the pods has no node yet."""
 
@@ -114,7 +114,7 @@ async def test_a_killed_service_loses_no_pod_and_binds_none_twice(
             expected = await create_and_wait(kube_cluster, namespace, Strike(step, kill))
             assert len(bound_then) == 1
             assert bound_then[0] < PODS, f"{victim} was killed at step {step}, when every pod had a node"
-            await system.supervisor.wait_leading(60)
+            await system.supervisor.wait_leading(240)
             await check(kube_cluster, namespace, system.endpoints.postgres, expected)
             await clear(kube_cluster, namespace, expected)
         assert sum(unit.restarts for unit in system.supervisor.units.values()) >= len(seeds)

@@ -18,7 +18,7 @@ from tests.contract.clients import KubeClient, SimulatorClient
 from tests.contract.driver import Client, Log, World
 
 SIDES = [pytest.param("simulator"), pytest.param("kube", marks=pytest.mark.kube)]
-READY_WITHIN_S = 60
+READY_WITHIN_S = 240
 
 _numbers = itertools.count(1)
 

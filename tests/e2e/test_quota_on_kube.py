@@ -185,12 +185,12 @@ class Kills:
         for _ in range(self._count):
             if self._one_a_step is not None:
                 await self._one_a_step.acquire()
-            await self._supervisor.wait_leading(180)  # else nothing would get done between two kills
+            await self._supervisor.wait_leading(240)  # else nothing would get done between two kills
             await asyncio.sleep(self._chance.uniform(0.5, 5))
             service = self._chance.choice(("scheduler", "quota-ledger", "quota-ledger", "gateway"))
             self._supervisor.kill(service)
             self.during[self.step][service] += 1
-        await self._supervisor.wait_leading(180)
+        await self._supervisor.wait_leading(240)
 
     async def another(self) -> None:
         """Wait for the next one; not when all are done."""

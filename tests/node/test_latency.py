@@ -73,5 +73,5 @@ async def _with_kills(service: Service, seed: int) -> tuple[int, int]:
             service.latency(pace), struck_at_random(service.there, seed, 13, pace.length_s - 10)
         )
     await service.burn(0)
-    await service.there.system.supervisor.wait_leading(60)
+    await service.there.system.supervisor.wait_leading(240)
     return quiet["p99_us"], held["p99_us"]

@@ -100,7 +100,7 @@ async def stage(
         supervisor = Supervisor(specs, Endpoints(database, nats.url, mqtt=mqtt), folder, env=common)
         running.push_async_callback(supervisor.stop)
         await supervisor.start()
-        await supervisor.wait_until(lambda unit: unit.state == "leading", 30, "leading")
+        await supervisor.wait_until(lambda unit: unit.state == "leading", 240, "leading")
         yield Stage(connection, supervisor, gateway, bus)
 
 

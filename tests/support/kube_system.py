@@ -88,7 +88,7 @@ async def running(
         Servers(copy_installation(directory), nodes=nodes) as servers,
         Supervisor(specs, servers.endpoints, directory) as supervisor,
     ):
-        await supervisor.wait_leading(60)
+        await supervisor.wait_leading(240)
         database = Database(servers.endpoints.postgres)
         try:
             yield System(supervisor, servers.endpoints, LogReader(database), servers)

@@ -36,7 +36,7 @@ class Terminal:
     def press(self, keys: bytes) -> None:
         os.write(self._keyboard, keys)
 
-    def wait_for(self, pattern: str, timeout_s: float = 90) -> re.Match[str]:
+    def wait_for(self, pattern: str, timeout_s: float = 240) -> re.Match[str]:
         """Read until what is on the screen since the last match fits `pattern`; that much is forgotten."""
         deadline = time.monotonic() + timeout_s
         while not (match := re.search(pattern, self.seen)):
@@ -46,7 +46,7 @@ class Terminal:
         self.seen = self.seen[match.end() :]
         return match
 
-    def wait_for_end(self, timeout_s: float = 90) -> int:
+    def wait_for_end(self, timeout_s: float = 240) -> int:
         """The exit code; reads on, for a full terminal would block the command."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:

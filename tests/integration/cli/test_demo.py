@@ -25,8 +25,8 @@ def test_the_demo_ends_with_a_summary_and_leaves_nothing_running(tmp_path: Path)
 def test_the_demo_is_live_on_a_terminal_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
     with Terminal([*SMALL, "--dir", str(tmp_path)]) as terminal:
         terminal.wait_for(r"With load-awareness")
-        terminal.wait_for(r"scheduler +leading", 60)
-        terminal.wait_for(r"10 of 10 nodes have reported, 2 run hot", 60)
+        terminal.wait_for(r"scheduler +leading")
+        terminal.wait_for(r"10 of 10 nodes have reported, 2 run hot")
         terminal.press(CTRL_C)
         assert terminal.wait_for_end() == 130
     assert not processes_of(tmp_path)

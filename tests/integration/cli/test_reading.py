@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import asyncpg
 import pytest
@@ -95,12 +94,10 @@ async def test_an_altered_event_is_named_and_fails_the_command(log: Log) -> None
 
 
 def test_a_database_that_is_not_there_is_said_in_one_line() -> None:
-    started = time.monotonic()
     result = Log("postgresql://koord@127.0.0.1:1/koord").koord("events")
     assert result.exit_code == 1
     assert result.stderr.startswith("koord: ")
     assert len(result.stderr.splitlines()) == 1
-    assert time.monotonic() - started < 10
 
 
 async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log) -> None:

@@ -50,7 +50,7 @@ async def test_a_killed_service_is_started_again_and_the_supervisor_says_why(tmp
         unit = supervisor.units["one"]
         before = unit.process.pid
         supervisor.kill("one")
-        await supervisor.wait_until(lambda unit: unit.restarts == 1 and unit.state == "leading", 10, "back")
+        await supervisor.wait_until(lambda unit: unit.restarts == 1 and unit.state == "leading", 240, "back")
         assert unit.process.pid != before
         assert unit.why == "killed by SIGKILL"
 

@@ -41,13 +41,13 @@ class Stage:
                 self.echoes.saw(self.state, place, seen, asyncio.get_running_loop().time())
             self._fold("cluster", *decide.differences(self.state, {place: seen}))
 
-    async def ask(self, *intents: Event, context: str = "scheduling", within_s: float = 30) -> list[Event]:
+    async def ask(self, *intents: Event, context: str = "scheduling", within_s: float = 240) -> list[Event]:
         """Append intents and carry out what is due; returns the outcomes, in the order in which they came."""
         for intent in intents:
             self._fold(context, Draft(intent))
         return await self.work(within_s)
 
-    async def work(self, within_s: float = 30) -> list[Event]:
+    async def work(self, within_s: float = 240) -> list[Event]:
         """Carry out what is due until nothing is."""
         began = len(self.outcomes)
         async with asyncio.timeout(within_s), asyncio.TaskGroup() as group:

@@ -181,7 +181,7 @@ async def test_a_gateway_that_dies_at_the_worst_moment_binds_each_pod_once(
     pods = [make_pod(f"web-{number}") for number in range(30)]
     async with running(kubeconfig, database, tmp_path, {"KOORD_FAILPOINT": f"{failpoint}:5"}) as system:
         died = 0
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             asked = 0  # in portions, each when the one before is bound: so there are commits enough to die at
             while True:
                 if not system.gateway.running:

@@ -290,7 +290,7 @@ async def test_an_error_of_who_looks_stops_the_follower_and_parks_nothing(
     following.follower.look(look)
     await writer.see(1)
     with pytest.raises(RuntimeError, match="cannot look"):
-        await asyncio.wait_for(following.follower.failed, 10)
+        await asyncio.wait_for(following.follower.failed, 240)
     connection = await asyncpg.connect(url)
     try:
         assert await connection.fetchval("select count(*) from parked") == 0

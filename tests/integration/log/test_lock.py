@@ -97,7 +97,7 @@ async def test_a_writer_that_stopped_in_the_middle_of_a_copy_is_ended(url: str, 
     copying = asyncio.create_task(hung.log._driver.copy_to_table("events_source", source=rows()))
     await sent.wait()
     began = time.monotonic()
-    second = await asyncio.wait_for(Writer(url, actor="test@2").start(), 60)
+    second = await asyncio.wait_for(Writer(url, actor="test@2").start(), 240)
     assert time.monotonic() - began >= SILENT_HOLDER_S, "not at once: a COPY may wait for its client for a moment"
     copying.cancel()
     await asyncio.gather(copying, return_exceptions=True)
@@ -187,7 +187,7 @@ async def test_who_may_not_write_is_told_at_once(url: str, admin: asyncpg.Connec
     try:
         stranger = Writer(re.sub(r"//.*@", "//koord_stranger:strange@", url))
         with pytest.raises(LostHead, match="koord_stranger may not write the log source"):
-            await asyncio.wait_for(stranger.start(), 20)
+            await asyncio.wait_for(stranger.start(), 240)
         await stranger.close()
     finally:
         await admin.execute("drop owned by koord_stranger")

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -78,9 +77,7 @@ async def test_partitions_are_made_beside_a_reader_in_a_long_transaction(narrow:
     await transaction.start()
     assert await reading.fetchval("select count(*) from events") == 6
     assert await reading.fetchval("select max(seq) from events_source") == 6
-    began = time.monotonic()
-    await asyncio.wait_for(writer.append(*(Seen(name="n") for _ in range(100))), 20)
-    assert time.monotonic() - began < 20
+    await writer.append(*(Seen(name="n") for _ in range(100)))  # would wait for the reader, who waits for it
     assert await reading.fetchval("select count(*) from events") == 6, "the reader still reads what it read"
     await transaction.rollback()
     await reading.close()

@@ -104,5 +104,5 @@ async def test_a_hole_that_stays_ends_the_load(url: str, writer: Writer, followe
     await connection.execute("delete from events_source where seq = 9")
     await connection.close()
     with pytest.raises(MissingEvents, match="20 of the 21 events from 1 to 21 are there"):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await follower.start()

@@ -27,7 +27,7 @@ from shared.tasks import end
 from tests.support.ingest_stage import Stage, report, stage
 from tests.support.mosquitto import Mosquitto
 from tests.support.scheduling_world import node
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 NODES = [f"rack.{number}" for number in range(24)]
 
@@ -194,7 +194,7 @@ async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
 
             # Who subscribes in the instant of a publication may get neither it nor what is retained: asked for again, as an agent does.
             hearing = asyncio.create_task(hear())
-            ends = time.monotonic() + 30
+            ends = time.monotonic() + PATIENCE_S
             while len(heard) < 2:
                 assert time.monotonic() < ends, heard
                 await client.subscribe([(subjects.topic("rack.1", kind), 0) for kind in subjects.TO_AGENT])

@@ -89,7 +89,7 @@ async def stage(
         if "scheduler" not in services:
             on.scheduling = await _writer(running, opened, bus, "scheduling")
         await supervisor.start()
-        await supervisor.wait_leading(60)
+        await supervisor.wait_leading(240)
         yield on
 
 

@@ -13,7 +13,7 @@ from shared.events.cluster import BindRejected
 from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
 from tests.integration.quota_ledger.stage import Stage, stage, used
 from tests.support.quota_logs import node, pod, quota
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 LEDGER = "quota-ledger"
 
@@ -81,7 +81,7 @@ async def test_an_ask_of_a_ledger_that_dies_is_asked_again_without_a_double_char
     async with stage(database, nats, tmp_path, LEDGER, env={LEDGER: {"KOORD_FAILPOINT": failpoint}}) as on:
         await two_teams(on)
         await on.see(*(pod(f"p{n}", "a", "1") for n in range(6)))
-        ends = time.monotonic() + 40
+        ends = time.monotonic() + PATIENCE_S
         for round_ in range(1, 7):
             while True:
                 assert time.monotonic() < ends

@@ -183,7 +183,7 @@ async def test_every_service_runs_with_its_own_login_and_is_refused_nothing(
 
     endpoints = await secured.servers.create_database("running")
     async with Supervisor(with_audit(specs, folder), endpoints, folder) as supervisor:
-        await supervisor.wait_leading(90)
+        await supervisor.wait_leading(240)
         async with asyncio.timeout(60):
             while not all(unit.status and unit.status.folded > 20 for unit in supervisor.units.values()):
                 await supervisor.changed(1)

@@ -44,7 +44,7 @@ async def simulator(database: str, nats: EmbeddedNats, folder: Path, **settings:
         supervisor = Supervisor([Spec("simulator", "simulator", own)], Endpoints(database, nats.url), folder, env=env)
         running.push_async_callback(supervisor.stop)
         await supervisor.start()
-        await supervisor.wait_until(lambda unit: unit.state == "leading", 30, "leading")
+        await supervisor.wait_until(lambda unit: unit.state == "leading", 240, "leading")
         bus = Bus(nats.url, name="test")
         await bus.start()
         running.push_async_callback(bus.close)

@@ -85,7 +85,7 @@ async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterato
         )
         running.push_async_callback(supervisor.stop)
         await supervisor.start()
-        await supervisor.wait_leading(60)
+        await supervisor.wait_leading(240)
         api = SimulatedApi(bus)
         yield Stage(supervisor, api)
 
