@@ -16,7 +16,7 @@ _WRAP = 1 << 64
 
 
 def has_overhead(op: str, given: Mapping[str, Any]) -> bool:
-    """Whether NodeResourcesFitPlus meets a pod with overhead, and has something to look at."""
+    """Reports whether NodeResourcesFitPlus meets a pod with overhead, and has something to look at."""
     return op == "fitPlus" and bool(given["pod"]["spec"].get("overhead"))
 
 
@@ -26,7 +26,7 @@ def crashes(_: str, __: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_vast(op: str, given: Mapping[str, Any]) -> bool:
-    """Whether an amount of a node is so large that a hundred times as much is beyond 64 bits."""
+    """Reports whether an amount of a node is so large that a hundred times as much is beyond 64 bits."""
     allocatable = (amounts(node["status"].get("allocatable", {})) for node in given["nodes"])
     return op == "fitPlus" and any(size > (1 << 63) // 100 for node in allocatable for size in node.values())
 

@@ -136,7 +136,7 @@ class RecordedLedger:
         return quota, None if tree is None else self.trees[tree]
 
     def held(self, key: str) -> Held | None:
-        """What a pod holds in the books, by namespace/name; None when nothing."""
+        """Returns the charges of a pod by namespace/name; None without any."""
         return self.state.books.pods.get(key)
 
     def pods_of(self, tree: str, quota: str) -> dict[str, Held]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.parity.runners.quota.ledger import RecordedLedger
+from cli.parity.upstream.quota.account import Account as ModelAccount
 from services.quota_ledger.account import Account
 from services.quota_ledger.sharing import Child, scaled_minima, share
 from services.quota_ledger.tree import Tree
@@ -85,6 +86,14 @@ def _account(ledger: RecordedLedger, tree: str, account: Account) -> dict[str, A
         "runtime": {name: size for name, size in account.runtime.items() if size or name in declared.max},
         "autoScaleMin": {} if account.name == ROOT or is_group else nonzero(account.scaled_min),
         "sharedWeight": {} if is_group and account.name not in ledger.delivered else declared.weight,
+        **amounts_of(account),
+        "pods": {key: held.charged for key, held in ledger.pods_of(tree, account.name).items()},
+    }
+
+
+def amounts_of(account: Account | ModelAccount) -> dict[str, Amounts]:
+    """Returns what a quota has, requests and uses, in the record's shape."""
+    return {
         "request": nonzero(account.request),
         "childRequest": {} if account.name == ROOT else nonzero(account.child_request),
         "used": nonzero(account.used),
@@ -96,7 +105,6 @@ def _account(ledger: RecordedLedger, tree: str, account: Account) -> dict[str, A
         "selfNonPreemptibleUsed": nonzero(account.self_np_used),
         "allocated": nonzero(account.allocated),
         "guaranteed": nonzero(account.guaranteed),
-        "pods": {key: held.charged for key, held in ledger.pods_of(tree, account.name).items()},
     }
 
 

@@ -104,7 +104,7 @@ class Scenario(Cluster):
                 self.observe_pod(pod, now_ns)
 
     def _place(self, pod: Pod, node: str, now_ns: int) -> None:
-        """Folds a round that places the pod on the node, whatever the rules."""
+        """Folds a round that places the pod on the node, also where a filter would reject it."""
         view, uid = self.engine.view, pod.metadata.uid
         if uid not in view.pods:  # a round places pods that it has seen
             self.observe_pod(pod, now_ns)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cli.parity.runners.quota.runtime import changes
+from cli.parity.runners.quota.runtime import amounts_of, changes
 from cli.parity.upstream.quota.account import Account
 from cli.parity.upstream.quota.quirks import Quirks
 from cli.parity.upstream.quota.scheduler import Scheduler
@@ -80,17 +80,7 @@ def _account(scheduler: Scheduler, tree: str, account: Account) -> dict[str, Any
         "runtime": shown(account, account.runtime),
         "autoScaleMin": {} if account.name in (ROOT, *RESERVED) else nonzero(account.scaled_min),
         "sharedWeight": declared.weight,
-        "request": nonzero(account.request),
-        "childRequest": {} if account.name == ROOT else nonzero(account.child_request),
-        "used": nonzero(account.used),
-        "nonPreemptibleRequest": nonzero(account.np_request),
-        "nonPreemptibleUsed": nonzero(account.np_used),
-        "selfRequest": nonzero(account.self_request),
-        "selfUsed": nonzero(account.self_used),
-        "selfNonPreemptibleRequest": nonzero(account.self_np_request),
-        "selfNonPreemptibleUsed": nonzero(account.self_np_used),
-        "allocated": nonzero(account.allocated),
-        "guaranteed": nonzero(account.guaranteed),
+        **amounts_of(account),
         "pods": {key: booked.assigned for key, booked in scheduler.pods.of(tree, account.name).items()},
     }
 
