@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shared.errors import KoordError
-from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
+from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
 from shared.log.database import Database
 from shared.log.newest import newest, writer_of
 from shared.log.reader import LogReader
@@ -68,7 +68,7 @@ async def takes_any(database: Database, context: str) -> bool:
     if writer is None:
         return False
     assert isinstance(writer.record.event, WriterStarted)
-    return ConfigTaken.type_name() in writer.record.event.emits
+    return ConfigApplied.type_name() in writer.record.event.emits
 
 
 async def text_of(database: Database, context: str) -> str:
@@ -80,24 +80,24 @@ async def text_of(database: Database, context: str) -> str:
     known = await LogReader(database).contexts()
     if context not in known:
         raise NoConfiguration(f"there is no context {context!r}; there are {', '.join(known)}")
-    found = await newest(database, context, [ConfigTaken]) if await takes_any(database, context) else []
+    found = await newest(database, context, [ConfigApplied]) if await takes_any(database, context) else []
     if not found:
         raise NoConfiguration(
             f"the writer of {context} has taken no configuration over; `koord config status` shows which have"
         )
-    assert isinstance(found[0].record.event, ConfigTaken)
+    assert isinstance(found[0].record.event, ConfigApplied)
     return found[0].record.event.text
 
 
 async def _status(database: Database, context: str) -> ConfigStatus:
     taken, refused = None, None
-    for found in await newest(database, context, [ConfigTaken]):
+    for found in await newest(database, context, [ConfigApplied]):
         record, event = found.record, found.record.event
-        assert isinstance(event, ConfigTaken)
+        assert isinstance(event, ConfigApplied)
         taken = Taken(event.source, event.digest, record.seq, record.at_ns, len(event.text.splitlines()))
-    for found in await newest(database, context, [ConfigRefused]):
+    for found in await newest(database, context, [ConfigRejected]):
         record, event = found.record, found.record.event
-        assert isinstance(event, ConfigRefused)
+        assert isinstance(event, ConfigRejected)
         stands = taken is None or record.seq > taken.seq
         refused = Refused(event.source, event.digest, record.seq, record.at_ns, event.path, event.reason, stands)
     return ConfigStatus(context, taken, refused)

@@ -16,7 +16,7 @@ DEADLINE_S = 1.0
 MOST = 100
 
 DEFAULT_NAMESPACE = "default/"
-PODS = ("koord.cluster.PodObserved.v1", "koord.log.Restated.v1")
+PODS = ("koord.cluster.PodObserved.v1", "koord.log.CarriedForward.v1")
 """Types under which the log knows a pod; what retention has said again may be another object, which costs a suggestion too many."""
 
 Ask = Callable[[str], Coroutine[Any, Any, Iterable[str]]]

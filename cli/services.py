@@ -18,16 +18,16 @@ SERVICES = (
     "slo-controller",
     "simulator",
     "metrics-ingest",
-    "deeds-ingest",
+    "action-ingest",
     "audit",
 )
 AGENTS = ("node-agent",)
 """What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the environment."""
 
-SHARDED = ("metrics-ingest", "deeds-ingest")
+SHARDED = ("metrics-ingest", "action-ingest")
 """Services of which each shard has its own: they write a family of contexts."""
 
-_FOLDERS = {"deeds-ingest": "services.metrics_ingest.deeds"}
+_FOLDERS = {"action-ingest": "services.metrics_ingest.deeds"}
 """Of services that have no folder named after them."""
 
 PARTITION_ROWS = 1_000_000

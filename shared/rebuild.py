@@ -132,7 +132,7 @@ async def watch_rebuilds(runtime: "Runtime") -> None:
     """Rebuild every so often; a difference is an alarm, never a repair: the log is right and someone must look."""
     target = _target(runtime.declared)
     while True:
-        await asyncio.sleep(runtime.environment.rebuild_every_s)
+        await asyncio.sleep(runtime.environment.rebuild_interval_s)
         try:
             kept = await runtime.registry.snapshot_names(runtime.state.SCHEMA)
         except FAILURES as error:

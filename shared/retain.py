@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 60.0
+POLL_INTERVAL_S = 60.0
 CHUNK = 2_000
 """Events of one append: a large one would hold up the others."""
 
@@ -77,7 +77,7 @@ async def watch_retention(runtime: "Runtime") -> None:
             await retain(runtime)
         except FAILURES as error:  # an append that fails ends the process by itself
             log.warning("cannot look for what is too old", extra={"error": repr(error)})
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def retain(runtime: "Runtime") -> int:

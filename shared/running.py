@@ -26,7 +26,7 @@ from shared.tasks import end
 log = logging.getLogger(__name__)
 
 DRAIN_DEADLINE_S = 10.0
-REGISTER_EVERY_S = 10.0
+REGISTER_INTERVAL_S = 10.0
 STANDBY_AFTER_S = 0.5
 """A lock that is free is had sooner: whoever still waits then stands by."""
 
@@ -35,7 +35,7 @@ def run(service: Service) -> int:
     """Run a service until SIGTERM or SIGINT; the process's exit status."""
     environment = Environment.load("", os.environ)
     logs.set_up(service.name, environment.log_level)
-    tracing.set_up(service.name, environment.otlp)
+    tracing.set_up(service.name, environment.otlp_endpoint)
     settings = service.settings.load(service.name, os.environ)
     try:
         import uvloop
@@ -53,7 +53,7 @@ async def _serve(service: Service, settings: Settings, environment: Environment)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.drain)
-    probes = await health.serve(environment.http, runtime.status, runtime.metrics) if environment.http else None
+    probes = await health.serve(environment.http_addr, runtime.status, runtime.metrics) if environment.http else None
     await runtime.bus.start()
     leading: asyncio.Task[None] | None = None
     around = AsyncExitStack()
@@ -167,13 +167,13 @@ async def _register(runtime: Runtime) -> None:
             await runtime.registry.register(runtime.state.positions, runtime.follower.readable)
         except FAILURES as error:  # the next time will do: a registration lasts for days
             log.warning("cannot register as a follower", extra={"error": repr(error)})
-        await asyncio.sleep(REGISTER_EVERY_S)
+        await asyncio.sleep(REGISTER_INTERVAL_S)
 
 
 async def _snapshots(runtime: Runtime) -> None:
     folded = 0
     while True:
-        await asyncio.sleep(runtime.environment.snapshot_every_s)
+        await asyncio.sleep(runtime.environment.snapshot_interval_s)
         if runtime.follower.folded == folded:
             continue
         try:

@@ -114,14 +114,18 @@ class Environment(Settings, frozen=True, kw_only=True):
     nats_ca: Annotated[
         str, Meta(description="file with the authority of the bus' certificate; empty: the system's")
     ] = ""
-    http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
+    http_addr: Annotated[
+        str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")
+    ] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
     replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
     metrics_shards: families.Shards = 1
     shard: Annotated[int, Meta(ge=0, description="which of them this process writes, if it writes one")] = 0
-    otlp: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
-    snapshot_every_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
-    rebuild_every_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = 600.0
+    otlp_endpoint: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
+    snapshot_interval_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
+    rebuild_interval_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = (
+        600.0
+    )
 
 
 def release() -> str:

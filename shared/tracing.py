@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, when `KOORD_OTLP` names an endpoint; otherwise nothing is imported and a span costs nothing."""
+"""OpenTelemetry spans, when `KOORD_OTLP_ENDPOINT` names an endpoint; otherwise nothing is imported and a span costs nothing."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

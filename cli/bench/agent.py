@@ -32,7 +32,7 @@ from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirem
 
 NODE = "bench-node"
 WARM_S = 5.0
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 
 
 class AgentFigures(msgspec.Struct, frozen=True):
@@ -191,11 +191,11 @@ def _agent(folder: Path, nats: EmbeddedNats, parent: str, transport: str, report
         "PYTHONPATH": str(Path(cli.__file__).parents[1]),
         "KOORD_NATS": nats.url,
         "KOORD_MQTT": nats.mqtt_url,
-        "KOORD_HTTP": http,
+        "KOORD_HTTP_ADDR": http,
         "KOORD_NODE_AGENT_NODE": NODE,
         "KOORD_NODE_AGENT_TRANSPORT": transport,
         "KOORD_NODE_AGENT_CGROUP_PARENT": parent,
-        "KOORD_NODE_AGENT_REPORT_EVERY_S": str(report_every),
+        "KOORD_NODE_AGENT_REPORT_INTERVAL_S": str(report_every),
         "KOORD_NODE_AGENT_STATE_DIR": str(folder / "state"),
         "KOORD_NODE_AGENT_CONTAINER_LOGS": str(folder / "containers"),
         "KOORD_NODE_AGENT_FEATURES": "CgroupReconcile=true,BECPUEvict=true,BEMemoryEvict=true,CPUEvict=true",
@@ -209,7 +209,7 @@ async def _watch(process: Process, http: str, seconds: float) -> tuple[float, fl
     began, rounds, cycle_s = time.monotonic(), *await asyncio.to_thread(_rounds, http)
     cpu_s, rss_mib = _used(process.pid).cpu_s, 0.0
     while (left := began + seconds - time.monotonic()) > 0:
-        await asyncio.sleep(min(LOOK_EVERY_S, left))
+        await asyncio.sleep(min(POLL_INTERVAL_S, left))
         rss_mib = max(rss_mib, _used(process.pid).rss_mib)
     used_s = _used(process.pid).cpu_s - cpu_s
     elapsed_s = time.monotonic() - began

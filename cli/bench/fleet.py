@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cli.bench.placements import nodes as bare_nodes
 from shared.events import Event
-from shared.events.cluster import Listed, NodeMetricObserved, PodObserved
+from shared.events.cluster import InitialListCompleted, NodeMetricObserved, PodObserved
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import NodeMetric, NodeMetricStatus, NodeUsage, PodUsage, ResourceMap
@@ -25,7 +25,7 @@ def fleet(nodes: int, pods: int, now_ns: int) -> Iterator[Event]:
         yield pod(number, now_ns, node=_node(number % nodes))
     for number in range(nodes):
         yield report(number, range(number, pods, nodes), now_ns)
-    yield Listed(objects=2 * nodes + pods)
+    yield InitialListCompleted(objects=2 * nodes + pods)
 
 
 def pod(number: int, now_ns: int, *, node: str = "") -> PodObserved:

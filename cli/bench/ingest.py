@@ -29,7 +29,7 @@ from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Recorded
 from shared.events.cluster import NodeMetricObserved, NodeObserved, PodObserved
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
@@ -143,7 +143,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     heard, process = _Heard(), servers.ingest
     rounds = min(-(-MEASURED // nodes), MOST_ROUNDS)
     reader = LogReader(Database(servers.postgres.url))
-    follower = Follower("bench", reader, bus, {"metrics-0": (NodeReported, FieldsDecided)}, lambda: heard, own=None)
+    follower = Follower("bench", reader, bus, {"metrics-0": (NodeReported, FieldsDesired)}, lambda: heard, own=None)
     await follower.start()
     pipe, theirs = multiprocessing.get_context("spawn").Pipe()
     sender = multiprocessing.get_context("spawn").Process(
@@ -169,7 +169,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     await follower.stop()
     await reader.database.close()
     lags = sorted(heard.lags_of[which] - at for which, at in sent.items())
-    event_bytes, level_bytes = heard.mean(NodeReported), heard.mean(FieldsDecided)
+    event_bytes, level_bytes = heard.mean(NodeReported), heard.mean(FieldsDesired)
     return IngestFigures(
         pod_samples_per_s=round(nodes * pods * rounds / flood_s),
         pod_samples_per_core_s=round(nodes * pods * rounds / cpu_s),
@@ -200,7 +200,7 @@ class _Heard:
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.lags_of: dict[tuple[str, int], float] = {}  # (node, at_ns) -> when it was folded
-        self._sizes: dict[type, list[int]] = {NodeReported: [], FieldsDecided: []}
+        self._sizes: dict[type, list[int]] = {NodeReported: [], FieldsDesired: []}
 
     def apply(self, record: Recorded) -> None:
         event = record.event
@@ -214,7 +214,7 @@ class _Heard:
     def begin(self) -> None:
         """Forget what was noted before."""
         self.lags_of = {}
-        self._sizes = {NodeReported: [], FieldsDecided: []}
+        self._sizes = {NodeReported: [], FieldsDesired: []}
 
     def mean(self, kind: type) -> int:
         sizes = self._sizes[kind]

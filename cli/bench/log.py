@@ -40,7 +40,7 @@ from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
 
 FOLLOWS = SERVICE.member(0, 1).follows
-SNAPSHOT_EVERY_S = 10.0
+SNAPSHOT_INTERVAL_S = 10.0
 MILLION = 1_000_000
 
 
@@ -271,9 +271,9 @@ async def _follow_slowly(pipe: Connection, servers: Servers, seconds: float) -> 
 
 async def _snapshots(follower: Follower, database: Database, servers: Servers, seconds: float) -> None:
     registry = Registry(database, "scheduler")
-    every_s = min(SNAPSHOT_EVERY_S, seconds / 3)
-    for number in range(int(seconds / every_s)):
-        await asyncio.sleep(every_s)
+    interval_s = min(SNAPSHOT_INTERVAL_S, seconds / 3)
+    for number in range(int(seconds / interval_s)):
+        await asyncio.sleep(interval_s)
         positions = dict(follower.positions)
         digest, packed = await pack_in_child(follower.state)
         await registry.write_snapshot(positions, ClusterView.SCHEMA, "bench", packed, digest)

@@ -1,6 +1,6 @@
 """`koord bench scheduler`: the engine alone, without servers: rounds decided, recorded and folded.
 
-Every node is considered for every class of pods, with all plugins of the profile; RoundDecided and the pods' events are built and
+Every node is considered for every class of pods, with all plugins of the profile; CycleDecided and the pods' events are built and
 folded back. What is not timed: making the pods, and folding their observation (reported beside it).
 """
 

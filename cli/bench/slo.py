@@ -22,7 +22,7 @@ from services.slo_controller.state import CONFIG_MAP, SloState
 from shared.admission.slo_config import COLOCATION
 from shared.events import Draft, Event, Recorded
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -158,7 +158,7 @@ class Fleet:
         for draft in drafts:
             self.say("slo", draft.event)
         self.state.changed.clear()
-        return took, sum(isinstance(draft.event, FieldsDecided) for draft in drafts)
+        return took, sum(isinstance(draft.event, FieldsDesired) for draft in drafts)
 
 
 def _node(name: str) -> NodeObserved:

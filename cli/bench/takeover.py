@@ -186,7 +186,7 @@ class _Replica:
 def _replica(folder: Path, name: str, postgres: str, nats: str) -> _Replica:
     http = f"127.0.0.1:{free_port()}"
     own = {
-        "KOORD_POSTGRES": postgres, "KOORD_NATS": nats, "KOORD_HTTP": http, "KOORD_REPLICA": name, "KOORD_LOG_LEVEL": "warning",
+        "KOORD_POSTGRES": postgres, "KOORD_NATS": nats, "KOORD_HTTP_ADDR": http, "KOORD_REPLICA": name, "KOORD_LOG_LEVEL": "warning",
     }  # fmt: skip
     command = [sys.executable, "-m", "cli", "run", "scheduler"]
     process = Process(name, command, folder / f"{name}.log", env={**os.environ, **own})

@@ -31,7 +31,7 @@ from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
 from services.gateway.webhooks.view import CLASSES, NAMESPACES, PROFILES, AdmissionView
 from shared.admission.gates import gates_of
 from shared.errors import KoordError
-from shared.events.cluster import Listed, ObjectObserved
+from shared.events.cluster import InitialListCompleted, ObjectObserved
 from shared.kube import resource_names
 
 PATHS = ("/mutate-pod", "/validate-pod")
@@ -228,7 +228,7 @@ def serve(authorities: str, port: int, profiles: int, namespaces: int, quotas: i
     view = AdmissionView()
     for event in _objects(profiles, namespaces, quotas):
         view.apply(event)
-    view.apply(Listed(objects=0))
+    view.apply(InitialListCompleted(objects=0))
     bundle = renewed(None, ("127.0.0.1",), _LIFETIMES, datetime.now(UTC))
     assert bundle is not None, "there was none before"
     Path(authorities).write_bytes(bundle.authorities)

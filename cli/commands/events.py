@@ -19,7 +19,7 @@ from cli.supervisor.folder import find_endpoints
 from shared.log.reader import LogReader, Row
 from shared.log.session import reading
 
-POLL_EVERY_S = 0.5
+POLL_INTERVAL_S = 0.5
 TABLE_ROWS = 500
 _COLUMNS = ("at", "event", "type", "key", "cause", "data")
 _DATA_WIDTH = 100
@@ -93,7 +93,7 @@ async def _events(postgres: str, wanted: Wanted, newest: int, output: Format, *,
             found = _all_of(deque([row async for row in found], newest))
         await _show(found, output)
         while follow:
-            await asyncio.sleep(POLL_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
             for name in contexts:
                 head = (await log.head(name)).seq
                 if head > heads[name]:

@@ -27,7 +27,7 @@ class RunService(click.Command):
 def run(service: str) -> None:
     """Run one service until SIGTERM.
 
-    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone. With KOORD_HTTP=host:port it serves /healthz,
+    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone. With KOORD_HTTP_ADDR=host:port it serves /healthz,
     /readyz, /metrics and /statusz.
     Logs are JSON on stderr. It ends with 0 after SIGTERM; any other end is an error, and whoever started it starts it again.
     """

@@ -17,8 +17,8 @@ from services.scheduler.service import SERVICE
 from services.scheduler.shadow_log import NOT_COMPARED, ShadowLog
 from services.scheduler.shadow_report import ShadowReport, Worst, chosen, report
 from shared.events import Event, Recorded
-from shared.events.cluster import Listed
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.cluster import InitialListCompleted
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.scheduling import PlacementCompared
 from shared.kube.instants import instant_text
 from shared.log.codec import Codec
@@ -63,8 +63,8 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
 async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, worst: int) -> ShadowReport:
     told, configs = ShadowLog(), []
     async with reading(postgres) as log:
-        async for record in _records(log, "scheduling", (PlacementCompared, ConfigTaken)):
-            if isinstance(record.event, ConfigTaken):
+        async for record in _records(log, "scheduling", (PlacementCompared, ConfigApplied)):
+            if isinstance(record.event, ConfigApplied):
                 configs.append(record)
             else:
                 told.tell(record)
@@ -83,7 +83,9 @@ async def _observed(log: LogReader) -> AsyncIterator[Recorded]:
     follows = {name: kinds for name, kinds in SERVICE.member(0, len(there)).follows.items() if name in there}
     async with AsyncExitStack() as open_:
         sources = [
-            await open_.enter_async_context(aclosing(_records(log, name, (*kinds, Listed, WriterStarted))))
+            await open_.enter_async_context(
+                aclosing(_records(log, name, (*kinds, InitialListCompleted, WriterStarted)))
+            )
             for name, kinds in follows.items()
             if name != SERVICE.writes
         ]

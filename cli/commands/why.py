@@ -62,7 +62,7 @@ async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = 
     records = await _read(log, codec, key=name)
     rounds = {record.event.round for record in records if isinstance(record.event, PodPlaced | PodUnschedulable)}
     for number in sorted(rounds):
-        records += await _read(log, codec, context="scheduling", kind="RoundDecided", key=str(number))
+        records += await _read(log, codec, context="scheduling", kind="CycleDecided", key=str(number))
     found = explain(records, uid, language)
     if not found.steps:
         of_uid = f" with uid {uid}" if uid else ""

@@ -12,9 +12,9 @@ from cli.supervisor.view import View
 from shared.errors import KoordError
 from shared.log.session import reading
 
-REPORT_EVERY_S = 4
+REPORT_INTERVAL_S = 4
 START_DELAY_S = 0.5
-LOOK_EVERY_S = 0.25
+POLL_INTERVAL_S = 0.25
 PLACED_WITHIN_S = 60.0
 
 
@@ -60,7 +60,7 @@ async def run(title: str, scale: Scale, endpoints: Endpoints, folder: Path, *, c
                         )
                     await progress.read(log)
                     view.update(f"\n{phase.says(progress)}")
-                    await asyncio.sleep(LOOK_EVERY_S)
+                    await asyncio.sleep(POLL_INTERVAL_S)
                 view.note(phase.says(progress))
     return progress
 
@@ -70,9 +70,9 @@ def _simulator(scale: Scale) -> Mapping[str, str]:
         "nodes": scale.nodes,
         "hot_percent": scale.hot_percent,
         "pods": scale.pods,
-        "pods_after_s": REPORT_EVERY_S + 2,  # every node has reported by then
+        "pods_after_s": REPORT_INTERVAL_S + 2,  # every node has reported by then
         "start_delay_s": START_DELAY_S,
-        "report_interval_s": REPORT_EVERY_S,
+        "report_interval_s": REPORT_INTERVAL_S,
         "average_s": 15,
     }
     return {f"KOORD_SIMULATOR_{name.upper()}": str(value) for name, value in settings.items()}

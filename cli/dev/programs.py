@@ -27,7 +27,7 @@ INSTALLED = {"runc": ("/usr/sbin", "/usr/bin"), "loopback": ("/opt/cni/bin", "/u
 """Where distributions put what works in the version that they have."""
 WITH_C = {"runc": "seccomp"}
 """Built with a C compiler, and tags: pods' sandboxes run under a seccomp profile, which a runc without libseccomp refuses."""
-REPORT_EVERY_S = 10.0
+REPORT_INTERVAL_S = 10.0
 
 Report = Callable[[str], None]
 
@@ -148,7 +148,7 @@ def _follow(build: subprocess.Popen[str], name: str, report: Report) -> list[str
             compiled += 1
         else:
             said.append(line.rstrip())
-        if (now := time.monotonic()) - reported >= REPORT_EVERY_S:
+        if (now := time.monotonic()) - reported >= REPORT_INTERVAL_S:
             reported = now
             report(f"  {name}: {now - began:.0f} s, {downloaded} modules downloaded, {compiled} packages compiled")
     return list(said)

@@ -11,7 +11,7 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, LedgerState
 from shared.events import EVENT_TYPES, Recorded
 from shared.events.cluster import ObjectObserved
-from shared.events.log import ConfigTaken
+from shared.events.log import ConfigApplied
 from shared.kube.elastic_quota import RESOURCES, weighs_its_max
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
@@ -73,7 +73,7 @@ async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
 async def _config(log: LogReader, until: datetime | None) -> str:
     """The settings that the ledger decided by, as it last recorded them."""
     text = ""
-    async for row in log.rows(context="quota", kind="ConfigTaken.v1"):
+    async for row in log.rows(context="quota", kind="ConfigApplied.v1"):
         if until is None or row.at <= until:
-            text = msgspec.json.decode(row.data, type=ConfigTaken).text
+            text = msgspec.json.decode(row.data, type=ConfigApplied).text
     return text

@@ -13,7 +13,7 @@ from cli.output import Format, show, show_table
 from cli.quota import render
 from services.quota_ledger.overview import Line
 
-EVERY_S = 2
+INTERVAL_S = 2
 OTHER_LINES = 5
 """Of a watched screen: two above the table, its header, what is left out, and the legend."""
 
@@ -63,7 +63,7 @@ def watch(found: Callable[[], list[Line]], output: Format) -> None:
                 click.echo()
             else:
                 show(lines, output)
-            time.sleep(EVERY_S)
+            time.sleep(INTERVAL_S)
     finally:
         if is_screen:
             click.echo(_SHOW, nl=False)

@@ -24,7 +24,7 @@ from shared.errors import KoordError
 from shared.health import Status
 from shared.tasks import end
 
-POLL_EVERY_S = 0.5
+POLL_INTERVAL_S = 0.5
 DRAIN_S = 15.0
 """The runner gives a service 10 s to drain and then writes a snapshot."""
 
@@ -118,7 +118,7 @@ class Supervisor:
         self.units: dict[str, Unit] = {}
         for spec in specs:
             http = f"127.0.0.1:{free_port()}"
-            own = {"KOORD_HTTP": http, "KOORD_REPLICA": spec.name, **spec.env}
+            own = {"KOORD_HTTP_ADDR": http, "KOORD_REPLICA": spec.name, **spec.env}
             command = spec.command or [sys.executable, "-P", "-m", "cli", "run", spec.service]
             login = variables(endpoints, spec.service, os.environ, {**common, **own})
             process = Process(spec.name, command, logs / f"{spec.name}.log", env=login)
@@ -229,7 +229,7 @@ class Supervisor:
                 for unit in self.units.values():
                     await asyncio.to_thread(rotate, unit.process.log, self._log_bytes)
                 self._changed.set()
-                await asyncio.sleep(POLL_EVERY_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _ask(self, session: aiohttp.ClientSession, unit: Unit) -> None:
         asked = unit.process.pid

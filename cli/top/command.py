@@ -28,37 +28,42 @@ from shared.log.session import opened
 @click.command()
 @click.option("--once", is_flag=True, help="Look for two seconds, print, and end.")
 @click.option(
-    "--every", "every_s", type=click.FloatRange(min=0.5), default=2.0, show_default=True, help="Seconds between looks."
+    "--every",
+    "interval_s",
+    type=click.FloatRange(min=0.5),
+    default=2.0,
+    show_default=True,
+    help="Seconds between looks.",
 )
 @output_option
 @folder_option
-def top(*, once: bool, every_s: float, output: Format, folder: Path) -> None:
+def top(*, once: bool, interval_s: float, output: Format, folder: Path) -> None:
     """Show how the services, the logs and the bus do, until Ctrl-C.
 
     From the log and the bus alone; what a service says of itself (its core and memory) is added for a system that `koord up` runs
     here, and for the addresses in KOORD_STATUSZ: `scheduler=http://scheduler:8080,...`. Without a terminal it is as with --once.
     With -o json and no --once, each look is one line.
     """
-    asyncio.run(_top(find_endpoints(folder), output, every_s, once=once))
+    asyncio.run(_top(find_endpoints(folder), output, interval_s, once=once))
 
 
-async def _top(endpoints: Endpoints, output: Format, every_s: float, *, once: bool) -> None:
+async def _top(endpoints: Endpoints, output: Format, interval_s: float, *, once: bool) -> None:
     async with opened(endpoints.postgres) as database, _Watched(endpoints, database) as watched:
         if once or (output == "table" and not sys.stdout.isatty()):
             await watched.look()
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(interval_s)
             _print(await watched.look(), output)
             return
         if output != "table":
             await watched.look()
             while True:
-                await asyncio.sleep(every_s)
+                await asyncio.sleep(interval_s)
                 show_one_of_many(await watched.look(), output)
         from rich.live import Live
 
         with Live(rendered(await watched.look()), auto_refresh=False, screen=True) as live:
             while True:
-                await asyncio.sleep(every_s)
+                await asyncio.sleep(interval_s)
                 live.update(rendered(await watched.look()), refresh=True)
 
 

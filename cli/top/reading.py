@@ -21,7 +21,7 @@ from shared.log.lag import Behind
 from shared.log.newest import Found, writer_of
 from shared.log.reader import LogReader
 
-SIZES_EVERY_S = 10.0
+SIZES_INTERVAL_S = 10.0
 """A size is a look at every partition's files."""
 STATUS_S = 1.0
 HEARD_S = 3.5
@@ -85,7 +85,7 @@ class Instruments:
         self._answered: set[str] = set()
         self._session: aiohttp.ClientSession | None = None
         self._sizes: dict[str, server.ContextSize] = {}
-        self._sizes_at = -SIZES_EVERY_S
+        self._sizes_at = -SIZES_INTERVAL_S
 
     def hear(self, beacon: Beacon) -> None:
         """Take note of a beacon; the highest epoch counts."""
@@ -113,7 +113,7 @@ class Instruments:
         reader = LogReader(self._database)
         names = await reader.contexts()
         now = time.monotonic()
-        if now - self._sizes_at >= SIZES_EVERY_S:
+        if now - self._sizes_at >= SIZES_INTERVAL_S:
             self._sizes = {name: await server.size_of(self._database, name) for name in names}
             self._sizes_at = now
         found = {}

@@ -15,7 +15,7 @@ branch_labels = None
 depends_on = None
 
 RARE = (
-    "type in ('koord.log.ConfigTaken.v1', 'koord.log.ConfigRefused.v1', 'koord.log.Restated.v1', "
+    "type in ('koord.log.ConfigApplied.v1', 'koord.log.ConfigRejected.v1', 'koord.log.CarriedForward.v1', "
     "'koord.log.WriterStarted.v1', 'koord.cluster.MissingPermission.v1', 'koord.cluster.NodeObserved.v1', 'koord.cluster.NodeDeleted.v1')"
 )
 

@@ -5,15 +5,15 @@ from typing import Any
 from services.audit.state import AuditState
 from shared.events import Draft
 from shared.events.audit import CheckpointSigned
-from shared.events.intents import ObjectDecided
+from shared.events.intents import ObjectDesired
 from shared.kube.instants import SECOND
 
 CONFIG_MAPS = "configmaps"
 
 
-def next_checkpoint_ns(state: AuditState, every_s: float) -> int:
+def next_checkpoint_ns(state: AuditState, interval_s: float) -> int:
     """When the next checkpoint is due, by the clock of the last; 0 when there is none yet."""
-    return state.signed_at_ns + int(every_s * SECOND) if state.signed else 0
+    return state.signed_at_ns + int(interval_s * SECOND) if state.signed else 0
 
 
 def checkpoint_drafts(signed: CheckpointSigned, config_map: str, text: str) -> list[Draft]:
@@ -26,5 +26,5 @@ def checkpoint_drafts(signed: CheckpointSigned, config_map: str, text: str) -> l
     drafts = [Draft(signed)]
     if config_map:
         body: dict[str, Any] = {"data": {"checkpoint.json": text}}
-        drafts.append(Draft(ObjectDecided(resource=CONFIG_MAPS, name=config_map, body=body)))
+        drafts.append(Draft(ObjectDesired(resource=CONFIG_MAPS, name=config_map, body=body)))
     return drafts

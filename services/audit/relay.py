@@ -171,14 +171,14 @@ class Relay:
             while True:
                 self._more.clear()
                 head = self._head()
-                if given >= head or clock() - looked_at > self._settings.look_every_s:
+                if given >= head or clock() - looked_at > self._settings.poll_interval_s:
                     await chain.settle()
-                    if clock() - looked_at > self._settings.look_every_s:
+                    if clock() - looked_at > self._settings.poll_interval_s:
                         await self._look()
                         looked_at = clock()
                 if given >= head:
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(self._settings.look_every_s):
+                        async with asyncio.timeout(self._settings.poll_interval_s):
                             await self._more.wait()
                     continue
                 for row in (rows := await raw_page(self._log, self._context, given, head)):

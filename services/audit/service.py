@@ -21,7 +21,7 @@ from services.audit.signing import Signer
 from services.audit.state import AuditState
 from shared.bus.streams import Streams
 from shared.events.audit import CheckpointSigned
-from shared.events.intents import ObjectDecided
+from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
 from shared.log.checkpoint import Checkpoint, statement_of, store
@@ -108,11 +108,11 @@ class Audit:
         """A checkpoint whenever one is due; what could not be written down is written with the next."""
         while not self._runtime.draining.is_set():
             now_ns = self._runtime.now_ns()
-            if now_ns >= next_checkpoint_ns(self._state, self._settings.checkpoint_every_s):
+            if now_ns >= next_checkpoint_ns(self._state, self._settings.checkpoint_interval_s):
                 await self._checkpoint(now_ns)
             if self._state.signed_seq != self._kept_seq:
                 await self._keep(self._state)
-            due_s = (next_checkpoint_ns(self._state, self._settings.checkpoint_every_s) - now_ns) / SECOND
+            due_s = (next_checkpoint_ns(self._state, self._settings.checkpoint_interval_s) - now_ns) / SECOND
             try:
                 async with asyncio.timeout(max(0.05, due_s)):
                     await self._runtime.draining.wait()
@@ -163,7 +163,7 @@ async def answer(runtime: Runtime, subject: str, data: bytes) -> bytes:
 SERVICE = Service(
     declared=DECLARED,
     follows={**dict.fromkeys(CONTEXTS, ()), "audit": (CheckpointSigned,)},
-    emits=(CheckpointSigned, ObjectDecided, WriterStarted),
+    emits=(CheckpointSigned, ObjectDesired, WriterStarted),
     settings=AuditSettings,
     new_state=AuditState,
     lead=lead,

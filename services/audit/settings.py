@@ -17,11 +17,13 @@ class AuditSettings(Settings, frozen=True, kw_only=True):
     stream_mib: Annotated[int, Meta(ge=1, description="MiB that the stream of a context may take")] = 256
     stream_replicas: Annotated[int, Meta(ge=1, le=5, description="NATS servers that keep each stream")] = 1
     window: Annotated[int, Meta(ge=1, le=2_000, description="events that one acknowledgement stands for")] = 500
-    look_every_s: Annotated[float, Meta(gt=0, description="seconds between looks at whether a stream was wiped")] = 5.0
+    poll_interval_s: Annotated[float, Meta(gt=0, description="seconds between looks at whether a stream was wiped")] = (
+        5.0
+    )
     key: Annotated[
         str, Meta(description="file of the Ed25519 key that signs checkpoints; koord audit keygen makes one")
     ] = ""
-    checkpoint_every_s: Annotated[float, Meta(ge=0.1, description="seconds between checkpoints")] = 60.0
+    checkpoint_interval_s: Annotated[float, Meta(ge=0.1, description="seconds between checkpoints")] = 60.0
     checkpoint_dir: Annotated[
         str, Meta(description="folder for checkpoints, best on another machine's disk; empty: none")
     ] = ""

@@ -136,14 +136,14 @@ class KubeApi:
             raise Busy(f"GET {path}: the answer is no list: {error}") from error
 
     async def watch(
-        self, resource: Resource, version: str, *, last_s: int, quiet_s: float
+        self, resource: Resource, version: str, *, last_s: int, watch_idle_timeout_s: float
     ) -> AsyncIterator[list[bytes]]:
         """Lines of a watch, as many at once as have arrived. Ends when the server ends it.
 
         Args:
             version: the resourceVersion after which to begin.
             last_s: after how long the server is asked to end it.
-            quiet_s: after how long without a byte the connection counts as dead; bookmarks come about each minute.
+            watch_idle_timeout_s: after how long without a byte the connection counts as dead; bookmarks come about each minute.
 
         Raises:
             Expired: the version is too old.
@@ -152,7 +152,9 @@ class KubeApi:
         query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={last_s}"
         path = f"{resource.followed}?{query}"
         generation = self._credentials.generation
-        timeout = aiohttp.ClientTimeout(total=last_s + quiet_s, sock_connect=quiet_s, sock_read=quiet_s)
+        timeout = aiohttp.ClientTimeout(
+            total=last_s + watch_idle_timeout_s, sock_connect=watch_idle_timeout_s, sock_read=watch_idle_timeout_s
+        )
         try:
             async with self._credentials.session.get(
                 URL(self._credentials.host + path, encoded=True),

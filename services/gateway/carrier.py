@@ -20,7 +20,7 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState, PodSeen
 from shared import failpoints
 from shared.events import Cause, Draft, Event
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.tasks import end
 
@@ -124,7 +124,7 @@ class Carrier:
             if cause not in self.taken and (first := self._first(state, cause, place_of(act), chosen)):
                 yield first
                 room -= 1
-        room = self._settings.level_concurrency - self._levels
+        room = self._settings.desired_state_concurrency - self._levels
         for cause, level in state.levels.items():
             if room <= 0:
                 break
@@ -227,17 +227,17 @@ class Carrier:
         match intent:
             case PodPlaced():
                 return await effects.bind(api, intent)
-            case EvictionAsked():
+            case EvictionRequested():
                 return await effects.evict(api, intent)
             case PodUnschedulable():
                 pod = state.pods.get(intent.pod_uid, _UNKNOWN)
                 outcome = await effects.report_unschedulable(api, intent, pod, now_ns=self._now_ns())
                 await self._tell(intent, pod)
                 return outcome
-            case FieldsDecided():
+            case FieldsDesired():
                 version = self._echoes.version(place_of(intent))
                 outcome, seen = await effects.write_fields(api, intent, version)
-            case ObjectDecided():
+            case ObjectDesired():
                 place = place_of(intent)
                 known = state.known.get(place.resource, {}).get(place.key)
                 version, uid = self._echoes.version(place), known.uid if known else ""

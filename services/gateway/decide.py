@@ -13,15 +13,15 @@ from shared.events import Cause, Draft, Event
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
-    BindWithheld,
+    BindSuppressed,
     EvictionFailed,
     EvictionRefused,
-    EvictionWithheld,
-    LevelFailed,
-    LevelRejected,
-    LevelSuperseded,
-    LevelWithheld,
-    LevelWritten,
+    EvictionSuppressed,
+    DesiredStateFailed,
+    DesiredStateRejected,
+    DesiredStateSuperseded,
+    DesiredStateSuppressed,
+    DesiredStateApplied,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -34,7 +34,7 @@ from shared.events.cluster import (
     PodEvicted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -111,11 +111,11 @@ def verdict(state: GatewayState, intent: Intent) -> Event | None:
             pod = state.pods.get(uid)
             if pod is None or pod.node:
                 return superseded(intent)
-        case EvictionAsked(pod_uid=uid):
+        case EvictionRequested(pod_uid=uid):
             pod = state.pods.get(uid)
             if pod is None or pod.leaving:
                 return evicted(intent)
-        case FieldsDecided(resource=resource, name=key, uid=uid) if uid:
+        case FieldsDesired(resource=resource, name=key, uid=uid) if uid:
             known = state.known.get(resource, {}).get(key)
             if known is not None and known.uid != uid:
                 return superseded(intent)
@@ -130,7 +130,7 @@ def supersessions(state: GatewayState, taken: Collection[Cause]) -> list[Draft]:
 def ownerless(state: GatewayState, followed: Collection[str]) -> set[Cause]:
     """Levels held, or withheld, for objects of followed resources that are not there."""
     # An object that is still to be made is not gone.
-    withheld = {c: level for c, (level, _) in state.withheld.items() if not isinstance(level, ObjectDecided)}
+    withheld = {c: level for c, (level, _) in state.withheld.items() if not isinstance(level, ObjectDesired)}
     places = {cause: place_of(level) for cause, level in (*state.held.items(), *withheld.items())}
     return {
         cause
@@ -152,57 +152,57 @@ def bound(intent: PodPlaced) -> PodBound:
     return PodBound(pod=intent.pod, pod_uid=intent.pod_uid, node=intent.node)
 
 
-def evicted(intent: EvictionAsked) -> PodEvicted:
+def evicted(intent: EvictionRequested) -> PodEvicted:
     """The pod is going away or gone."""
     return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid)
 
 
-def written(level: Level) -> LevelWritten:
+def written(level: Level) -> DesiredStateApplied:
     """The object agrees with the level."""
     resource, key, _, fields = slot_of("", level)
-    return LevelWritten(resource=resource, name=key, fields=fields)
+    return DesiredStateApplied(resource=resource, name=key, fields=fields)
 
 
-def superseded(level: Level) -> LevelSuperseded:
+def superseded(level: Level) -> DesiredStateSuperseded:
     """A newer level came first, or the object is gone."""
     resource, key, _, fields = slot_of("", level)
-    return LevelSuperseded(resource=resource, name=key, fields=fields)
+    return DesiredStateSuperseded(resource=resource, name=key, fields=fields)
 
 
-def rejected(intent: Intent, reason: str) -> BindRejected | EvictionRefused | LevelRejected:
+def rejected(intent: Intent, reason: str) -> BindRejected | EvictionRefused | DesiredStateRejected:
     """The world cannot be made to agree, however often it is asked."""
     match intent:
         case PodPlaced(pod=key, pod_uid=uid):
             return BindRejected(pod=key, pod_uid=uid, reason=reason)
-        case EvictionAsked(pod=key, pod_uid=uid):
+        case EvictionRequested(pod=key, pod_uid=uid):
             return EvictionRefused(pod=key, pod_uid=uid, reason=reason)
         case _:
             resource, key, _, fields = slot_of("", intent)
-            return LevelRejected(resource=resource, name=key, reason=reason, fields=fields)
+            return DesiredStateRejected(resource=resource, name=key, reason=reason, fields=fields)
 
 
-def failed(intent: Intent, reason: str) -> BindFailed | EvictionFailed | LevelFailed:
+def failed(intent: Intent, reason: str) -> BindFailed | EvictionFailed | DesiredStateFailed:
     """The API server gave no answer in time."""
     match intent:
         case PodPlaced(pod=key, pod_uid=uid):
             return BindFailed(pod=key, pod_uid=uid, reason=reason)
-        case EvictionAsked(pod=key, pod_uid=uid):
+        case EvictionRequested(pod=key, pod_uid=uid):
             return EvictionFailed(pod=key, pod_uid=uid, reason=reason)
         case _:
             resource, key, _, fields = slot_of("", intent)
-            return LevelFailed(resource=resource, name=key, reason=reason, fields=fields)
+            return DesiredStateFailed(resource=resource, name=key, reason=reason, fields=fields)
 
 
-def withheld(intent: Intent) -> BindWithheld | EvictionWithheld | LevelWithheld:
+def withheld(intent: Intent) -> BindSuppressed | EvictionSuppressed | DesiredStateSuppressed:
     """Nothing is written in shadow mode."""
     match intent:
         case PodPlaced(pod=key, pod_uid=uid):
-            return BindWithheld(pod=key, pod_uid=uid)
-        case EvictionAsked(pod=key, pod_uid=uid):
-            return EvictionWithheld(pod=key, pod_uid=uid)
+            return BindSuppressed(pod=key, pod_uid=uid)
+        case EvictionRequested(pod=key, pod_uid=uid):
+            return EvictionSuppressed(pod=key, pod_uid=uid)
         case _:
             resource, key, _, fields = slot_of("", intent)
-            return LevelWithheld(resource=resource, name=key, fields=fields)
+            return DesiredStateSuppressed(resource=resource, name=key, fields=fields)
 
 
 def not_allowed(intent: Intent, rule: str) -> MissingPermission:
@@ -213,4 +213,4 @@ def not_allowed(intent: Intent, rule: str) -> MissingPermission:
 
 def uid_of(intent: Intent) -> str:
     """The pod that an intent is about, if it is about one."""
-    return "" if isinstance(intent, FieldsDecided | ObjectDecided) else intent.pod_uid
+    return "" if isinstance(intent, FieldsDesired | ObjectDesired) else intent.pod_uid

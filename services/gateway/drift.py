@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from services.gateway.trim import Seen
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 
 
-def wanted(level: FieldsDecided | ObjectDecided) -> dict[str, Any]:
+def wanted(level: FieldsDesired | ObjectDesired) -> dict[str, Any]:
     """What the level says, as a JSON merge patch: an absent field is null."""
-    return level.patch if isinstance(level, FieldsDecided) else level.body or {}
+    return level.patch if isinstance(level, FieldsDesired) else level.body or {}
 
 
 def through(patch: Any, value: Any) -> Any:
@@ -26,12 +26,12 @@ def body_of(seen: Seen) -> Any:
     return seen.object if isinstance(seen.object, dict) else msgspec.json.decode(msgspec.json.encode(seen.object))
 
 
-def says(level: FieldsDecided | ObjectDecided, seen: Seen) -> Any:
+def says(level: FieldsDesired | ObjectDesired, seen: Seen) -> Any:
     """What an object says about the level's fields."""
     return through(wanted(level), body_of(seen))
 
 
-def agrees(level: FieldsDecided | ObjectDecided, seen: Seen) -> bool:
+def agrees(level: FieldsDesired | ObjectDesired, seen: Seen) -> bool:
     """Whether the object says what the level says, letter by letter.
 
     A server may write a value in another way (`1000m` as `1`), and fields that are not kept read as absent; so a level that

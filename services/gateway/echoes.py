@@ -15,7 +15,7 @@ from services.gateway.intents import Place, place_of
 from services.gateway.state import GatewayState
 from services.gateway.trim import Seen
 from shared.events import Cause
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 
 PATIENCE_S = 64.0
 """A level that others keep overwriting is written again at once, then after 1, 2, 4, ... up to this many seconds."""
@@ -71,7 +71,7 @@ class Echoes:
         self._versions.pop(place, None)
         self._latest.pop(place, None)
 
-    def wrote(self, cause: Cause, level: FieldsDecided | ObjectDecided, seen: Seen, now_s: float) -> None:
+    def wrote(self, cause: Cause, level: FieldsDesired | ObjectDesired, seen: Seen, now_s: float) -> None:
         """Note what the server answered to a write."""
         place = place_of(level)
         before = self._wrote.get(cause)
@@ -92,7 +92,7 @@ class Echoes:
         self._wrote = {cause: wrote for cause, wrote in self._wrote.items() if cause in state.held}
         self._drifted = {cause: at_s for cause, at_s in self._drifted.items() if cause in state.held}
 
-    def _compare(self, cause: Cause, level: FieldsDecided | ObjectDecided, seen: Seen, now_s: float) -> bool:
+    def _compare(self, cause: Cause, level: FieldsDesired | ObjectDesired, seen: Seen, now_s: float) -> bool:
         wrote = self._wrote.get(cause)
         if wrote is not None and not newer(seen.version, wrote.version):
             return False

@@ -34,7 +34,7 @@ from services.gateway.resources import PODS, RESOURCES, Resource
 from services.gateway.state import PodSeen
 from services.gateway.trim import Seen
 from shared.events import Event
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import instant_text
 from shared.kube.pod import Pod
@@ -74,7 +74,7 @@ def _why_not_bound(pod: Pod, error: ApiProblem) -> str:
     return str(error)
 
 
-async def evict(api: KubeApi, intent: EvictionAsked) -> Event:
+async def evict(api: KubeApi, intent: EvictionRequested) -> Event:
     """Evict the pod. Twice is harmless: the uid is a precondition, and a pod on its way out counts as evicted.
 
     Raises:
@@ -142,7 +142,7 @@ async def tell_unschedulable(api: KubeApi, intent: PodUnschedulable, pod: PodSee
     await api.record_event(namespace, event, repeated)
 
 
-async def write_fields(api: KubeApi, intent: FieldsDecided, version: str) -> tuple[Event, Seen | None]:
+async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tuple[Event, Seen | None]:
     """Give a field group of an existing object its values. Twice is harmless: a merge patch says how it must be.
 
     Args:
@@ -191,7 +191,7 @@ async def write_fields(api: KubeApi, intent: FieldsDecided, version: str) -> tup
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
-async def write_object(api: KubeApi, intent: ObjectDecided, version: str, uid: str) -> tuple[Event, Seen | None]:
+async def write_object(api: KubeApi, intent: ObjectDesired, version: str, uid: str) -> tuple[Event, Seen | None]:
     """Make a custom resource exist with this content, or not exist.
 
     Written by server-side apply: one request creates or updates, takes away what an earlier level said and this one does not,
@@ -228,7 +228,7 @@ async def write_object(api: KubeApi, intent: ObjectDecided, version: str, uid: s
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
-async def _delete(api: KubeApi, resource: Resource, intent: ObjectDecided, uid: str) -> Event:
+async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: str) -> Event:
     for _ in range(WRITES_ON_CONFLICT):
         try:
             await api.delete(resource, intent.name, uid=uid)
@@ -249,7 +249,7 @@ async def _delete(api: KubeApi, resource: Resource, intent: ObjectDecided, uid: 
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
-def _applied(resource: Resource, intent: ObjectDecided, version: str) -> dict[str, Any]:
+def _applied(resource: Resource, intent: ObjectDesired, version: str) -> dict[str, Any]:
     """The body of an apply: it must name what it is about, and may name the version that it rests on."""
     body = dict(intent.body or {})
     namespace, _, name = intent.name.rpartition("/")

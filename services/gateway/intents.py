@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 from services.gateway.resources import PODS
 from shared.events import Event
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 
-Level = PodUnschedulable | FieldsDecided | ObjectDecided
+Level = PodUnschedulable | FieldsDesired | ObjectDesired
 """An intent about how a field group of an object must be; only the newest counts."""
 
-Act = PodPlaced | EvictionAsked
+Act = PodPlaced | EvictionRequested
 """An intent to do something once."""
 
 Intent = Act | Level
@@ -20,7 +20,7 @@ POD_SCHEDULED = "PodScheduled"
 """The field group of PodUnschedulable: the pod's condition of that type."""
 
 SCHEDULING_INTENTS: tuple[type[Event], ...] = (PodPlaced, PodUnschedulable)
-ANY_INTENTS: tuple[type[Event], ...] = (EvictionAsked, FieldsDecided, ObjectDecided)
+ANY_INTENTS: tuple[type[Event], ...] = (EvictionRequested, FieldsDesired, ObjectDesired)
 """Intents that every context may append."""
 
 
@@ -45,14 +45,14 @@ def slot_of(context: str, event: Level) -> Slot:
     match event:
         case PodUnschedulable(pod=key):
             return Slot(PODS.name, key, context, POD_SCHEDULED)
-        case FieldsDecided(resource=resource, name=key, fields=fields):
+        case FieldsDesired(resource=resource, name=key, fields=fields):
             return Slot(resource, key, context, fields)
-        case ObjectDecided(resource=resource, name=key):
+        case ObjectDesired(resource=resource, name=key):
             return Slot(resource, key, context, "")
 
 
 def place_of(event: Intent) -> Place:
     """The object that an intent is about; effects on one object run in order."""
-    if isinstance(event, FieldsDecided | ObjectDecided):
+    if isinstance(event, FieldsDesired | ObjectDesired):
         return Place(event.resource, event.name)
     return Place(PODS.name, event.pod)

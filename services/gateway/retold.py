@@ -1,6 +1,6 @@
 """Sightings of NodeMetrics that tell what the log says already: the echoes of our own writes of their status.
 
-A level (`FieldsDecided`) has the whole status in it, and so has the report in `metrics-*` from which it was made; with 10,000 nodes
+A level (`FieldsDesired`) has the whole status in it, and so has the report in `metrics-*` from which it was made; with 10,000 nodes
 their echoes would be most of the log. A sighting is passed over if both hold:
 
 - it says what the newest levels of the object's status say, letter by letter (what is kept of an object lacks what is empty);
@@ -19,7 +19,7 @@ from services.gateway.intents import Place
 from services.gateway.resources import NODE_METRICS
 from services.gateway.state import GatewayState
 from services.gateway.trim import Seen
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 
 _SORTED = msgspec.json.Encoder(order="sorted")
 
@@ -64,11 +64,11 @@ class Retold:
         )
 
 
-def _status_levels(state: GatewayState, place: Place) -> list[FieldsDecided]:
+def _status_levels(state: GatewayState, place: Place) -> list[FieldsDesired]:
     """The newest levels of an object's status that are written or about to be."""
     causes = (state.newest[slot] for slot in state.slots.get(place, ()))
     levels = (state.held.get(cause) or state.levels.get(cause) for cause in causes)
-    return [level for level in levels if isinstance(level, FieldsDecided) and level.subresource == "status"]
+    return [level for level in levels if isinstance(level, FieldsDesired) and level.subresource == "status"]
 
 
 def _without(patch: Any, body: Any) -> Any:

@@ -22,7 +22,7 @@ from services.gateway.webhooks.service import Webhooks, beside
 from shared import failpoints
 from shared.errors import KoordError
 from shared.events import Cause, Draft
-from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMissed, Listed, WatchResumed
+from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMissed, InitialListCompleted, WatchResumed
 from shared.events.log import WriterStarted
 from shared.kube.permissions import SUBJECT
 from shared.service import Runtime, Service
@@ -37,7 +37,7 @@ APPENDS_PER_S = 125
 STARTS_PER_S = 250
 """At most: under load an append then holds several pods' events. A single one after a pause does not wait."""
 
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 """How often drift whose pause has ended is looked for, when nothing else happens."""
 
 
@@ -131,7 +131,7 @@ class Gateway:
             if await self._carrier.start(self._state) or self._state.superseded:
                 self._to_append.set()
             try:
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(POLL_INTERVAL_S):
                     await self._to_start.wait()
             except TimeoutError:
                 continue
@@ -147,7 +147,7 @@ class Gateway:
             if not self._intake.empty:
                 self._to_append.set()
             elif not self._intake.awaited and not self._listed.is_set():
-                listed = Listed(objects=sum(map(len, self._state.known.values())))
+                listed = InitialListCompleted(objects=sum(map(len, self._state.known.values())))
                 await self._runtime.append([Draft(listed)], now_ns=self._runtime.now_ns())
                 self._listed.set()
 
@@ -176,7 +176,7 @@ class Gateway:
                 level = self._state.held.get(cause) or self._state.withheld[cause].level
                 self._ended(decide.answer(cause, level, decide.superseded(level)))
             before = missing
-            await asyncio.sleep(self._settings.sweep_s)
+            await asyncio.sleep(self._settings.sweep_interval_s)
 
 
 async def lead(runtime: Runtime) -> None:
@@ -195,7 +195,7 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     declared=DECLARED,
     follows={
-        "cluster": (*OBSERVATIONS, *OUTCOMES, Listed, AdmissionMissed, WriterStarted),
+        "cluster": (*OBSERVATIONS, *OUTCOMES, InitialListCompleted, AdmissionMissed, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),
         "quota": ANY_INTENTS,
         "slo": ANY_INTENTS,
@@ -203,7 +203,7 @@ SERVICE = Service(
         "nodes-*": ANY_INTENTS,
         "audit": ANY_INTENTS,
     },
-    emits=(*OBSERVATIONS, *OUTCOMES, Listed, WatchResumed, AdmissionMissed, WriterStarted),
+    emits=(*OBSERVATIONS, *OUTCOMES, InitialListCompleted, WatchResumed, AdmissionMissed, WriterStarted),
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,

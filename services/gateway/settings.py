@@ -18,7 +18,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
         bool, Meta(description="write nothing: every intent is answered as withheld; read-only RBAC is enough")
     ] = False
     concurrency: Annotated[int, Meta(ge=1, le=1024, description="bindings and evictions at once")] = 48
-    level_concurrency: Annotated[int, Meta(ge=1, le=1024, description="status and object writes at once")] = 16
+    desired_state_concurrency: Annotated[int, Meta(ge=1, le=1024, description="status and object writes at once")] = 16
     writes_per_s: Annotated[float, Meta(gt=0, description="writes started each second, at most")] = 2_000
     timeout_s: Annotated[
         float, Meta(gt=0, description="a request without its whole answer after this is unanswered")
@@ -33,11 +33,15 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     watch_s: Annotated[
         float, Meta(ge=1, description="how long a watch lasts, minus up to a fifth; below a proxy's limit")
     ] = 300
-    quiet_s: Annotated[
+    watch_idle_timeout_s: Annotated[
         float, Meta(gt=0, description="a watch without a byte for this long is dead; bookmarks come each minute")
     ] = 100
-    absent_s: Annotated[float, Meta(gt=0, description="how often a resource that is not installed is looked for")] = 30
-    sweep_s: Annotated[float, Meta(gt=0, description="how often levels of objects that are gone are looked for")] = 60
+    absent_poll_interval_s: Annotated[
+        float, Meta(gt=0, description="how often a resource that is not installed is looked for")
+    ] = 30
+    sweep_interval_s: Annotated[
+        float, Meta(gt=0, description="how often levels of objects that are gone are looked for")
+    ] = 60
     webhook_listen: Annotated[
         str, Meta(description="host:port on which admission webhooks are served, by HTTPS; empty: there are none")
     ] = ""
@@ -68,6 +72,6 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     webhook_authority_s: Annotated[
         float, Meta(gt=0, description="how long their authority lasts; renewed after four fifths")
     ] = 3_650 * 86_400
-    webhook_look_s: Annotated[
+    webhook_poll_interval_s: Annotated[
         float, Meta(gt=0, description="how often certificates and configuration objects are looked at")
     ] = 10

@@ -20,8 +20,8 @@ from shared.events import Cause, Recorded
 from shared.events.cluster import (
     OUTCOMES,
     AdmissionMissed,
-    LevelWithheld,
-    LevelWritten,
+    DesiredStateSuppressed,
+    DesiredStateApplied,
     NodeDeleted,
     NodeMetricDeleted,
     NodeMetricObserved,
@@ -31,7 +31,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.elastic_quota import QUOTA_NAME
@@ -115,7 +115,7 @@ class GatewayState:
         self.levels: dict[Cause, Level] = {}
         self.superseded: dict[Cause, Level] = {}
         self.newest: dict[Slot, Cause] = {}
-        self.held: dict[Cause, FieldsDecided | ObjectDecided] = {}
+        self.held: dict[Cause, FieldsDesired | ObjectDesired] = {}
         self.withheld: dict[Cause, Withheld] = {}
         self.since = 0
         self.admission = AdmissionView()
@@ -146,9 +146,9 @@ class GatewayState:
                 self._deleted(NODE_METRICS.name, name)
             case ObjectDeleted(resource=resource, name=name, uid=uid):
                 self._deleted(resource, name, uid)
-            case PodPlaced() | EvictionAsked():
+            case PodPlaced() | EvictionRequested():
                 self._act(Cause(record.context, record.seq), event)
-            case PodUnschedulable() | FieldsDecided() | ObjectDecided():
+            case PodUnschedulable() | FieldsDesired() | ObjectDesired():
                 self._level(Cause(record.context, record.seq), event)
             case _ if record.cause and isinstance(event, OUTCOMES):
                 self._answered(record.cause, _says(record))
@@ -303,14 +303,14 @@ class GatewayState:
 
 def _ends_written(level: Level) -> bool:
     """Reports whether a level has ended once it was written: a pod's condition, and the absence of an object."""
-    return isinstance(level, PodUnschedulable) or (isinstance(level, ObjectDecided) and level.body is None)
+    return isinstance(level, PodUnschedulable) or (isinstance(level, ObjectDesired) and level.body is None)
 
 
 def _says(record: Recorded) -> int:
     """What an outcome says of a level."""
-    if isinstance(record.event, LevelWithheld):
+    if isinstance(record.event, DesiredStateSuppressed):
         return record.seq
-    return WRITTEN if isinstance(record.event, LevelWritten) else ENDED
+    return WRITTEN if isinstance(record.event, DesiredStateApplied) else ENDED
 
 
 def digest_of(kept: Kept) -> bytes:
@@ -328,7 +328,7 @@ class _Stored(msgspec.Struct):
     acts: dict[str, list[tuple[int, Act]]]
     levels: dict[str, list[tuple[int, Level]]]
     superseded: dict[str, list[tuple[int, Level]]]
-    held: dict[str, list[tuple[int, FieldsDecided | ObjectDecided]]]
+    held: dict[str, list[tuple[int, FieldsDesired | ObjectDesired]]]
     withheld: dict[str, list[tuple[int, Withheld]]]
     since: int
     ahead: dict[str, list[tuple[int, Early]]]

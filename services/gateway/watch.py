@@ -100,12 +100,16 @@ class Watcher:
             except Forbidden as error:
                 self._report("resource is not permitted", rule=error.rule)
             self._sink.unavailable(self._resource.name)
-            await asyncio.sleep(settings.absent_s * _jitter())
+            await asyncio.sleep(settings.absent_poll_interval_s * _jitter())
 
     def _report(self, text: str, **extra: str) -> None:
         level = logging.DEBUG if self._reported else logging.WARNING
         self._reported = True
-        log.log(level, text, extra={"resource": self._resource.name, "again_in_s": self._settings.absent_s, **extra})
+        log.log(
+            level,
+            text,
+            extra={"resource": self._resource.name, "again_in_s": self._settings.absent_poll_interval_s, **extra},
+        )
 
     async def _list(self) -> set[str]:
         """All pages, told of as they come; returns the keys of all objects."""
@@ -159,7 +163,7 @@ class Watcher:
         last_s = max(1, int(self._settings.watch_s * _jitter()))
         try:
             async for lines in self._api.watch(
-                self._resource, self._version, last_s=last_s, quiet_s=self._settings.quiet_s
+                self._resource, self._version, last_s=last_s, watch_idle_timeout_s=self._settings.watch_idle_timeout_s
             ):
                 self._read(lines)
         except Busy as error:

@@ -15,8 +15,8 @@ from services.metrics_ingest.windows import Measured
 from shared.agents.report import BadReport, Report
 from shared.domain.node_reports import status_of
 from shared.events import Draft
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.metrics import ClassReported, GpuReported, NodeForgotten, NodeReported, PodReported, Usage
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.metrics import ClassReported, GpuReported, NodeReportsExpired, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import Reclaimable, ResourceMap
 from shared.kube.resource_names import NODE_METRICS
@@ -29,11 +29,11 @@ def check_time(report: Report, policy: Policy, settings: IngestSettings, now_ns:
         BadReport: names what was found and what to do.
     """
     late_ns = now_ns - report.at_ns
-    if -late_ns > settings.future_s * SECOND:
+    if -late_ns > settings.max_clock_skew_s * SECOND:
         raise BadReport(
             report.node,
             "at_ns",
-            f"{instant_text(report.at_ns)} lies {-late_ns // SECOND} s ahead of our clock, and {settings.future_s:g} s are "
+            f"{instant_text(report.at_ns)} lies {-late_ns // SECOND} s ahead of our clock, and {settings.max_clock_skew_s:g} s are "
             "allowed; set the node's clock",
         )
     if late_ns > policy.longest_s * SECOND:
@@ -115,16 +115,16 @@ def levels(state: IngestState, report: NodeReported, settings: IngestSettings, n
         return []
     drafts = []
     if node not in state.specs:
-        drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=node, body={})))
+        drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body={})))
     else:
         told_ns = (
             0 if node in state.refused else state.told.get(node, 0)
         )  # a refused write is tried again after its pause
-        if report.at_ns < max(state.updated[node], told_ns) + settings.node_metric_every_s * SECOND:
+        if report.at_ns < max(state.updated[node], told_ns) + settings.node_metric_interval_s * SECOND:
             return []
     patch = {"status": _patch(report)}
     drafts.append(
-        Draft(FieldsDecided(resource=NODE_METRICS, name=node, fields=STATUS, patch=patch, subresource="status"))
+        Draft(FieldsDesired(resource=NODE_METRICS, name=node, fields=STATUS, patch=patch, subresource="status"))
     )
     return drafts
 
@@ -136,9 +136,9 @@ def forgotten(state: IngestState, silent: Iterable[str]) -> list[Draft]:
         at_ns = state.reported.get(node)
         if node in state.nodes or at_ns is None:
             continue
-        drafts.append(Draft(NodeForgotten(node=node, at_ns=at_ns)))
+        drafts.append(Draft(NodeReportsExpired(node=node, at_ns=at_ns)))
         if node in state.specs:
-            drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=node, body=None)))
+            drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body=None)))
     return drafts
 
 

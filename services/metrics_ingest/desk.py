@@ -23,7 +23,7 @@ GATHER_S = 0.1
 times as much as a report."""
 
 WAIT_S = 0.5
-LOGGED_EVERY_S = 60.0
+LOGGED_INTERVAL_S = 60.0
 """A node whose messages are refused is logged this often."""
 
 Kind = Literal["report", "deed"]
@@ -67,7 +67,7 @@ class Refusals:
         self.refused.labels(error.field.partition("[")[0] or "message").inc()
         now_s = asyncio.get_running_loop().time()
         node = message.node
-        if now_s - self._logged.get(node, -LOGGED_EVERY_S) < LOGGED_EVERY_S:
+        if now_s - self._logged.get(node, -LOGGED_INTERVAL_S) < LOGGED_INTERVAL_S:
             self._unlogged[node] = self._unlogged.get(node, 0) + 1
             return
         more = self._unlogged.pop(node, 0)

@@ -37,16 +37,16 @@ class Policy(NamedTuple):
         return min(max(self.aggregate_s, *self.windows_s, 0), LONGEST_S)
 
 
-def policy_of(spec: NodeMetricSpec | None, least_interval_s: int = LEAST_INTERVAL_S) -> Policy:
+def policy_of(spec: NodeMetricSpec | None, min_interval_s: int = LEAST_INTERVAL_S) -> Policy:
     """What a spec asks for; defaults where it is silent. A window that is no duration of whole seconds is passed over."""
     stated = spec.metric_collect_policy if spec else None
     if stated is None:
-        return Policy(interval_s=max(INTERVAL_S, least_interval_s))
+        return Policy(interval_s=max(INTERVAL_S, min_interval_s))
     aggregate_s, interval_s = stated.aggregate_duration_seconds, stated.report_interval_seconds
     windows = stated.node_aggregate_policy
     return Policy(
         aggregate_s=max(AGGREGATE_S if aggregate_s is None else aggregate_s, LEAST_AGGREGATE_S),
-        interval_s=max(INTERVAL_S if interval_s is None else interval_s, least_interval_s),
+        interval_s=max(INTERVAL_S if interval_s is None else interval_s, min_interval_s),
         windows_s=WINDOWS_S if windows is None else tuple(filter(None, map(_seconds, windows.durations))),
     )
 

@@ -23,9 +23,9 @@ from shared.agents import subjects
 from shared.agents.report import BadReport, decode
 from shared.errors import KoordError
 from shared.events import Draft
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeForgotten, NodeReported
+from shared.events.metrics import NodeReportsExpired, NodeReported
 from shared.kube.instants import SECOND
 from shared.retain import Retention
 from shared.service import Runtime, Service
@@ -33,7 +33,7 @@ from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 5.0
+POLL_INTERVAL_S = 5.0
 """How often silent nodes are looked for."""
 
 FORGET_S = 7_200
@@ -113,12 +113,12 @@ class Ingest:
         batch.drafts[node] = [Draft(event), *levels(self._state, event, self._settings, now_ns)]
 
     def _policy(self, node: str) -> Policy:
-        return policy_of(self._state.specs.get(node), self._settings.least_interval_s)
+        return policy_of(self._state.specs.get(node), self._settings.min_interval_s)
 
     async def _watch(self) -> None:
         """Say which nodes have fallen silent, and forget those that are gone."""
         while not self._runtime.draining.is_set():
-            now_ns, silence_ns = self._runtime.now_ns(), self._settings.silent_s * SECOND
+            now_ns, silence_ns = self._runtime.now_ns(), self._settings.stale_after_s * SECOND
             names = dict.fromkeys((*self._state.reported, *self._windows))
             quiet = [
                 name for name in names if now_ns - self._heard_ns(name) > silence_ns and self._intake.concerns(name)
@@ -133,7 +133,7 @@ class Ingest:
             self._nodes_silent.set(len(self._silent))
             self._runtime.counts.update(nodes=len(self._windows), silent_nodes=len(self._silent))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(POLL_INTERVAL_S):
                     await self._runtime.draining.wait()
 
     def _say_silent(self, quiet: list[str], now_ns: int) -> None:
@@ -141,7 +141,8 @@ class Ingest:
         for name in silent.keys() - self._silent.keys():
             seconds = (now_ns - self._heard_ns(name)) // SECOND
             log.warning(
-                "a node is silent", extra={"node": name, "silent_s": seconds, "limit_s": self._settings.silent_s}
+                "a node is silent",
+                extra={"node": name, "stale_after_s": seconds, "limit_s": self._settings.stale_after_s},
             )
         for name in self._silent.keys() - silent.keys():
             log.info("a silent node reports again, or is gone", extra={"node": name})
@@ -167,7 +168,7 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     declared=DECLARED,
     follows=FOLDED,
-    emits=(WriterStarted, NodeReported, NodeForgotten, FieldsDecided, ObjectDecided),
+    emits=(WriterStarted, NodeReported, NodeReportsExpired, FieldsDesired, ObjectDesired),
     settings=IngestSettings,
     new_state=IngestState,
     lead=lead,

@@ -12,7 +12,7 @@ from shared.service import Runtime
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 5.0
+POLL_INTERVAL_S = 5.0
 AT_ONCE = 200
 
 STREAM = StreamConfig(
@@ -47,8 +47,8 @@ class SloDesk:
                 if not said:  # once an outage
                     log.warning("NodeSLOs wait to be handed out", extra={"why": str(error)})
                 said = True
-                await asyncio.sleep(LOOK_EVERY_S)
-            await self._runtime.changed(LOOK_EVERY_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
+            await self._runtime.changed(POLL_INTERVAL_S)
 
     async def _store(self) -> None:
         due = self._due(self._stored)

@@ -11,9 +11,9 @@ from shared.domain.priority import priority
 from shared.domain.qos import qos
 from shared.events import Event, Recorded
 from shared.events.cluster import (
-    LevelFailed,
-    LevelRejected,
-    LevelWritten,
+    DesiredStateFailed,
+    DesiredStateRejected,
+    DesiredStateApplied,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -24,9 +24,9 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeForgotten, NodeReported
+from shared.events.metrics import NodeReportsExpired, NodeReported
 from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.node import NodeMetricSpec
@@ -36,9 +36,9 @@ from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, LevelRejected, LevelFailed, LevelWritten, MissingPermission, WriterStarted,
+        ObjectDeleted, DesiredStateRejected, DesiredStateFailed, DesiredStateApplied, MissingPermission, WriterStarted,
     ),
-    "metrics-*": (NodeReported, NodeForgotten, FieldsDecided),
+    "metrics-*": (NodeReported, NodeReportsExpired, FieldsDesired),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
@@ -124,9 +124,9 @@ class IngestState:
                 self._pod_gone(record, self.static.pop(uid, uid))
             case NodeReported(node=node, at_ns=at_ns):
                 self.reported[node] = max(at_ns, self.reported.get(node, 0))
-            case NodeForgotten(node=node, at_ns=at_ns):
+            case NodeReportsExpired(node=node, at_ns=at_ns):
                 self._forgotten(node, at_ns)
-            case FieldsDecided() as event:
+            case FieldsDesired() as event:
                 self._decided(event)
             case NodeMetricObserved(node=node, object=metric):
                 self.specs[node] = metric.spec
@@ -145,7 +145,7 @@ class IngestState:
                 self.refused.pop(node, None)
             case ObjectObserved() | ObjectDeleted() as event:
                 self._slo(record, event)
-            case LevelWritten() | LevelRejected() | LevelFailed() | MissingPermission() as event:
+            case DesiredStateApplied() | DesiredStateRejected() | DesiredStateFailed() | MissingPermission() as event:
                 self._answered(record, event)
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
@@ -190,16 +190,18 @@ class IngestState:
             self.reported.pop(node, None)
             self.told.pop(node, None)
 
-    def _decided(self, event: FieldsDecided) -> None:
+    def _decided(self, event: FieldsDesired) -> None:
         if (event.resource, event.fields) == (NODE_METRICS, STATUS):
             self.told[event.name] = _readable_ns(event.patch["status"]["updateTime"])
 
     def _answered(
-        self, record: Recorded, event: LevelWritten | LevelRejected | LevelFailed | MissingPermission
+        self,
+        record: Recorded,
+        event: DesiredStateApplied | DesiredStateRejected | DesiredStateFailed | MissingPermission,
     ) -> None:
         if record.cause is None or not record.cause.context.startswith("metrics-"):
             return
-        if isinstance(event, LevelWritten):
+        if isinstance(event, DesiredStateApplied):
             self.refused.pop(event.name, None)
         else:
             self.refused[event.name] = record.at_ns

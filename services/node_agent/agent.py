@@ -18,15 +18,15 @@ from services.node_agent.samples import MICRO, SECOND_NS, Round, Usage
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
 from shared.agents import deeds, report
-from shared.agents.deeds import AnyDeed, DeedTold, PodsWanted
+from shared.agents.deeds import AnyDeed, ActionReport, PodsRequested
 from shared.agents.subjects import DEED, REPORT
 from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
 
-WANTS_PODS_EVERY_S = 60.0
+WANTS_PODS_INTERVAL_S = 60.0
 """How often deeds ingest is told that this agent wants its pods; it tells them on from then on."""
-ASKS_FOR_PODS_EVERY_S = 5.0
+ASKS_FOR_PODS_INTERVAL_S = 5.0
 """The same while it knows of none: what a broker took before ingest was there is lost."""
 
 
@@ -76,7 +76,7 @@ class Agent:
         self.keeper = keeper
         self.governor: Governor | None = None
         self.predictor: Predictor | None = None
-        self._wanted_s = -WANTS_PODS_EVERY_S
+        self._wanted_s = -WANTS_PODS_INTERVAL_S
         self._failed: set[str] = set()
         self._settings = settings
         self._collector = collector
@@ -92,16 +92,16 @@ class Agent:
 
     async def run(self) -> None:
         """Measure and report until cancelled; what was measured since the last report is then reported too."""
-        every_s = self._settings.collect_every_s
+        interval_s = self._settings.collect_interval_s
         begun_s = time.monotonic()
-        due_s = begun_s + min(self._settings.first_report_s, self._settings.report_every_s)
+        due_s = begun_s + min(self._settings.first_report_s, self._settings.report_interval_s)
         found, ticks = self._measure(), 0
         interval = Interval(found.at_ns)
         try:
             while True:
                 # Rounds that are missed stay missed: a machine that was held up is not asked for more.
-                ticks = max(ticks + 1, int((time.monotonic() - begun_s) / every_s))
-                await asyncio.sleep(begun_s + ticks * every_s - time.monotonic())
+                ticks = max(ticks + 1, int((time.monotonic() - begun_s) / interval_s))
+                await asyncio.sleep(begun_s + ticks * interval_s - time.monotonic())
                 found = self._measure()
                 interval.add(found)
                 if found.at_ns >= int(due_s * SECOND_NS) - SECOND_NS // 100:
@@ -114,7 +114,7 @@ class Agent:
     def tell(self, deed: AnyDeed) -> None:
         """Report a deed, ahead of what else waits."""
         self._deeds += 1
-        told = DeedTold(self._sender.node, self._sender.boot, self._deeds, time.time_ns(), deed)
+        told = ActionReport(self._sender.node, self._sender.boot, self._deeds, time.time_ns(), deed)
         self._outbox.put(Message(DEED, self._deeds, deeds.encode(told)))
 
     def figures(self) -> Figures:
@@ -175,10 +175,10 @@ class Agent:
     def _govern(self, governor: Governor, found: Round) -> None:
         """Run the strategies; one that cannot go on, as an object is not what it should be, is said once and tried again."""
         now_s = time.monotonic()
-        every_s = ASKS_FOR_PODS_EVERY_S if governor.acted.pods is None else WANTS_PODS_EVERY_S
-        if now_s - self._wanted_s >= every_s and not self._outbox.deeds:
+        interval_s = ASKS_FOR_PODS_INTERVAL_S if governor.acted.pods is None else WANTS_PODS_INTERVAL_S
+        if now_s - self._wanted_s >= interval_s and not self._outbox.deeds:
             self._wanted_s = now_s
-            self.tell(PodsWanted())
+            self.tell(PodsRequested())
         collector = self._collector
         try:
             governor.round(found, collector.hierarchy, collector.kube, collector.folders)
@@ -210,7 +210,7 @@ class Agent:
 
     def _next_due(self, now_s: float) -> float:
         """When the next report is due: at this node's own place in every interval, so that a fleet reports evenly spread."""
-        every_s = self._settings.report_every_s
+        interval_s = self._settings.report_interval_s
         place = int.from_bytes(blake2b(self._settings.node.encode(), digest_size=4).digest(), "big") / 2**32
-        until_s = (place * every_s - time.time()) % every_s
-        return now_s + (until_s if until_s > every_s / 4 else until_s + every_s)
+        until_s = (place * interval_s - time.time()) % interval_s
+        return now_s + (until_s if until_s > interval_s / 4 else until_s + interval_s)

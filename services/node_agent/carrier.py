@@ -11,7 +11,7 @@ from shared.tasks import end
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 30.0
-LOOK_EVERY_S = 60.0
+POLL_INTERVAL_S = 60.0
 """The newest NodeSLO is heard when it is published; asked for at each connection, and so often for good measure."""
 
 

@@ -44,7 +44,7 @@ class Collector:
         cgroup_root: Path,
         cgroup_parent: str,
         *,
-        every_s: float,
+        interval_s: float,
         clock_ns: Callable[[], int],
         tick_hz: int = 0,
         sys_root: Path | None = None,
@@ -54,7 +54,7 @@ class Collector:
         self.cold = False
         self.gpus: Gpus | None = None
         self._clock_ns = clock_ns
-        self._lasts_ns = int(LASTS * every_s * SECOND_NS)
+        self._lasts_ns = int(LASTS * interval_s * SECOND_NS)
         self._said: set[str] = set()
         self._proc, self._root, self._parent = proc_root, cgroup_root, cgroup_parent.strip("/")
         self._tick_ns = SECOND_NS // (tick_hz or os.sysconf("SC_CLK_TCK"))

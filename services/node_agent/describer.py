@@ -7,7 +7,7 @@ from pathlib import Path
 from services.node_agent.kubelet import BadKubeletFile, KubeletConfig, read_config, read_given
 from services.node_agent.machine import Machine, read_machine
 from services.node_agent.node_topology import Kubelet, stated
-from shared.agents.deeds import TopologyStated
+from shared.agents.deeds import TopologyReported
 from shared.agents.pods import NodePods
 from shared.kube.instants import SECOND
 
@@ -30,7 +30,7 @@ class Describer:
         kubelet: Path,
         kubelet_config: Path,
         gates: Mapping[str, bool],
-        tell: Callable[[TopologyStated], None],
+        tell: Callable[[TopologyReported], None],
     ) -> None:
         self._proc, self._sys, self._kubelet, self._config = proc, sys, kubelet, kubelet_config
         self._on, self._huge_pages = gates["NodeTopologyReport"], gates["HugePageReport"]
@@ -38,7 +38,7 @@ class Describer:
         self._machine: Machine | None = None
         self._machine_ns = self._looked_ns = self._told_ns = 0
         self._known: NodePods | None = None
-        self._told: TopologyStated | None = None
+        self._told: TopologyReported | None = None
         self._failed = ""
         self._parsed: tuple[tuple[int, int, int], KubeletConfig | None] | None = None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from services.node_agent.qos.evict import Task
 from services.node_agent.qos.eviction_round import Load, cpu_strategies, memory_strategies, reason
-from shared.agents.deeds import AnyDeed, EvictionAsked
+from shared.agents.deeds import AnyDeed, EvictionRequested
 from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND
 from shared.kube.node import Node
@@ -48,7 +48,7 @@ class Evictor:
                 return False  # a static pod: the API cannot evict it
             short = ", ".join(f"{name} {size}" for name, size in sorted(task.release.items()))
             why = reason(task.feature)
-            self._tell(EvictionAsked(pod.metadata.uid, f"{why}: to release {short}"))
+            self._tell(EvictionRequested(pod.metadata.uid, f"{why}: to release {short}"))
             self.asked[why] += 1
             self._asked_ns[pod.metadata.uid] = now_ns
             return True

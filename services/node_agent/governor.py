@@ -103,7 +103,7 @@ class Governor:
         tell: Callable[[AnyDeed], None],
         clock_ns: Callable[[], int],
         state_dir: Path | None,
-        every_s: float,
+        interval_s: float,
     ) -> None:
         self.executor: Executor | None = None
         self.state = NodeState.UNKNOWN
@@ -111,7 +111,7 @@ class Governor:
         self._tell, self._clock_ns = tell, clock_ns
         self._found = Found(state_dir)
         self._found.load()
-        self._every_s = max(1, int(every_s))
+        self._interval_s = max(1, int(interval_s))
         self._processors = topology.processors(places.sys)
         self._spec_of: object = ()
         self._spec = in_force(NodeSloSpec())
@@ -364,10 +364,10 @@ class Governor:
         ):
             return
         self._sample_best_effort(found)
-        begin = now_ns - cpu_evict.window_s(threshold, self._every_s) * SECOND
+        begin = now_ns - cpu_evict.window_s(threshold, self._interval_s) * SECOND
         usage, request, limit = self._best_effort
         means = tuple(series.mean(begin) for series in self._best_effort)
-        lasts = tuple(series.last(now_ns - LATEST_NS * self._every_s) for series in (usage, request, limit))
+        lasts = tuple(series.last(now_ns - LATEST_NS * self._interval_s) for series in (usage, request, limit))
         load = Load(
             Window(
                 None if None in means else BestEffort(*(mean or 0.0 for mean in means)),
@@ -375,10 +375,10 @@ class Governor:
                 self._node_cores.mean(begin),
             ),
             None if None in lasts else BestEffort(*(last or 0.0 for last in lasts)),
-            self._node_bytes.last(now_ns - LATEST_NS * self._every_s),
+            self._node_bytes.last(now_ns - LATEST_NS * self._interval_s),
             {uid: used.cpu / 10**6 for uid, used in found.pods.items() if used.cpu is not None},
             {uid: float(used.memory) for uid, used in found.pods.items() if used.memory is not None},
-            self._every_s,
+            self._interval_s,
         )
         self._evictor.round(threshold, known.object, known.pods, load, now_ns)
 

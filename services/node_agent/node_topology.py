@@ -12,7 +12,7 @@ from services.node_agent.kubelet import KubeletConfig
 from services.node_agent.machine import HUGE, BasicInfo, Machine
 from services.node_agent.qos.processors import Processor
 from services.node_agent.qos.stated import HeldCpus, cpus, mapping, pod_cpus, reserved_nanos
-from shared.agents.deeds import TopologyStated, ZoneStated
+from shared.agents.deeds import TopologyReported, ZoneReported
 from shared.domain.cpu_set import cpu_list
 from shared.domain.qos import QoS, raw_qos
 from shared.kube import node_topology as names
@@ -39,7 +39,7 @@ class Kubelet(NamedTuple):
 
 def stated(
     machine: Machine, kubelet: Kubelet, node: Node, pods: Iterable[Pod], *, huge_pages: bool
-) -> TopologyStated | None:
+) -> TopologyReported | None:
     """The statement; None where CPUs and memory do not tell of the same zones, so that nothing can be said of them.
 
     Args:
@@ -67,7 +67,7 @@ def stated(
     alone = (given[pod.metadata.uid] for pod in pods if raw_qos(pod) is QoS.LSE)
     for name, of_pods in ((names.SHARED_POOLS, given.values()), (names.BE_SHARED_POOLS, alone)):
         notes[name] = _pools(machine.processors, taken.union(*of_pods))
-    return TopologyStated(
+    return TopologyReported(
         {name: msgspec.json.encode(note).decode() for name, note in sorted(notes.items())},
         _policy(config),
         tuple(_zones(machine, node, huge_pages=huge_pages)),
@@ -155,14 +155,14 @@ def _policy(config: KubeletConfig | None) -> str:
     return _POLICIES[config.topology_policy] + _SCOPES[config.topology_scope]
 
 
-def _zones(machine: Machine, node: Node, *, huge_pages: bool) -> Iterable[ZoneStated]:
+def _zones(machine: Machine, node: Node, *, huge_pages: bool) -> Iterable[ZoneReported]:
     held = _held(node, len(machine.memory))
     for zone, memory in sorted(machine.memory.items()):
         huge = {name: memory.huge[name] if huge_pages else 0 for name in HUGE}
         count = sum(each.node == zone for each in machine.processors)
         capacity = {"cpu": count * NANO, "memory": (memory.total - sum(huge.values())) * NANO}
         capacity |= {name: size * NANO for name, size in huge.items()}
-        yield ZoneStated(
+        yield ZoneReported(
             f"node-{zone}",
             {
                 name: (_text(name, size), _text(name, max(size - held.get(name, 0), 0)))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 from aiomqtt import Client, MqttError
 
-from services.node_agent.carrier import LOOK_EVERY_S, Pauses, until_one_ends
+from services.node_agent.carrier import POLL_INTERVAL_S, Pauses, until_one_ends
 from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Outbox
 from services.node_agent.slo import SloKeeper
@@ -131,7 +131,7 @@ class OverMqtt:
 
     async def _look(self, client: Client) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
             await self._subscribe(client, [subjects.SLO])
 
     async def _hear(self, client: Client) -> None:

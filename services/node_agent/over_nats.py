@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 
-from services.node_agent.carrier import LOOK_EVERY_S, Pauses, until_one_ends
+from services.node_agent.carrier import POLL_INTERVAL_S, Pauses, until_one_ends
 from services.node_agent.known import PodsKeeper
 from services.node_agent.outbox import Message, Outbox
 from services.node_agent.slo import SloKeeper
@@ -17,10 +17,10 @@ from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
 
-ECHO_EVERY_S = 5.0
+ECHO_INTERVAL_S = 5.0
 """A fleet's echoes are the server's load: an agent has time to notice a connection that is half alive."""
 ANSWER_WITHIN_S = 5.0
-CONNECTION_SEEN_EVERY_S = 2.0
+CONNECTION_SEEN_INTERVAL_S = 2.0
 
 
 class OverNats:
@@ -92,12 +92,12 @@ class OverNats:
             self._pods.heard(data)
 
     async def _follow_slo(self) -> None:
-        loop, looked_at, connections = asyncio.get_running_loop(), -LOOK_EVERY_S, -1
+        loop, looked_at, connections = asyncio.get_running_loop(), -POLL_INTERVAL_S, -1
         while True:
-            due = loop.time() - looked_at >= LOOK_EVERY_S or self._bus.reconnects != connections
+            due = loop.time() - looked_at >= POLL_INTERVAL_S or self._bus.reconnects != connections
             if self._bus.connected and due:
                 looked_at, connections = loop.time(), self._bus.reconnects
                 with contextlib.suppress(KoordError):  # there is no stream yet
                     if last := await self._bus.ask(subjects.slo_question(self._node), b"", deadline_s=1):
                         self._heard(last)
-            await asyncio.sleep(CONNECTION_SEEN_EVERY_S)
+            await asyncio.sleep(CONNECTION_SEEN_INTERVAL_S)

@@ -60,7 +60,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         Path(settings.proc_root),
         Path(settings.cgroup_root),
         settings.cgroup_parent,
-        every_s=settings.collect_every_s,
+        interval_s=settings.collect_interval_s,
         clock_ns=time.monotonic_ns,
         sys_root=Path(settings.sys_root),
     )
@@ -72,13 +72,13 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     if gates["Accelerators"]:
         collector.gpus = _gpus(settings)
     agent = Agent(settings, collector, outbox, keeper)
-    pods = _acting(agent, settings, keeper, gates) if settings.acts else None
+    pods = _acting(agent, settings, keeper, gates) if settings.enforce else None
     carrier = _carrier(environment, settings, outbox, keeper, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, draining.set)
-    pages = await _pages(environment.http, agent, carrier, draining) if environment.http else None
+    pages = await _pages(environment.http_addr, agent, carrier, draining) if environment.http else None
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look at it again
     measuring = asyncio.create_task(agent.run(), name="measure")
@@ -126,7 +126,7 @@ def _acting(agent: Agent, settings: AgentSettings, keeper: SloKeeper, gates: dic
         tell=agent.tell,
         clock_ns=time.monotonic_ns,
         state_dir=state_dir,
-        every_s=settings.collect_every_s,
+        interval_s=settings.collect_interval_s,
     )
     return pods
 
@@ -155,7 +155,7 @@ def _carrier(
         return OverMqtt(
             settings.node, Broker.parse(environment.mqtt), outbox, keeper, pods, ca_file=environment.nats_ca
         )
-    from services.node_agent.over_nats import ECHO_EVERY_S, OverNats
+    from services.node_agent.over_nats import ECHO_INTERVAL_S, OverNats
     from shared.bus import Bus
 
     bus = Bus(
@@ -163,7 +163,7 @@ def _carrier(
         name=f"koord {NAME} {settings.node}",
         nkey=environment.nats_nkey,
         ca=environment.nats_ca,
-        echo_every_s=ECHO_EVERY_S,
+        echo_interval_s=ECHO_INTERVAL_S,
     )
     return OverNats(settings.node, bus, outbox, keeper, pods)
 

@@ -24,7 +24,9 @@ class AgentEnvironment(Settings, frozen=True, kw_only=True):
     nats_ca: Annotated[
         str, Meta(description="authority of the bus's or broker's certificate, PEM; empty: the system's")
     ] = ""
-    http: Annotated[str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")] = ""
+    http_addr: Annotated[
+        str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")
+    ] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
 
 
@@ -40,8 +42,8 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     transport: Annotated[
         Literal["auto", "mqtt", "nats"], Meta(description="how reports travel; auto: by MQTT when KOORD_MQTT is set")
     ] = "auto"
-    collect_every_s: Annotated[float, Meta(ge=0.1, le=60, description="seconds between two samples")] = 1.0
-    report_every_s: Annotated[float, Meta(ge=1, le=3600, description="seconds between two reports")] = 15.0
+    collect_interval_s: Annotated[float, Meta(ge=0.1, le=60, description="seconds between two samples")] = 1.0
+    report_interval_s: Annotated[float, Meta(ge=1, le=3600, description="seconds between two reports")] = 15.0
     first_report_s: Annotated[float, Meta(ge=1, le=3600, description="seconds from the start to the first report")] = (
         5.0
     )
@@ -64,7 +66,7 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     nvml: Annotated[str, Meta(description="NVIDIA's management library, for the gate Accelerators")] = (
         "libnvidia-ml.so.1"
     )
-    acts: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
+    enforce: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
         str, Meta(description="which strategies run, besides the defaults: CPUEvict=true,CPUBurst=false")
     ] = ""
@@ -105,8 +107,8 @@ class TooManySamples(KoordError):
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(
-            f"KOORD_NODE_AGENT_REPORT_EVERY_S is {settings.report_every_s:g} and KOORD_NODE_AGENT_COLLECT_EVERY_S is "
-            f"{settings.collect_every_s:g}: a report holds at most {MAX_SAMPLES} samples"
+            f"KOORD_NODE_AGENT_REPORT_INTERVAL_S is {settings.report_interval_s:g} and KOORD_NODE_AGENT_COLLECT_INTERVAL_S is "
+            f"{settings.collect_interval_s:g}: a report holds at most {MAX_SAMPLES} samples"
         )
 
 
@@ -118,7 +120,7 @@ def load(environment: Mapping[str, str]) -> tuple[AgentEnvironment, AgentSetting
     """
     common = AgentEnvironment.load("", environment)
     own = AgentSettings.load(NAME, environment)
-    if max(own.report_every_s, own.first_report_s) / own.collect_every_s > MAX_SAMPLES:
+    if max(own.report_interval_s, own.first_report_s) / own.collect_interval_s > MAX_SAMPLES:
         raise TooManySamples(own)
     if not own.node:
         if not environment.get("NODE_NAME"):

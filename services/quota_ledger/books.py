@@ -23,12 +23,12 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
-    QuotaAmended,
+    PodChargeReverted,
+    QuotaUpdated,
     QuotaDeclared,
     QuotaRejected,
     QuotaReparented,
-    QuotaRetired,
+    QuotaDeleted,
     RevocationDecided,
     RuntimeRecomputed,
 )
@@ -126,7 +126,7 @@ class Books:
                 return self._charged(event)
             case PodAttached(pod_uid=uid, pod=pod, tree=tree, quota=quota):
                 return self._attached(uid, Held(pod, tree, quota, event.request, event.preemptible, how=event.how))
-            case PodUncharged(pod_uid=uid):
+            case PodChargeReverted(pod_uid=uid):
                 return self._uncharged(uid)
             case PodReleased(pod_uid=uid):
                 return self._released(uid)
@@ -140,7 +140,7 @@ class Books:
                 delta = sub(total, self.tree(name).total)
                 self.tree(name).set_total(total)
                 return moved(name, SUPPLY, "supply", held(ROOT), delta)
-            case QuotaDeclared() | QuotaAmended() | QuotaReparented() | QuotaRetired():
+            case QuotaDeclared() | QuotaUpdated() | QuotaReparented() | QuotaDeleted():
                 return self._structured(event)
         self._noted(event)
         return []
@@ -158,18 +158,18 @@ class Books:
                 if not reason:
                     del self.rejected[quota]
 
-    def _structured(self, event: QuotaDeclared | QuotaAmended | QuotaReparented | QuotaRetired) -> list[Posting]:
+    def _structured(self, event: QuotaDeclared | QuotaUpdated | QuotaReparented | QuotaDeleted) -> list[Posting]:
         name, quota, tree = event.tree, event.quota, self.tree(event.tree)
         before = tree.accounts.get(quota)
         runtime = before.runtime if before else {}
         match event:
-            case QuotaRetired() if before:
+            case QuotaDeleted() if before:
                 tree.retire(quota)
                 self.names.drop(quota)
                 self.tree_of.pop(quota, None)
                 self.over.pop(quota, None)
                 return moved(name, SUPPLY, held(quota), held(before.declared.parent), runtime)
-            case QuotaAmended(declared=declared) if before:
+            case QuotaUpdated(declared=declared) if before:
                 tree.amend(declared)
                 self.names.put(declared)
             case QuotaReparented(declared=declared) if before:

@@ -12,14 +12,14 @@ from services.quota_ledger.admission import AdmissionRules, Shortfall, shortfall
 from services.quota_ledger.books import Held
 from services.quota_ledger.state import LedgerState
 from shared.domain.amounts import Amounts, add, negated, nonzero, raise_clamped, sub
-from shared.domain.quota_charge import ChargeAnswer, ChargeAsk, QuotaShort
+from shared.domain.quota_charge import ChargeResponse, ChargeRequest, QuotaShort
 from shared.events import Draft, Event
 from shared.events.quota import PodAdmissionDecided, PodCharged
 
 
 def charge(
-    state: LedgerState, asks: Sequence[ChargeAsk], rules: AdmissionRules
-) -> tuple[list[Draft], list[ChargeAnswer]]:
+    state: LedgerState, asks: Sequence[ChargeRequest], rules: AdmissionRules
+) -> tuple[list[Draft], list[ChargeResponse]]:
     """Decide on asks in the order in which they came.
 
     The state must have read what the asks have `seen`, and have nothing due for their pods; runtimes must be recomputed.
@@ -44,9 +44,9 @@ class _Desk:
         self._np_used: dict[str, Amounts] = {}
         self.events: list[Event] = []
 
-    def answer(self, ask: ChargeAsk) -> ChargeAnswer:
+    def answer(self, ask: ChargeRequest) -> ChargeResponse:
         if self._state.is_over(ask.epoch, ask.round):
-            return ChargeAnswer(epoch=ask.epoch, round=ask.round, late=True)
+            return ChargeResponse(epoch=ask.epoch, round=ask.round, late=True)
         charged: dict[str, str] = {}
         refused: dict[str, QuotaShort] = {}
         for group in ask.groups:
@@ -55,7 +55,7 @@ class _Desk:
                 self._refuse(ask, group, found, refused)
             else:
                 self._charge(ask, members, charged)
-        return ChargeAnswer(epoch=ask.epoch, round=ask.round, charged=charged, refused=refused)
+        return ChargeResponse(epoch=ask.epoch, round=ask.round, charged=charged, refused=refused)
 
     def _held(self, uid: str) -> Held | None:
         """None for a pod that is gone or belongs to no quota: there is nothing to charge."""
@@ -93,7 +93,7 @@ class _Desk:
             for sums in (self._used,) if held.preemptible else (self._used, self._np_used):
                 raise_clamped(sums.setdefault(account.name, {}), vector)
 
-    def _charge(self, ask: ChargeAsk, members: list[tuple[str, Held]], charged: dict[str, str]) -> None:
+    def _charge(self, ask: ChargeRequest, members: list[tuple[str, Held]], charged: dict[str, str]) -> None:
         for uid, held in members:
             charged[uid] = held.quota
             if held.charged and (held.epoch, held.round) == (ask.epoch, ask.round):
@@ -104,7 +104,9 @@ class _Desk:
             self.events.append(event)
             self._newest[uid] = held.charged_by(ask.epoch, ask.round)
 
-    def _refuse(self, ask: ChargeAsk, group: Sequence[str], found: Shortfall, refused: dict[str, QuotaShort]) -> None:
+    def _refuse(
+        self, ask: ChargeRequest, group: Sequence[str], found: Shortfall, refused: dict[str, QuotaShort]
+    ) -> None:
         missing = nonzero({key: sub(add(found.used, found.request), found.limit)[key] for key in found.exceeded})
         why = QuotaShort(quota=found.quota, stage=found.stage, short=missing, message=found.text())
         for uid in group:

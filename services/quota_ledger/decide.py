@@ -16,7 +16,7 @@ from shared.admission.quota_topology import Topology, checked_place
 from shared.admission.refused import Refused
 from shared.domain.amounts import Amounts, exceeding, sub
 from shared.events import Draft, Event, Recorded
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from shared.events.quota import (
     CapacitySet,
     OveruseEnded,
@@ -26,12 +26,12 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
-    QuotaAmended,
+    PodChargeReverted,
+    QuotaUpdated,
     QuotaDeclared,
     QuotaRejected,
     QuotaReparented,
-    QuotaRetired,
+    QuotaDeleted,
     RevocationDecided,
 )
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
@@ -105,7 +105,7 @@ def _structure(state: LedgerState, settings: LedgerSettings) -> Iterator[Event]:
         elif before.parent != quota.parent:
             yield QuotaReparented(quota=name, declared=quota, tree=tree)
         else:
-            yield QuotaAmended(quota=name, declared=quota, tree=tree)
+            yield QuotaUpdated(quota=name, declared=quota, tree=tree)
 
 
 def _refused(
@@ -129,7 +129,7 @@ def _retired(state: LedgerState, topology: Topology, quota: DeclaredQuota) -> It
     for uid in books.pods_of.get(quota.name, ()):
         pod = books.pods[uid]
         yield PodReleased(pod_uid=uid, pod=pod.pod, quota=quota.name, reason="quota-retired")
-    yield QuotaRetired(quota=quota.name, tree=tree)
+    yield QuotaDeleted(quota=quota.name, tree=tree)
 
 
 def _capacities(state: LedgerState) -> Iterator[Event]:
@@ -178,7 +178,7 @@ def _pod(state: LedgerState, uid: str, held: Held | None, wanted: Held | None) -
     if charged == wanted.charged:
         return
     if held is not None and charged:
-        yield PodUncharged(
+        yield PodChargeReverted(
             pod_uid=uid,
             pod=wanted.pod,
             quota=wanted.quota,
@@ -250,7 +250,7 @@ def _revoked(state: LedgerState, settings: LedgerSettings, now_ns: int, quota: s
         quota=quota, runtime=account.runtime, used=dict(account.used), pods=tuple(pods), at_ns=now_ns, tree=clock.tree
     )
     for uid in pods:
-        yield EvictionAsked(pod_uid=uid, pod=books.pods[uid].pod, reason=f"quota {quota} uses more than it may")
+        yield EvictionRequested(pod_uid=uid, pod=books.pods[uid].pod, reason=f"quota {quota} uses more than it may")
 
 
 def _depth(name: str, wanted: dict[str, DeclaredQuota | None]) -> tuple[int, str]:

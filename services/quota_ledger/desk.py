@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from services.quota_ledger.state import FOLDED
 from shared.bus import Question
-from shared.domain.quota_charge import BadAsk, ChargeAnswer, ChargeAsk, ask_of, encode
+from shared.domain.quota_charge import BadAsk, ChargeResponse, ChargeRequest, ask_of, encode
 from shared.kube.instants import SECOND
 from shared.service import Runtime
 
@@ -24,7 +24,7 @@ MOST_PODS = 4_096
 class Asked(NamedTuple):
     """An ask, and who waits for its answer."""
 
-    ask: ChargeAsk
+    ask: ChargeRequest
     question: Question
     at_ns: int
 
@@ -70,6 +70,6 @@ class Desk:
         self._waiting = left
         return found
 
-    async def answer(self, asked: Asked, answer: ChargeAnswer, charged_at: int) -> None:
+    async def answer(self, asked: Asked, answer: ChargeResponse, charged_at: int) -> None:
         """Answer an ask whose charges are committed."""
         await asked.question.answer(encode(replace(answer, charged_at=charged_at)))

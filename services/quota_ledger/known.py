@@ -27,7 +27,7 @@ class Known:
         seen, placed: pods by uid.
         books: what the own log says; published: what it has told the objects.
         profiles: ElasticQuotaProfiles, and what their nodes come to.
-        epoch, round: of the scheduler's newest WriterStarted and RoundDecided: an ask of an earlier one, or of a round that is
+        epoch, round: of the scheduler's newest WriterStarted and CycleDecided: an ask of an earlier one, or of a round that is
             decided, is over.
         due: uids of pods of which the books say something else than what is wanted.
         quotas_due: names of quotas that may be declared otherwise than the books have them.

@@ -8,7 +8,7 @@ from services.quota_ledger.seen import Placed, Seen, same
 from shared.domain.amounts import mask
 from shared.events import Cause, Recorded
 from shared.events.log import WriterStarted
-from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.events.scheduling import PodPlaced, CycleDecided
 from shared.kube.elastic_quota import QUOTA_NAME
 
 
@@ -54,7 +54,7 @@ class KnownPods(Known):
             case WriterStarted(epoch=epoch):
                 self.epoch = epoch
                 self._look_at_asked()
-            case RoundDecided(seen=seen, round=number, pods=outcomes):
+            case CycleDecided(seen=seen, round=number, pods=outcomes):
                 self.round_saw = (seen or {}).get("cluster", 0)
                 self.round = number
                 for outcome in outcomes:

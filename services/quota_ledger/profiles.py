@@ -13,7 +13,7 @@ from services.quota_ledger.state import LedgerState
 from services.quota_ledger.status import texts
 from shared.domain.amounts import Amounts
 from shared.events import Draft
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.elastic_quota import PREFIX, RESOURCES
 from shared.kube.instants import SECOND
 
@@ -26,14 +26,14 @@ UNBOUNDED = str((2**63 - 1) // 2000)
 
 DEFAULT_KEYS = ("cpu", "memory")
 
-EVERY_S = 1.0
+INTERVAL_S = 1.0
 """A quota follows its nodes at most so often."""
 
 AGAIN_S = 10.0
 """A quota that is not there although it was written is written again after so long."""
 
 
-def made_by_profiles(state: LedgerState, now_ns: int, *, every_s: float = EVERY_S) -> list[Draft]:
+def made_by_profiles(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S) -> list[Draft]:
     """The next levels of profiles and their quotas: where they are to be others than they were told.
 
     To be asked now and then. A profile that cannot be read makes nothing; `state.profiles.problems` says why. One that is deleted
@@ -47,13 +47,13 @@ def made_by_profiles(state: LedgerState, now_ns: int, *, every_s: float = EVERY_
         uid, labelled = profile.metadata.uid, told.get(f"{RESOURCE}/{key}")
         if not is_labelled(profile) and (labelled is None or labelled.uid != uid):
             patch = {"metadata": {"labels": {PREFIX + "tree-id": tree_of(profile)}}}
-            drafts.append(Draft(FieldsDecided(resource=RESOURCE, name=key, fields=TREE, patch=patch, uid=uid)))
+            drafts.append(Draft(FieldsDesired(resource=RESOURCE, name=key, fields=TREE, patch=patch, uid=uid)))
         name = f"{profile.metadata.namespace}/{profile.spec.quota_name}"
         body, before = body_of(profile, view.sums[key]), told.get(f"{QUOTAS}/{name}#")
         if before is not None and before.patch == body and key not in lost:
             view.changed.pop(key, None)
-        elif before is None or now_ns - before.at_ns >= every_s * SECOND:
-            drafts.append(Draft(ObjectDecided(resource=QUOTAS, name=name, body=body)))
+        elif before is None or now_ns - before.at_ns >= interval_s * SECOND:
+            drafts.append(Draft(ObjectDesired(resource=QUOTAS, name=name, body=body)))
     return drafts
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from services.quota_ledger.books import Books
 from shared.events import Event, Recorded
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.quota import (
     CapacitySet,
     PodAttached,
@@ -19,11 +19,11 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
-    QuotaAmended,
+    PodChargeReverted,
+    QuotaUpdated,
     QuotaDeclared,
     QuotaReparented,
-    QuotaRetired,
+    QuotaDeleted,
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import PREFIX, ROOT, BadResourceList, resource_list
@@ -71,9 +71,9 @@ class Published:
     def apply(self, record: Recorded) -> None:
         """Fold one event of the `quota` context."""
         match record.event:
-            case FieldsDecided(resource=resource, name=key, uid=uid, patch=patch):
+            case FieldsDesired(resource=resource, name=key, uid=uid, patch=patch):
                 self.told[f"{resource}/{key}"] = Told(uid, patch, record.at_ns)
-            case ObjectDecided(resource=resource, name=key, body=body):
+            case ObjectDesired(resource=resource, name=key, body=body):
                 self.told[f"{resource}/{key}#"] = Told("", body or {}, record.at_ns)
 
     def restore(self, told: Mapping[str, Told], books: Books) -> None:
@@ -95,13 +95,13 @@ class Published:
             case (
                 PodAttached(quota=quota)
                 | PodCharged(quota=quota)
-                | PodUncharged(quota=quota)
+                | PodChargeReverted(quota=quota)
                 | PodReleased(quota=quota)
                 | PodResized(quota=quota)
                 | QuotaDeclared(quota=quota)
-                | QuotaAmended(quota=quota)
+                | QuotaUpdated(quota=quota)
                 | QuotaReparented(quota=quota)
-                | QuotaRetired(quota=quota)
+                | QuotaDeleted(quota=quota)
             ):
                 self._path(quota, books)
 

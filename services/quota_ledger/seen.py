@@ -35,7 +35,7 @@ class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
     """Our scheduler's newest word on a pod, and whether it was refused.
 
     Attributes:
-        seq, round: of the newest PodPlaced, or of the RoundDecided that announces it.
+        seq, round: of the newest PodPlaced, or of the CycleDecided that announces it.
         refused_seq: of the newest PodPlaced that was answered with anything but a binding.
     """
 

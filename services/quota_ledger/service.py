@@ -23,8 +23,8 @@ from shared import failpoints
 from shared.collecting import uncollected
 from shared.domain.quota_charge import SUBJECT
 from shared.events import Draft
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.instants import SECOND
 from shared.listener import Ports
 from shared.retain import Retention
@@ -67,13 +67,13 @@ class Ledger:
                 quotas=len(self._state.books.names.quotas), pods=len(self._state.books.pods), asks=len(self._desk)
             )
             if not worked:
-                await runtime.changed(self._settings.look_every_s)
+                await runtime.changed(self._settings.poll_interval_s)
 
     async def _say_settings(self) -> None:
         """Record what is decided by from here on: others foresee answers by it, and `koord quota` adds up by it."""
         text = self._settings.text()
         digest = sha256(text.encode()).hexdigest()
-        await self._append([Draft(ConfigTaken(source="environment", digest=digest, text=text))])
+        await self._append([Draft(ConfigApplied(source="environment", digest=digest, text=text))])
 
     async def _book(self) -> bool:
         """Append until the books say what the logs said when this began, whatever comes meanwhile; whether anything was appended."""
@@ -113,7 +113,7 @@ class Ledger:
         now_ns = self._runtime.now_ns()
         if now_ns < self._look_due_ns:
             return False
-        self._look_due_ns = now_ns + int(self._settings.look_every_s * SECOND)
+        self._look_due_ns = now_ns + int(self._settings.poll_interval_s * SECOND)
         state = self._state
         worked = await self._append(overuse(state, self._settings, now_ns))
         worked = await self._append(made_by_profiles(state, now_ns)) or worked
@@ -142,7 +142,7 @@ def new_state() -> LedgerState:
 SERVICE = Service(
     declared=DECLARED,
     follows=FOLDED,
-    emits=(*OWN, ConfigTaken, EvictionAsked, FieldsDecided, ObjectDecided, WriterStarted),
+    emits=(*OWN, ConfigApplied, EvictionRequested, FieldsDesired, ObjectDesired, WriterStarted),
     settings=LedgerSettings,
     new_state=new_state,
     lead=lead,

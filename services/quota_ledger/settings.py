@@ -25,7 +25,9 @@ class LedgerSettings(Settings, frozen=True, kw_only=True):
     revoke_after_s: Annotated[float, Meta(ge=0, description="over-use tolerated before that")] = 120
     compare_runtime: Annotated[bool, Meta(description="pods are held to the runtime quota; else to max")] = True
     check_parents: Annotated[bool, Meta(description="every ancestor must have room too")] = False
-    look_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at over-use and statuses")] = 1.0
+    poll_interval_s: Annotated[float, Meta(gt=0, description="seconds between two looks at over-use and statuses")] = (
+        1.0
+    )
     listen: Annotated[str, Meta(description="host:port, with TLS, for the views below /apis/v1; empty: none")] = ""
     tls_cert: Annotated[str, Meta(description="certificate chain of that port, PEM")] = ""
     tls_key: Annotated[str, Meta(description="its key, PEM")] = ""

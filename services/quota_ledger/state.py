@@ -19,7 +19,7 @@ from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
-    BindWithheld,
+    BindSuppressed,
     MissingPermission,
     NodeDeleted,
     NodeObserved,
@@ -28,7 +28,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.quota import (
     CapacitySet,
@@ -40,29 +40,29 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
-    QuotaAmended,
+    PodChargeReverted,
+    QuotaUpdated,
     QuotaDeclared,
     QuotaRejected,
     QuotaReparented,
-    QuotaRetired,
+    QuotaDeleted,
     RevocationDecided,
     RuntimeRecomputed,
 )
-from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.events.scheduling import PodPlaced, CycleDecided
 from shared.kube.elastic_quota import RESERVED, RESOURCES, DeclaredQuota
 
 OWN: tuple[type[Event], ...] = (
-    CapacitySet, OveruseEnded, OveruseStarted, PodAdmissionDecided, PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodUncharged,
-    QuotaAmended, QuotaDeclared, QuotaRejected, QuotaReparented, QuotaRetired, RevocationDecided, RuntimeRecomputed,
+    CapacitySet, OveruseEnded, OveruseStarted, PodAdmissionDecided, PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodChargeReverted,
+    QuotaUpdated, QuotaDeclared, QuotaRejected, QuotaReparented, QuotaDeleted, RevocationDecided, RuntimeRecomputed,
 )  # fmt: skip
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
-        NodeObserved, NodeDeleted, PodObserved, PodDeleted, ObjectObserved, ObjectDeleted, BindRejected, BindFailed, BindWithheld,
+        NodeObserved, NodeDeleted, PodObserved, PodDeleted, ObjectObserved, ObjectDeleted, BindRejected, BindFailed, BindSuppressed,
         MissingPermission,
     ),
-    "scheduling": (WriterStarted, PodPlaced, RoundDecided),
-    "quota": (*OWN, FieldsDecided, ObjectDecided),
+    "scheduling": (WriterStarted, PodPlaced, CycleDecided),
+    "quota": (*OWN, FieldsDesired, ObjectDesired),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 
@@ -146,14 +146,14 @@ class LedgerState(KnownQuotas, KnownPods):
             case (
                 BindRejected(pod_uid=uid)
                 | BindFailed(pod_uid=uid)
-                | BindWithheld(pod_uid=uid)
+                | BindSuppressed(pod_uid=uid)
                 | MissingPermission(pod_uid=uid)
             ):
                 self._bind_refused(uid, record.cause)
 
     def _own(self, event: Event) -> None:
         before = None
-        if isinstance(event, QuotaDeclared | QuotaAmended | QuotaReparented | QuotaRetired):
+        if isinstance(event, QuotaDeclared | QuotaUpdated | QuotaReparented | QuotaDeleted):
             before = self.books.names.quotas.get(event.quota)
         self.published.touch(event, self.books)
         self.books.apply(event)
@@ -161,9 +161,9 @@ class LedgerState(KnownQuotas, KnownPods):
         match event:
             case (
                 QuotaDeclared(quota=name)
-                | QuotaAmended(quota=name)
+                | QuotaUpdated(quota=name)
                 | QuotaReparented(quota=name)
-                | QuotaRetired(quota=name)
+                | QuotaDeleted(quota=name)
             ):
                 self.structure_changes += 1
                 self._roots = None
@@ -181,7 +181,7 @@ class LedgerState(KnownQuotas, KnownPods):
             case QuotaRejected(quota=name):
                 self.structure_changes += 1
                 self._look_at_quota(name)
-            case PodAttached() | PodCharged() | PodUncharged() | PodReleased() | PodResized() | PodMoved():
+            case PodAttached() | PodCharged() | PodChargeReverted() | PodReleased() | PodResized() | PodMoved():
                 self._look(event.pod_uid)
 
 

@@ -18,19 +18,19 @@ from services.quota_ledger.state import LedgerState
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import nonzero
 from shared.events import Draft
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.kube.elastic_quota import PREFIX, ROOT
 from shared.kube.instants import SECOND
 from shared.kube.quantity_text import amount_text
 
-EVERY_S = 1.0
+INTERVAL_S = 1.0
 """An object is told of changes at most so often."""
 
 MOST = 500
 """Objects that one append tells."""
 
 
-def statuses(state: LedgerState, now_ns: int, *, every_s: float = EVERY_S, most: int = MOST) -> list[Draft]:
+def statuses(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S, most: int = MOST) -> list[Draft]:
     """The next levels of objects whose numbers are others than what they were told; those told just now wait.
 
     To be asked now and then, as over-use is.
@@ -52,9 +52,9 @@ def statuses(state: LedgerState, now_ns: int, *, every_s: float = EVERY_S, most:
         patch = patch_of(tree, account, told, state.says.get(place, ()))
         if patch == (told.patch if told else {}):
             del due[name]  # as it should be, until an event is about it again
-        elif told is None or now_ns - told.at_ns >= every_s * SECOND:
+        elif told is None or now_ns - told.at_ns >= interval_s * SECOND:
             resource, _, key = place.partition("/")
-            drafts.append(Draft(FieldsDecided(resource=resource, name=key, fields=STATUS, patch=patch, uid=uid)))
+            drafts.append(Draft(FieldsDesired(resource=resource, name=key, fields=STATUS, patch=patch, uid=uid)))
     return drafts
 
 

@@ -18,12 +18,12 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
+    PodChargeReverted,
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import RESERVED, ROOT
 
-_OF_PODS = (PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodUncharged)
+_OF_PODS = (PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodChargeReverted)
 
 
 class Finding(NamedTuple):

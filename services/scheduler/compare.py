@@ -14,7 +14,7 @@ from services.scheduler.kernels.best import NO_NODE
 from services.scheduler.panel import Panel
 from services.scheduler.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.ties import name_hash
-from shared.events.scheduling import Candidate, ClassJudged, PlacementCompared, Rejections
+from shared.events.scheduling import Candidate, ClassEvaluated, PlacementCompared, Rejections
 
 
 class Binding(NamedTuple):
@@ -46,7 +46,7 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
     """
     index.settle()
     ask, table, profile = binding.ask, index.table, profile_for(index, binding.ask.scheduler)
-    judged, ours, theirs = ClassJudged(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
+    judged, ours, theirs = ClassEvaluated(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=ask.fault),)
     if not ask.fault:
         copies = WorkingCopies(index, binding.at_ns)

@@ -11,7 +11,7 @@ from services.scheduler.index import Index
 from services.scheduler.plugins.default_preemption import Budget, Victim, drawn_down
 from services.scheduler.pods import Held, PodFacts
 from shared.events import Event
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodNominated
 
 _NEVER_STARTED = 1 << 62
@@ -38,7 +38,7 @@ class CyclePreemptions:
         pods = self._index.view.pods
         victims: list[Victim] = []
         for event in events:
-            if isinstance(event, EvictionAsked):
+            if isinstance(event, EvictionRequested):
                 self.evicted[event.pod_uid] = None
                 victims.append(victim_of(pods[event.pod_uid]))
             elif isinstance(event, PodNominated) and event.node:

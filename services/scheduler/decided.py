@@ -13,22 +13,22 @@ from shared.events.cluster import (
     EvictionFailed,
     EvictionRefused,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided
-from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.log import ConfigRejected, ConfigApplied
 from shared.events.scheduling import (
-    ClassJudged,
+    ClassEvaluated,
     PlacementCompared,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
-    RoundDecided,
+    CycleDecided,
 )
 
 
 class DecidedFacts(KnownFacts):
     """Folds what we decided, and what we took for our configuration."""
 
-    def _round_decided(self, record: Recorded, event: RoundDecided) -> None:
+    def _round_decided(self, record: Recorded, event: CycleDecided) -> None:
         self._hear_clock(record.at_ns)
         self.round = event.round
         self.round_saw = (event.seen or {}).get("cluster", 0)
@@ -71,7 +71,7 @@ class DecidedFacts(KnownFacts):
             if self.touched is not None:
                 self.touched.pods[event.pod_uid] = None
 
-    def _eviction_asked(self, record: Recorded, event: EvictionAsked) -> None:
+    def _eviction_asked(self, record: Recorded, event: EvictionRequested) -> None:
         facts = self._seen_by_round(event.pod_uid, record.cause)
         if facts is not None:
             facts.asked_seq = record.seq
@@ -86,7 +86,7 @@ class DecidedFacts(KnownFacts):
             if self.touched is not None:
                 self.touched.pods[event.pod_uid] = None
 
-    def _fields_decided(self, record: Recorded, event: FieldsDecided) -> None:
+    def _fields_decided(self, record: Recorded, event: FieldsDesired) -> None:
         if event.resource == QUESTIONS:
             forget_old(self.answered, record.at_ns)
             self.answered[event.name] = Answered(event.uid, record.at_ns, digest_of(event.patch["status"]))
@@ -108,12 +108,12 @@ class DecidedFacts(KnownFacts):
             facts = self.pods[event.pod_uid] = PodFacts(event.pod_uid)
         facts.compared = True
 
-    def _config_taken(self, record: Recorded, event: ConfigTaken) -> None:
+    def _config_taken(self, record: Recorded, event: ConfigApplied) -> None:
         self.config_seq = record.seq
         self.config_source, self.config_text, self.config_digest = event.source, event.text, event.digest
         self.refused_digest = ""
 
-    def _config_refused(self, _: Recorded, event: ConfigRefused) -> None:
+    def _config_refused(self, _: Recorded, event: ConfigRejected) -> None:
         self.refused_digest = event.digest
 
     def _seen_by_round(self, uid: str, cause: Cause | None = None) -> PodFacts | None:
@@ -133,19 +133,19 @@ class DecidedFacts(KnownFacts):
         return facts
 
     folds: ClassVar[dict[type[Event], Callable[[Any, Recorded, Any], None]]] = {
-        RoundDecided: _round_decided,
+        CycleDecided: _round_decided,
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,
-        FieldsDecided: _fields_decided,
+        FieldsDesired: _fields_decided,
         PodNominated: _pod_nominated,
-        EvictionAsked: _eviction_asked,
+        EvictionRequested: _eviction_asked,
         EvictionRefused: _eviction_refused,
         EvictionFailed: _eviction_refused,
         PlacementCompared: _placement_compared,
-        ConfigTaken: _config_taken,
-        ConfigRefused: _config_refused,
+        ConfigApplied: _config_taken,
+        ConfigRejected: _config_refused,
     }
 
 
-def _reasons(judged: ClassJudged) -> tuple[PluginReason, ...]:
+def _reasons(judged: ClassEvaluated) -> tuple[PluginReason, ...]:
     return tuple(dict.fromkeys((rejected.plugin, rejected.code) for rejected in judged.rejected))

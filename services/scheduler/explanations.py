@@ -23,7 +23,7 @@ from services.scheduler.state import ClusterView
 from services.scheduler.ties import name_hash
 from services.scheduler.wording import message
 from shared.events import Draft
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns, instant_text
 from shared.kube.pod import Pod, PodSpec
 
@@ -53,7 +53,7 @@ def answers(index: Index, now_ns: int) -> tuple[Draft, ...]:
         question = view.questions[key]
         uid = question["metadata"].get("uid", "")
         if _is_over(question, now_ns):
-            drafts.append(Draft(ObjectDecided(resource=QUESTIONS, name=key, body=None)))
+            drafts.append(Draft(ObjectDesired(resource=QUESTIONS, name=key, body=None)))
             continue
         answer = _answer(index, pods, key, question, now_ns)
         before, digest = _before(view.answered, key, question), digest_of(answer)
@@ -61,7 +61,7 @@ def answers(index: Index, now_ns: int) -> tuple[Draft, ...]:
             status = {**answer, "lastUpdateTime": instant_text(now_ns // SECOND * SECOND)}
             drafts.append(
                 Draft(
-                    FieldsDecided(
+                    FieldsDesired(
                         resource=QUESTIONS,
                         name=key,
                         fields=FIELDS,

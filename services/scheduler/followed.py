@@ -33,7 +33,7 @@ class Followed:
 
         Args:
             compared: the pods to decide again.
-            configs: ConfigTaken of `scheduling`, in order: each is in force where it was for the comparison.
+            configs: ConfigApplied of `scheduling`, in order: each is in force where it was for the comparison.
         """
         self.nodes: dict[str, str] = {}
         self._compared = {found.pod_uid: found for found in compared}

@@ -33,7 +33,7 @@ from services.scheduler.nodes import NodeTable
 from services.scheduler.panel import Filtering, Panel, refuse_by
 from services.scheduler.record import BEST, rejections
 from services.scheduler.room import Room
-from shared.events.scheduling import Candidate, ClassJudged, Rejections
+from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 
 _HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}
 
@@ -315,10 +315,10 @@ class Judge:
         rows: NDArray[np.intp] = refused[helps[which.reshape(-1)]]
         return rows
 
-    def judged(self, pod_hash: np.uint64) -> ClassJudged:
+    def judged(self, pod_hash: np.uint64) -> ClassEvaluated:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
         nodes, feasible = self._panel.alive, occurrences(self.by, FEASIBLE)
-        return ClassJudged(
+        return ClassEvaluated(
             nodes=nodes,
             feasible=feasible,
             rejected=rejections(self.profile, self.ask, self.by, self.verdict) if feasible < nodes else (),

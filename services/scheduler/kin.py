@@ -16,7 +16,7 @@ from services.scheduler.panel import Panel, refuse_by
 from services.scheduler.parts import Evenness, Fullness, Left
 from services.scheduler.record import BEST, listed, rejections
 from services.scheduler.trials import Foreseeing
-from shared.events.scheduling import Candidate, ClassJudged, Rejections
+from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 
 _KINDS = 16
 """So many kinds of shortage are told apart: of two resources and the number of pods there are not that many."""
@@ -32,7 +32,7 @@ class Foreseen(NamedTuple):
 
     row: int
     score: int
-    judged: ClassJudged
+    judged: ClassEvaluated
 
 
 class Kin:
@@ -157,14 +157,14 @@ class Kin:
         each: list[list[int]],
         kinds: list[int],
         counts: list[int],
-    ) -> ClassJudged:
+    ) -> ClassEvaluated:
         names, rejected, feasible = self._panel.room.table.names, self._rejected, self._feasible
         if counts[0] and self._panel.fitting is not None:
             plugin = self._panel.profile.filters[self._panel.fitting[0]]
             short = {kind: nodes for kind, nodes in zip(kinds, counts, strict=True) if nodes}
             rejected += listed(plugin, ask, Counter(short))
             feasible -= sum(counts)
-        return ClassJudged(
+        return ClassEvaluated(
             nodes=self._panel.alive,
             feasible=feasible,
             rejected=rejected,

@@ -11,7 +11,7 @@ from services.scheduler.index import Index
 from services.scheduler.plugins.default_preemption import Candidate, Victim
 from services.scheduler.pods import PodFacts
 from shared.events import Event
-from shared.events.intents import EvictionAsked, FieldsDecided
+from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import PodNominated
 
 NOMINATED_NODE = "nominated-node"
@@ -71,7 +71,7 @@ def _consequences(
         facts = index.view.pods[victim.uid]
         if not facts.is_leaving():
             reason = f"preempted by {pod.name} of priority {ask.priority} {where}"
-            yield EvictionAsked(pod_uid=victim.uid, pod=victim.name, reason=reason)
+            yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
     for other in index.nominated.values():
         if other.uid in cycle.ended or other.nominated != said.node:
             continue
@@ -85,9 +85,9 @@ def least_first(nominated: Iterable[PodFacts]) -> list[PodFacts]:
     return sorted(nominated, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
 
 
-def nominated_node(pod: PodFacts, node: str) -> FieldsDecided:
+def nominated_node(pod: PodFacts, node: str) -> FieldsDesired:
     """The intent that the pod's status names the node."""
     patch = {"status": {"nominatedNodeName": node or None}}
-    return FieldsDecided(
+    return FieldsDesired(
         resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid
     )

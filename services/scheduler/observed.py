@@ -21,8 +21,8 @@ from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
-    BindWithheld,
-    Listed,
+    BindSuppressed,
+    InitialListCompleted,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -34,7 +34,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeForgotten, NodeReported
+from shared.events.metrics import NodeReportsExpired, NodeReported
 from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.pod import Pod
 
@@ -143,8 +143,8 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.metrics[event.node] = None
 
-    def _placement_refused(self, record: Recorded, event: BindRejected | BindFailed | BindWithheld) -> None:
-        self._refused(record, event.pod_uid, withheld=isinstance(event, BindWithheld))
+    def _placement_refused(self, record: Recorded, event: BindRejected | BindFailed | BindSuppressed) -> None:
+        self._refused(record, event.pod_uid, withheld=isinstance(event, BindSuppressed))
 
     def _permission_missing(self, record: Recorded, event: MissingPermission) -> None:
         if event.pod_uid:
@@ -195,7 +195,7 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.pods.update((uid, None) for uid, facts in self.pods.items() if facts.withheld_seq)
 
-    def _listed(self, record: Recorded, _: Listed) -> None:
+    def _listed(self, record: Recorded, _: InitialListCompleted) -> None:
         self.listed_seq = record.seq
 
     # metrics-*
@@ -209,7 +209,7 @@ class ObservedFacts(KnownFacts):
             if self.touched is not None:
                 self.touched.metrics[event.node] = None
 
-    def _node_forgotten(self, record: Recorded, event: NodeForgotten) -> None:
+    def _node_forgotten(self, record: Recorded, event: NodeReportsExpired) -> None:
         reports = self.reports.get(event.node, {})
         before = reports.get(record.context)
         if before is None or before.at_ns > event.at_ns:
@@ -248,10 +248,10 @@ class ObservedFacts(KnownFacts):
         ObjectDeleted: _object_deleted,
         BindRejected: _placement_refused,
         BindFailed: _placement_refused,
-        BindWithheld: _placement_refused,
+        BindSuppressed: _placement_refused,
         MissingPermission: _permission_missing,
         WriterStarted: _writer_started,
-        Listed: _listed,
+        InitialListCompleted: _listed,
         NodeReported: _node_reported,
-        NodeForgotten: _node_forgotten,
+        NodeReportsExpired: _node_forgotten,
     }

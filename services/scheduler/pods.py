@@ -50,7 +50,7 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
         changed_seq: seq of the last change of what it asks for.
         refused_seq: our newest placement (`scheduling` seq) that was answered with anything but PodBound.
         refusals: how many there were.
-        withheld_seq: seq of the last BindWithheld; the pod waits until the gateway starts anew.
+        withheld_seq: seq of the last BindSuppressed; the pod waits until the gateway starts anew.
         allotted: what it has of its node, as it says itself.
         started_ns: when it started, 0 before.
         conditions: checksum of its conditions, 0 while it has no node.

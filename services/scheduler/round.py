@@ -35,7 +35,7 @@ from services.scheduler.ties import name_hash
 from services.scheduler.waking import awake
 from services.scheduler.wording import main_code, message
 from shared.events import Cause, Draft
-from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
+from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, PodUnschedulable, Rejections, CycleDecided
 
 WORTH_A_RUN = 4
 """So many equal pods behind one of theirs are placed together, at least."""
@@ -51,7 +51,7 @@ ALSO_A_CLASS = 1000
 
 
 def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
-    """Try up to `batch_size` waiting pods: RoundDecided first, then one event for each pod that it places or that must be told.
+    """Try up to `batch_size` waiting pods: CycleDecided first, then one event for each pod that it places or that must be told.
 
     Returns:
         Nothing when no pod may be tried.
@@ -132,7 +132,7 @@ class _Round:
         self._places: dict[str, int] = {}  # uid -> place in the line
         self._ahead = Ahead(lambda ask: self._panel(self._profile(ask)).of(ask))
         self._running: deque[PodFacts] = deque()  # pods of a run that have their nodes, and whose turn is yet to come
-        self._judged: list[ClassJudged] = []
+        self._judged: list[ClassEvaluated] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
         self._kept: list[Kept] = []
@@ -174,7 +174,7 @@ class _Round:
         ask = pod.ask
         assert ask is not None, "only pods that have been read are queued"
         if ask.fault:
-            self._refuse(pod, self._record(ClassJudged(nodes=int(self._index.table.alive.sum()), feasible=0)))
+            self._refuse(pod, self._record(ClassEvaluated(nodes=int(self._index.table.alive.sum()), feasible=0)))
             return
         self._keep_room_from(ask)
         foreseen = self._ahead.goes(pod, self._placements, self._next_alone) if self._coming[ask] == 1 else None
@@ -252,7 +252,7 @@ class _Round:
         """The round's events; none when it took no pod."""
         if not self._outcomes:
             return ()
-        decided = RoundDecided(round=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
+        decided = CycleDecided(round=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
         return (Draft(decided), *self._events)
 
     def _choose(self, judge: Judge, pod_hash: np.uint64, nominated: str) -> tuple[int, dict[str, str]]:
@@ -337,7 +337,7 @@ class _Round:
                 self._events += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in choice.events()]
                 waits = Rejections(plugin=plugin.name, code="VolumesPending", nodes=1, detail=choice.node)
                 nodes = int(self._index.table.alive.sum())
-                self._refuse(pod, self._record(ClassJudged(nodes=nodes, feasible=0, rejected=(waits,))))
+                self._refuse(pod, self._record(ClassEvaluated(nodes=nodes, feasible=0, rejected=(waits,))))
                 return True
         return False
 
@@ -358,7 +358,7 @@ class _Round:
         )
         self._events.append(Draft(told, Cause("cluster", pod.since), pod.uid))
 
-    def _record(self, judged: ClassJudged) -> int:
+    def _record(self, judged: ClassEvaluated) -> int:
         self._judged.append(judged)
         return len(self._judged) - 1
 

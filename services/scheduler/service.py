@@ -22,9 +22,9 @@ from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.collecting import uncollected
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
-from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
-from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
+from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
+from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable, CycleDecided
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service
 
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT_S = 5.0
 LONGEST_PAUSE_S = 0.25
 
-QUESTIONS_EVERY_S = 1.0
+QUESTIONS_INTERVAL_S = 1.0
 """How often the questions of ScheduleExplanation objects are looked at: each is judged over all nodes."""
 
 SETTLED_AT_ONCE = 2000
 """Names the index looks at before other tasks of the process run: some 60 ms."""
 
-STANDBY_SETTLES_EVERY_S = 0.2
+STANDBY_SETTLES_INTERVAL_S = 0.2
 
 
 class Ready(NamedTuple):
@@ -59,7 +59,7 @@ async def stand_by(runtime: Runtime) -> None:
             ready = runtime.prepared = Ready(_new_index(view, runtime.settings), view.config_digest)
         if ready is not None:
             await _settle(ready.derived)
-        await asyncio.sleep(STANDBY_SETTLES_EVERY_S)
+        await asyncio.sleep(STANDBY_SETTLES_INTERVAL_S)
         await runtime.changed()
 
 
@@ -111,14 +111,16 @@ async def lead(runtime: Runtime) -> None:
             if shadow is not None:
                 shadow.judge_by(index, config_digest)
                 drafts += shadow.take()
-            if not questions_ns <= now_ns < questions_ns + int(QUESTIONS_EVERY_S * SECOND):  # a clock may be set back
+            if (
+                not questions_ns <= now_ns < questions_ns + int(QUESTIONS_INTERVAL_S * SECOND)
+            ):  # a clock may be set back
                 drafts += answers(index, now_ns)
                 questions_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
         taken_s = (runtime.now_ns() - now_ns) / SECOND
         if drafts:
-            await asyncio.sleep(min(max(settings.round_every_s - taken_s, 0.0), settings.round_every_s))
+            await asyncio.sleep(min(max(settings.cycle_interval_s - taken_s, 0.0), settings.cycle_interval_s))
             continue
         # Reports never stop, and each may cure a pod that load keeps waiting: looking in vain takes half of a core at most.
         await asyncio.sleep(min(max(taken_s, 0.0), LONGEST_PAUSE_S))
@@ -133,7 +135,7 @@ async def lead(runtime: Runtime) -> None:
 def _wait_s(index: Index, now_ns: int) -> float:
     """Until time alone lets a pod be tried, at most LONGEST_WAIT_S; less where questions wait."""
     next_ns = index.queue.next_at_ns()
-    longest_s = QUESTIONS_EVERY_S if index.view.questions else LONGEST_WAIT_S
+    longest_s = QUESTIONS_INTERVAL_S if index.view.questions else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s
     return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)
@@ -145,7 +147,7 @@ class ConfigFile:
     def __init__(self, settings: SchedulerSettings) -> None:
         """Of the path in the settings; none when that is empty."""
         self._path = settings.config
-        self._every_ns = int(settings.config_every_s * SECOND)
+        self._every_ns = int(settings.config_interval_s * SECOND)
         self._read_ns = 0
         self._last: Offered | None = None
 
@@ -165,16 +167,16 @@ SERVICE = Service(
     follows=FOLDED,
     emits=(
         WriterStarted,
-        FieldsDecided,
-        ObjectDecided,
-        RoundDecided,
+        FieldsDesired,
+        ObjectDesired,
+        CycleDecided,
         PodPlaced,
         PodNominated,
         PodUnschedulable,
         PlacementCompared,
-        EvictionAsked,
-        ConfigTaken,
-        ConfigRefused,
+        EvictionRequested,
+        ConfigApplied,
+        ConfigRejected,
     ),
     settings=SchedulerSettings,
     new_state=ClusterView,

@@ -23,15 +23,15 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = ""
     batch_size: Annotated[int, Meta(ge=1, le=4096, description="pods a round takes at most")] = 256
-    round_every_s: Annotated[
+    cycle_interval_s: Annotated[
         float, Meta(ge=0, description="seconds from one round's start to the next; pods that come meanwhile share it")
     ] = 0.02
     quota_timeout_s: Annotated[
         float, Meta(gt=0, description="how long a round waits for the quota ledger; its pods wait longer, others go on")
     ] = 1.0
-    config_every_s: Annotated[float, Meta(gt=0, description="seconds between two looks at the configuration file")] = (
-        5.0
-    )
+    config_interval_s: Annotated[
+        float, Meta(gt=0, description="seconds between two looks at the configuration file")
+    ] = 5.0
     listen: Annotated[
         str, Meta(description="host:port, with TLS, for the extender's verbs and the views below /apis/v1; empty: none")
     ] = ""

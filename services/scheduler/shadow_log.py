@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from services.scheduler.ask import SCHEDULER_NAME
 from shared.domain.requests import pod_requests, whole
 from shared.events import Recorded
-from shared.events.cluster import Listed, NodeDeleted, NodeObserved, PodDeleted, PodObserved
+from shared.events.cluster import InitialListCompleted, NodeDeleted, NodeObserved, PodDeleted, PodObserved
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared
 from shared.kube.node import Node
@@ -77,7 +77,7 @@ class ShadowLog:
                 self.nodes.pop(name, None)
             case WriterStarted() if record.context == "cluster":
                 self._listed = False
-            case Listed():
+            case InitialListCompleted():
                 self._listed = True
             case PlacementCompared(pod_uid=uid) as found:
                 self.compared[uid] = Compared(f"{record.context}/{record.seq}", found)

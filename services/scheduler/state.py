@@ -17,10 +17,10 @@ from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
-    BindWithheld,
+    BindSuppressed,
     EvictionFailed,
     EvictionRefused,
-    Listed,
+    InitialListCompleted,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -31,25 +31,25 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided
-from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
-from shared.events.metrics import NodeForgotten, NodeReported
+from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
+from shared.events.metrics import NodeReportsExpired, NodeReported
 from shared.events.scheduling import (
     PlacementCompared,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
-    RoundDecided,
+    CycleDecided,
 )
 
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, BindRejected, BindFailed, BindWithheld, MissingPermission, EvictionRefused, EvictionFailed, WriterStarted, Listed,
+        ObjectDeleted, BindRejected, BindFailed, BindSuppressed, MissingPermission, EvictionRefused, EvictionFailed, WriterStarted, InitialListCompleted,
     ),
-    "scheduling": (WriterStarted, RoundDecided, PodPlaced, PodUnschedulable, FieldsDecided, PodNominated, EvictionAsked, PlacementCompared, ConfigTaken, ConfigRefused),
+    "scheduling": (WriterStarted, CycleDecided, PodPlaced, PodUnschedulable, FieldsDesired, PodNominated, EvictionRequested, PlacementCompared, ConfigApplied, ConfigRejected),
     "quota": QUOTA_FOLDED,
-    "metrics-*": (NodeReported, NodeForgotten),
+    "metrics-*": (NodeReported, NodeReportsExpired),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
 

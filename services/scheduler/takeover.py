@@ -7,7 +7,7 @@ from services.scheduler.config import BadConfig, read_config
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from shared.events import Draft
-from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.log import ConfigRejected, ConfigApplied
 
 
 class Offered(NamedTuple):
@@ -26,7 +26,7 @@ def config_drafts(view: ClusterView, file: Offered | None) -> tuple[Draft, ...]:
     """Take over what is offered, if it is new: the file, else the ConfigMap, else the shipped profile.
 
     Returns:
-        ConfigTaken, or ConfigRefused (the last good one stays in force), or nothing.
+        ConfigApplied, or ConfigRejected (the last good one stays in force), or nothing.
     """
     offered = file
     if offered is None and view.config_map is not None:
@@ -38,11 +38,11 @@ def config_drafts(view: ClusterView, file: Offered | None) -> tuple[Draft, ...]:
     try:
         read_config(offered.text)
     except BadConfig as error:
-        refused = ConfigRefused(source=offered.source, digest=offered.digest, path=error.path, reason=error.reason)
+        refused = ConfigRejected(source=offered.source, digest=offered.digest, path=error.path, reason=error.reason)
         first = () if view.config_digest else (_taken(shipped),)
         return (*first, Draft(refused))
     return (_taken(offered),)
 
 
 def _taken(offered: Offered) -> Draft:
-    return Draft(ConfigTaken(source=offered.source, digest=offered.digest, text=offered.text))
+    return Draft(ConfigApplied(source=offered.source, digest=offered.digest, text=offered.text))

@@ -1,6 +1,6 @@
 """Why a pod is where it is, or nowhere: told from its own events alone, for `koord why pod`.
 
-What is needed stands in the events of the decision: RoundDecided holds how the pod's class was judged, PodPlaced and
+What is needed stands in the events of the decision: CycleDecided holds how the pod's class was judged, PodPlaced and
 PodUnschedulable what came of it, the gateway's outcomes how it ended. Nothing is computed anew.
 """
 
@@ -16,7 +16,7 @@ from shared.events import Event, Recorded
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
-    BindWithheld,
+    BindSuppressed,
     EvictionFailed,
     EvictionRefused,
     MissingPermission,
@@ -25,14 +25,14 @@ from shared.events.cluster import (
     PodEvicted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from shared.events.scheduling import (
-    ClassJudged,
+    ClassEvaluated,
     PlacementCompared,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
-    RoundDecided,
+    CycleDecided,
 )
 from shared.kube.instants import instant_text
 
@@ -74,7 +74,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     Attributes:
         round: its number; 0 where another scheduler decided.
-        event: `context/seq` of its RoundDecided.
+        event: `context/seq` of its CycleDecided.
         now_ns: the instant it was decided at; seen: the positions it rests on; config: digest of the configuration.
         equals_before: pods of the same class placed before this one in the round: the nodes were judged before the first
             of them.
@@ -120,7 +120,7 @@ def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en"
     """Explain a pod from its events and the rounds they name, in any order; other events are passed over.
 
     Args:
-        records: events with the pod's key, and the RoundDecided that its PodPlaced and PodUnschedulable name.
+        records: events with the pod's key, and the CycleDecided that its PodPlaced and PodUnschedulable name.
         pod_uid: which pod of the name; the one observed or decided last when not given.
         language: of the reasons, `en` or `zh`.
     """
@@ -129,7 +129,7 @@ def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en"
         (uid for record in reversed(ordered) if (uid := str(getattr(record.event, "pod_uid", "")))), ""
     )
     own = [record for record in ordered if uid and getattr(record.event, "pod_uid", None) == uid]
-    rounds = {record.event.round: record for record in ordered if isinstance(record.event, RoundDecided)}
+    rounds = {record.event.round: record for record in ordered if isinstance(record.event, CycleDecided)}
     story = _Story(language)
     for record in own:
         story.tell(record)
@@ -214,12 +214,12 @@ def _detail(refusal: Refusal) -> str:
 
 def _judgement(record: Recorded, decided: PodPlaced | PodUnschedulable, language: str) -> Judgement | None:
     round_ = record.event
-    assert isinstance(round_, RoundDecided), "rounds holds nothing else"
+    assert isinstance(round_, CycleDecided), "rounds holds nothing else"
     place = next((i for i, outcome in enumerate(round_.pods) if outcome.pod_uid == decided.pod_uid), None)
     if place is None:
         return None
     outcome = round_.pods[place]
-    judged: ClassJudged = round_.classes[outcome.judged]
+    judged: ClassEvaluated = round_.classes[outcome.judged]
     return Judgement(
         round=round_.round,
         event=f"{record.context}/{record.seq}",
@@ -255,13 +255,13 @@ def _compared(record: Recorded, language: str) -> Judgement:
     )
 
 
-def _rejected(judged: ClassJudged, language: str) -> tuple[Refusal, ...]:
+def _rejected(judged: ClassEvaluated, language: str) -> tuple[Refusal, ...]:
     return tuple(
         Refusal(r.plugin, r.code, r.detail, r.nodes, text(r.code, r.detail, language)) for r in judged.rejected
     )
 
 
-def _best(judged: ClassJudged) -> tuple[Choice, ...]:
+def _best(judged: ClassEvaluated) -> tuple[Choice, ...]:
     return tuple(Choice(best.node, best.score, best.parts) for best in judged.best)
 
 
@@ -344,7 +344,7 @@ class _Story:
             f"round {event.round} asked pods on {event.node} to make room for it: {victims}; {budgets}{others}",
         )
 
-    def _asked_to_go(self, event: EvictionAsked) -> str:
+    def _asked_to_go(self, event: EvictionRequested) -> str:
         return f"it is asked to go: {event.reason}"
 
     def _stays(self, event: EvictionRefused | EvictionFailed) -> str:
@@ -358,7 +358,7 @@ class _Story:
         self.node = ""
         return self._stand("refused", f"the binding failed and it is tried again: {event.reason}")
 
-    def _withheld(self, _: BindWithheld) -> str:
+    def _withheld(self, _: BindSuppressed) -> str:
         return self._stand("withheld", text("Withheld", language=self._language))
 
     def _compared(self, event: PlacementCompared) -> str:
@@ -386,13 +386,13 @@ class _Story:
         PodPlaced: _placed,
         PodUnschedulable: _unschedulable,
         PodNominated: _nominated,
-        EvictionAsked: _asked_to_go,
+        EvictionRequested: _asked_to_go,
         EvictionRefused: _stays,
         EvictionFailed: _stays,
         PodBound: _bound,
         BindRejected: _refused,
         BindFailed: _refused,
-        BindWithheld: _withheld,
+        BindSuppressed: _withheld,
         PlacementCompared: _compared,
         MissingPermission: _missing,
         PodDeleted: _deleted,

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from services.scheduler.reasons import NO_NODES, summary, text
-from shared.events.scheduling import ClassJudged, Rejections
+from shared.events.scheduling import ClassEvaluated, Rejections
 
 
-def main_code(judged: ClassJudged) -> str:
+def main_code(judged: ClassEvaluated) -> str:
     """The stable code of the reason that refuses most nodes; of equals, the one whose plugin is asked first."""
     counts: Counter[str] = Counter()
     for rejected in judged.rejected:
@@ -15,7 +15,7 @@ def main_code(judged: ClassJudged) -> str:
     return max(counts, key=lambda code: counts[code]) if counts else NO_NODES
 
 
-def message(judged: ClassJudged) -> str:
+def message(judged: ClassEvaluated) -> str:
     """What the pod's condition says, in Kubernetes' words."""
     return summary(judged.nodes, refused_by_text(judged.rejected))
 

@@ -11,13 +11,13 @@ from services.simulator.state import Intent, SimulatorState, fields_of, uid_of
 from shared.events import Cause, Event
 from shared.events.cluster import (
     BindRejected,
-    LevelRejected,
-    LevelSuperseded,
-    LevelWritten,
+    DesiredStateRejected,
+    DesiredStateSuperseded,
+    DesiredStateApplied,
     PodBound,
     PodEvicted,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.pod import PodCondition
 
@@ -56,9 +56,9 @@ def _carry_out(
             bind(cluster, cause, intent)
         case PodUnschedulable():
             mark_unschedulable(cluster, cause, intent, superseded=verdicts[intent.pod_uid] > cause.seq)
-        case EvictionAsked():
+        case EvictionRequested():
             evict(cluster, cause, intent)
-        case FieldsDecided() | ObjectDecided():
+        case FieldsDesired() | ObjectDesired():
             write_level(cluster, state, cause, intent)
 
 
@@ -79,15 +79,15 @@ def mark_unschedulable(cluster: Cluster, cause: Cause, intent: PodUnschedulable,
     """Write the pod's condition, unless the pod is bound or gone, or the scheduler has said something newer of it."""
     pod = cluster.pod(intent.pod)
     if superseded or pod is None or pod.metadata.uid != intent.pod_uid or pod.spec.node_name:
-        outcome: Event = LevelSuperseded(resource=PODS.name, name=intent.pod, fields=POD_SCHEDULED)
+        outcome: Event = DesiredStateSuperseded(resource=PODS.name, name=intent.pod, fields=POD_SCHEDULED)
     else:
         condition = PodCondition(type=POD_SCHEDULED, status="False", reason=UNSCHEDULABLE, message=intent.message)
         cluster.set_condition(pod, condition)
-        outcome = LevelWritten(resource=PODS.name, name=intent.pod, fields=POD_SCHEDULED)
+        outcome = DesiredStateApplied(resource=PODS.name, name=intent.pod, fields=POD_SCHEDULED)
     cluster.answer(outcome, cause, intent.pod_uid)
 
 
-def evict(cluster: Cluster, cause: Cause, intent: EvictionAsked) -> None:
+def evict(cluster: Cluster, cause: Cause, intent: EvictionRequested) -> None:
     """Evict a pod. There are no disruption budgets here, so it succeeds; so it does for a pod that is gone."""
     pod = cluster.pod(intent.pod)
     if pod and pod.metadata.uid == intent.pod_uid:
@@ -96,20 +96,20 @@ def evict(cluster: Cluster, cause: Cause, intent: EvictionAsked) -> None:
     cluster.answer(PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), cause, intent.pod_uid)
 
 
-def write_level(cluster: Cluster, state: SimulatorState, cause: Cause, intent: FieldsDecided | ObjectDecided) -> None:
+def write_level(cluster: Cluster, state: SimulatorState, cause: Cause, intent: FieldsDesired | ObjectDesired) -> None:
     """Write a level, unless a newer one of its field group is known already or another object has the place."""
     resource, name, fields = intent.resource, intent.name, fields_of(intent)
     newest = state.levels.get((resource, name), {}).get((cause.context, fields))
-    outcome: Event = LevelSuperseded(resource=resource, name=name, fields=fields)
+    outcome: Event = DesiredStateSuperseded(resource=resource, name=name, fields=fields)
     try:
         if newest and newest.seq == cause.seq and enforce(cluster, intent):
-            outcome = LevelWritten(resource=resource, name=name, fields=fields)
+            outcome = DesiredStateApplied(resource=resource, name=name, fields=fields)
     except Refused as refusal:
-        outcome = LevelRejected(resource=resource, name=name, fields=fields, reason=str(refusal))
+        outcome = DesiredStateRejected(resource=resource, name=name, fields=fields, reason=str(refusal))
     cluster.answer(outcome, cause)
 
 
-def enforce(cluster: Cluster, intent: FieldsDecided | ObjectDecided) -> bool:
+def enforce(cluster: Cluster, intent: FieldsDesired | ObjectDesired) -> bool:
     """Make an object agree with a level; False when another object has its place.
 
     Raises:
@@ -117,7 +117,7 @@ def enforce(cluster: Cluster, intent: FieldsDecided | ObjectDecided) -> bool:
     """
     held = cluster.find(intent.resource, intent.name)
     resource = resource_named(intent)
-    if isinstance(intent, FieldsDecided):
+    if isinstance(intent, FieldsDesired):
         if held is not None and intent.uid and uid_of(held) != intent.uid:
             return False
         cluster.patch(resource, intent.name, intent.patch, status=intent.subresource == "status")
@@ -139,13 +139,13 @@ def enforce(cluster: Cluster, intent: FieldsDecided | ObjectDecided) -> bool:
     return True
 
 
-def resource_named(intent: FieldsDecided | ObjectDecided) -> Resource:
+def resource_named(intent: FieldsDesired | ObjectDesired) -> Resource:
     """The resource that a level is about; one that is not in the catalogue is a custom resource."""
     known = BY_NAME.get(intent.resource)
     if known:
         return known
     plural, _, group = intent.resource.partition(".")
-    body = (intent.body if isinstance(intent, ObjectDecided) else None) or {}
+    body = (intent.body if isinstance(intent, ObjectDesired) else None) or {}
     kind = str(body.get("kind") or plural)
     return Resource(
         intent.resource, kind, str(body.get("apiVersion") or f"{group}/v1"), "/" in intent.name, status=True
@@ -160,11 +160,11 @@ def keep_levels(cluster: Cluster, state: SimulatorState) -> None:
             cause, wanted = Cause(context, level.seq), level.intent
             if level.seq in state.open.get(context, {}):
                 continue  # its outcome is drafted, or comes with the next step
-            if gone and not (isinstance(wanted, ObjectDecided) and wanted.body is None):
-                cluster.answer(LevelSuperseded(resource=resource, name=name, fields=fields), cause)
+            if gone and not (isinstance(wanted, ObjectDesired) and wanted.body is None):
+                cluster.answer(DesiredStateSuperseded(resource=resource, name=name, fields=fields), cause)
                 continue
             try:
                 enforce(cluster, wanted)
             except Refused as refusal:
-                rejected = LevelRejected(resource=resource, name=name, fields=fields, reason=str(refusal))
+                rejected = DesiredStateRejected(resource=resource, name=name, fields=fields, reason=str(refusal))
                 cluster.answer(rejected, cause)

@@ -85,7 +85,7 @@ async def rest(
     next_ns = min((at_ns for at_ns in (timers.next_ns, arrival_ns) if at_ns is not None), default=None)
     wait_s = LONGEST_WAIT_S if next_ns is None else min(LONGEST_WAIT_S, clock.wait_s(next_ns, wall_ns))
     if settings.virtual:
-        wait_s = min(wait_s, settings.settle_s)
+        wait_s = min(wait_s, settings.debounce_s)
     heard = heard or asyncio.create_task(runtime.changed(LONGEST_WAIT_S))
     came = asyncio.create_task(desk.came())
     await asyncio.wait({heard, came}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)

@@ -16,7 +16,9 @@ class SimulatorSettings(Settings, frozen=True, kw_only=True):
     virtual: Annotated[
         bool, Meta(description="jump to the next thing that is due as soon as nothing is left to do")
     ] = False
-    settle_s: Annotated[float, Meta(gt=0, description="virtual time: how long nothing must happen before a jump")] = 0.2
+    debounce_s: Annotated[float, Meta(gt=0, description="virtual time: how long nothing must happen before a jump")] = (
+        0.2
+    )
 
     start_delay_s: Annotated[float, Meta(ge=0, description="from a pod's binding to Running")] = 1.0
     stop_delay_s: Annotated[float, Meta(ge=0, description="from a running pod's deletion to its end, at most")] = 2.0

@@ -14,7 +14,7 @@ from services.simulator.catalogue import NODE_METRICS, NODES, PODS
 from shared.events import Cause, Event, Recorded
 from shared.events.cluster import (
     OUTCOMES,
-    LevelWritten,
+    DesiredStateApplied,
     NodeDeleted,
     NodeMetricDeleted,
     NodeMetricObserved,
@@ -24,7 +24,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import instant_ns
 from shared.kube.node import Node, NodeMetric
@@ -33,7 +33,7 @@ from shared.kube.pod import Pod
 Object = Pod | Node | NodeMetric | dict[str, Any]
 """An object as its events hold it."""
 
-Intent = PodPlaced | PodUnschedulable | EvictionAsked | FieldsDecided | ObjectDecided
+Intent = PodPlaced | PodUnschedulable | EvictionRequested | FieldsDesired | ObjectDesired
 
 
 class _Stored(msgspec.Struct):
@@ -47,13 +47,13 @@ class _Stored(msgspec.Struct):
     now_ns: int
     open: dict[str, list[tuple[int, Intent]]]
     early: dict[str, list[tuple[int, bool]]]
-    levels: list[tuple[str, int, FieldsDecided | ObjectDecided]]
+    levels: list[tuple[str, int, FieldsDesired | ObjectDesired]]
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 _DECODER = msgspec.msgpack.Decoder(_Stored)
 
-ANY_INTENTS = (EvictionAsked, FieldsDecided, ObjectDecided)
+ANY_INTENTS = (EvictionRequested, FieldsDesired, ObjectDesired)
 """Intents that every context may append."""
 
 INTENTS = (PodPlaced, PodUnschedulable, *ANY_INTENTS)
@@ -66,7 +66,7 @@ class Level(NamedTuple):
     """A level in force: the newest of its field group, and its place in its log."""
 
     seq: int
-    intent: FieldsDecided | ObjectDecided
+    intent: FieldsDesired | ObjectDesired
 
 
 class SimulatorState:
@@ -105,7 +105,7 @@ class SimulatorState:
             if event.now_ns is not None and event.now_ns > self.now_ns:
                 self.now_ns = event.now_ns
             if isinstance(event, OUTCOMES):
-                self._answered(record.cause, stands=isinstance(event, LevelWritten))
+                self._answered(record.cause, stands=isinstance(event, DesiredStateApplied))
             else:
                 self._observed(event)
         elif isinstance(event, INTENTS):
@@ -220,7 +220,7 @@ class SimulatorState:
         stands = self.early.get(context, {}).pop(seq, None)
         if stands is None:
             self.open.setdefault(context, {})[seq] = intent
-        if isinstance(intent, FieldsDecided | ObjectDecided):
+        if isinstance(intent, FieldsDesired | ObjectDesired):
             place, group = (intent.resource, intent.name), (context, fields_of(intent))
             older = self.levels.get(place, {}).get(group)
             if older:
@@ -251,9 +251,9 @@ class SimulatorState:
                 del self.levels[place]
 
 
-def fields_of(intent: FieldsDecided | ObjectDecided) -> str:
+def fields_of(intent: FieldsDesired | ObjectDesired) -> str:
     """The field group that a level is about; the whole object's is empty."""
-    return intent.fields if isinstance(intent, FieldsDecided) else ""
+    return intent.fields if isinstance(intent, FieldsDesired) else ""
 
 
 def uid_of(held: Object) -> str:

@@ -31,8 +31,8 @@ from services.slo_controller.steady import expires_ns, moved
 from services.slo_controller.strategy import DEFAULTS
 from shared.admission.slo_config import COLOCATION
 from shared.events import Draft
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigRejected, ConfigApplied
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.kube.quantity import NANO, nanos
@@ -54,10 +54,10 @@ def decide_config(state: SloState) -> list[Draft]:
     if not state.config or reading.texts != state.texts or is_mended:
         text = _canonical(reading.texts)
         drafts.append(
-            Draft(ConfigTaken(source=f"ConfigMap {CONFIG_MAP}", digest=sha256(text).hexdigest(), text=text.decode()))
+            Draft(ConfigApplied(source=f"ConfigMap {CONFIG_MAP}", digest=sha256(text).hexdigest(), text=text.decode()))
         )
     drafts += [
-        Draft(ConfigRefused(source=f"ConfigMap {CONFIG_MAP}", digest=digest, path=f"{p.key}: {p.path}", reason=str(p)))
+        Draft(ConfigRejected(source=f"ConfigMap {CONFIG_MAP}", digest=digest, path=f"{p.key}: {p.path}", reason=str(p)))
         for p in reading.problems
     ]
     return drafts
@@ -101,12 +101,12 @@ def decide_node(state: SloState, config: InForce, name: str, settings: SloSettin
     if before is None or before.amounts != after.amounts:
         drafts.append(
             Draft(
-                FieldsDecided(resource=NODES, name=name, fields=AMOUNTS, patch={"status": patch}, subresource="status")
+                FieldsDesired(resource=NODES, name=name, fields=AMOUNTS, patch={"status": patch}, subresource="status")
             )
         )
     metadata: dict[str, Any] = {"annotations": after.annotations} | ({"labels": after.labels} if after.labels else {})
     if before is None or (before.annotations, before.labels) != (after.annotations, after.labels):
-        drafts.append(Draft(FieldsDecided(resource=NODES, name=name, fields=METADATA, patch={"metadata": metadata})))
+        drafts.append(Draft(FieldsDesired(resource=NODES, name=name, fields=METADATA, patch={"metadata": metadata})))
     return drafts
 
 
@@ -185,7 +185,7 @@ def _node_slo(state: SloState, config: InForce, name: str) -> list[Draft]:
             return []
     elif state.slos.get(name) == spec:
         return []
-    return [Draft(ObjectDecided(resource=NODE_SLOS, name=name, body={"spec": spec}))]
+    return [Draft(ObjectDesired(resource=NODE_SLOS, name=name, body={"spec": spec}))]
 
 
 def _node_metric(state: SloState, config: InForce, name: str) -> list[Draft]:
@@ -201,7 +201,7 @@ def _node_metric(state: SloState, config: InForce, name: str) -> list[Draft]:
             return []
     elif msgspec.json.decode(msgspec.json.encode(there)) == spec:
         return []
-    return [Draft(FieldsDecided(resource=NODE_METRICS, name=name, fields=SPEC, patch={"spec": spec}))]
+    return [Draft(FieldsDesired(resource=NODE_METRICS, name=name, fields=SPEC, patch={"spec": spec}))]
 
 
 def _gone(state: SloState, name: str, now_ns: int, settings: SloSettings) -> list[Draft]:
@@ -210,9 +210,9 @@ def _gone(state: SloState, name: str, now_ns: int, settings: SloSettings) -> lis
     """
     drafts = []
     if settings.node_slos and name in state.slos:
-        drafts.append(Draft(ObjectDecided(resource=NODE_SLOS, name=name, body=None)))
+        drafts.append(Draft(ObjectDesired(resource=NODE_SLOS, name=name, body=None)))
     if settings.node_metrics and name in state.metric_specs:
-        drafts.append(Draft(ObjectDecided(resource=NODE_METRICS, name=name, body=None)))
+        drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=name, body=None)))
     if settings.topologies:
         drafts += withdrawn(state, name)
     if name in state.decided:

@@ -12,8 +12,8 @@ from services.slo_controller.calculate import Pass
 from services.slo_controller.state import SloState, Topology
 from services.slo_controller.topology import FIELDS, Zones, with_batch
 from shared.events import Draft
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.nodes import NodeTopologyStated
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.nodes import NodeTopologyReported
 from shared.kube.node_topology import NUMA_RESERVATION
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.resource_names import NODE_TOPOLOGIES
@@ -33,7 +33,7 @@ def decide_topology(state: SloState, name: str, found: Pass | None) -> list[Draf
     if there is None:
         if stated is None or state.says(NODE_TOPOLOGIES, name) is not None:
             return []
-        return [Draft(ObjectDecided(resource=NODE_TOPOLOGIES, name=name, body=_body(state, name, stated)))]
+        return [Draft(ObjectDesired(resource=NODE_TOPOLOGIES, name=name, body=_body(state, name, stated)))]
     return [*_described(state, name, stated, there), *_zones(state, name, stated, there, found)]
 
 
@@ -41,7 +41,7 @@ def withdrawn(state: SloState, name: str) -> list[Draft]:
     """The topology of a node that is gone goes too, if it was made here."""
     if name not in state.topologies or state.says(NODE_TOPOLOGIES, name) is None:
         return []
-    return [Draft(ObjectDecided(resource=NODE_TOPOLOGIES, name=name, body=None))]
+    return [Draft(ObjectDesired(resource=NODE_TOPOLOGIES, name=name, body=None))]
 
 
 def merged(zones: Zones, stated: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ def merged(zones: Zones, stated: Mapping[str, Mapping[str, tuple[str, str]]]) ->
     return found + [dict(zone) for zone in before.values()]
 
 
-def _body(state: SloState, name: str, stated: NodeTopologyStated) -> dict[str, Any]:
+def _body(state: SloState, name: str, stated: NodeTopologyReported) -> dict[str, Any]:
     owner = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -77,7 +77,7 @@ def _body(state: SloState, name: str, stated: NodeTopologyStated) -> dict[str, A
     }
 
 
-def _patch(stated: NodeTopologyStated) -> dict[str, Any]:
+def _patch(stated: NodeTopologyReported) -> dict[str, Any]:
     labels = MANAGED_BY | ({NUMA_RESERVATION: stated.numa_reservation} if stated.numa_reservation else {})
     return {
         "metadata": {"annotations": stated.annotations, "labels": labels},
@@ -85,7 +85,7 @@ def _patch(stated: NodeTopologyStated) -> dict[str, Any]:
     }
 
 
-def _described(state: SloState, name: str, stated: NodeTopologyStated | None, there: Topology) -> list[Draft]:
+def _described(state: SloState, name: str, stated: NodeTopologyReported | None, there: Topology) -> list[Draft]:
     """Annotations, labels and policy, where they are others than stated."""
     if stated is None:
         return []
@@ -96,13 +96,13 @@ def _described(state: SloState, name: str, stated: NodeTopologyStated | None, th
         patch["metadata"]["labels"].setdefault(NUMA_RESERVATION, None)  # it was ours, and goes
     if said == patch:
         return []
-    return [Draft(FieldsDecided(resource=NODE_TOPOLOGIES, name=name, fields="", patch=patch))]
+    return [Draft(FieldsDesired(resource=NODE_TOPOLOGIES, name=name, fields="", patch=patch))]
 
 
 def _zones(
     state: SloState,
     name: str,
-    stated: NodeTopologyStated | None,
+    stated: NodeTopologyReported | None,
     there: Topology,
     found: Pass | None,
 ) -> list[Draft]:
@@ -112,7 +112,7 @@ def _zones(
     said = state.says(NODE_TOPOLOGIES, name, ZONES)
     if zones == there.zones or (said is not None and said.get("zones") == zones):
         return []
-    return [Draft(FieldsDecided(resource=NODE_TOPOLOGIES, name=name, fields=ZONES, patch={"zones": zones}))]
+    return [Draft(FieldsDesired(resource=NODE_TOPOLOGIES, name=name, fields=ZONES, patch={"zones": zones}))]
 
 
 def _agrees(patch: Mapping[str, Any], there: Topology) -> bool:

@@ -21,9 +21,9 @@ from services.slo_controller.plugins import CALCULATE, PLUGINS
 from services.slo_controller.state import NODES
 from shared.admission.slo_config import BURST, COLOCATION, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
 from shared.events import Draft, Recorded
-from shared.events.cluster import LevelFailed, LevelRejected, LevelWritten, MissingPermission
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.cluster import DesiredStateFailed, DesiredStateRejected, DesiredStateApplied, MissingPermission
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigRejected, ConfigApplied
 from shared.events.slo import NodeOvercommitted
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES
 
@@ -59,8 +59,8 @@ _OF_KEYS = {
     HOST_APPLICATIONS: (_SLO_SPEC, "getHostApplicationConfig"),
 }
 
-Outcome = LevelWritten | LevelRejected | LevelFailed | MissingPermission
-OUTCOMES = (LevelWritten, LevelRejected, LevelFailed, MissingPermission)
+Outcome = DesiredStateApplied | DesiredStateRejected | DesiredStateFailed | MissingPermission
+OUTCOMES = (DesiredStateApplied, DesiredStateRejected, DesiredStateFailed, MissingPermission)
 """What the gateway says of a write that is counted here."""
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
@@ -95,9 +95,9 @@ class Exported(Collector):
             event, seq = record.event, record.seq
             if isinstance(event, NodeOvercommitted):
                 self._count_plugins(event)
-            elif isinstance(event, FieldsDecided) and (event.resource, event.fields) in _OF_FIELDS:
+            elif isinstance(event, FieldsDesired) and (event.resource, event.fields) in _OF_FIELDS:
                 self._asked[seq] = _OF_FIELDS[event.resource, event.fields]
-            elif isinstance(event, ObjectDecided) and event.resource in _OF_OBJECTS:
+            elif isinstance(event, ObjectDesired) and event.resource in _OF_OBJECTS:
                 count, kind = _OF_OBJECTS[event.resource]
                 verb = "delete" if event.body is None else "update" if event.name in made else "create"
                 self._asked[seq] = count, verb + kind
@@ -108,8 +108,8 @@ class Exported(Collector):
         Args:
             texts: what is in force now.
         """
-        refused = {event.path.partition(":")[0] for each in drafts if isinstance(event := each.event, ConfigRefused)}
-        taken = texts if any(isinstance(each.event, ConfigTaken) for each in drafts) else {}
+        refused = {event.path.partition(":")[0] for each in drafts if isinstance(event := each.event, ConfigRejected)}
+        taken = texts if any(isinstance(each.event, ConfigApplied) for each in drafts) else {}
         for key, (count, reason) in _OF_KEYS.items():
             if key in refused:
                 self._add(count, status=FAILED, reason=reason)
@@ -121,7 +121,7 @@ class Exported(Collector):
         if not isinstance(record.event, OUTCOMES) or record.cause is None or record.cause.context != CONTEXT:
             return
         if (asked := self._asked.pop(record.cause.seq, None)) is not None:
-            status = SUCCEEDED if isinstance(record.event, LevelWritten) else FAILED
+            status = SUCCEEDED if isinstance(record.event, DesiredStateApplied) else FAILED
             self._add(asked[0], status=status, reason=asked[1])
 
     def collect(self) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
 """What the containers of a workload should ask for: histograms of what they used, and the status of the Recommendation that asks.
 
 Reports tell of pods; a pod's use is divided among its containers as their requests are. Histograms are this process's own and no part of the State; what
-is read off them, and their weights, are in `RecommendationMade`, from which the next writer goes on.
+is read off them, and their weights, are in `RecommendationUpdated`, from which the next writer goes on.
 
 Source: spec/slo-controller.md 11.5, which leaves the algorithm open; parameters as of 11.1.
 """
@@ -18,8 +18,8 @@ from services.slo_controller.steady import differs
 from shared.domain.cpu_memory import MILLI, Amount, scaled
 from shared.domain.node_selection import selects
 from shared.events import Draft
-from shared.events.intents import FieldsDecided
-from shared.events.slo import RecommendationEnded, RecommendationMade
+from shared.events.intents import FieldsDesired
+from shared.events.slo import RecommendationEnded, RecommendationUpdated
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import NANO, bytes_text, milli, milli_text, nanos, value
 from shared.kube.resource_names import RECOMMENDATIONS
@@ -128,7 +128,7 @@ class Recommender:
             return []
         if not is_news and before is not None:
             shown = before.containers  # kept with what was learned since, said as it was
-        made = RecommendationMade(
+        made = RecommendationUpdated(
             name=name,
             decided_ns=now_ns,
             since_ns=since_ns,
@@ -141,7 +141,7 @@ class Recommender:
             patch = {"status": _status(made)}
             drafts.append(
                 Draft(
-                    FieldsDecided(resource=RECOMMENDATIONS, name=name, fields=STATUS, patch=patch, subresource="status")
+                    FieldsDesired(resource=RECOMMENDATIONS, name=name, fields=STATUS, patch=patch, subresource="status")
                 )
             )
         return drafts
@@ -222,7 +222,7 @@ def _stored(model: Model) -> str:
     return msgspec.json.encode(_Weights(model.cpu.save(), model.memory.save())).decode()
 
 
-def _status(made: RecommendationMade) -> dict[str, Any]:
+def _status(made: RecommendationUpdated) -> dict[str, Any]:
     at = instant_text(made.decided_ns // SECOND * SECOND)
     return {
         "updateTime": at,

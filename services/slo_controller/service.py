@@ -15,9 +15,9 @@ from services.slo_controller.recommend import Recommender
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import FOLDED, SloState
 from shared.events import Draft
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
-from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationMade
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
+from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service
 
@@ -61,21 +61,21 @@ class Controller:
         while not runtime.draining.is_set():
             worked = self._is_settled() and await self._turn()
             if not worked:
-                await runtime.changed(self._settings.look_every_s if self._is_settled() else 0.5)
+                await runtime.changed(self._settings.poll_interval_s if self._is_settled() else 0.5)
 
     def _is_settled(self) -> bool:
         """Whether what the log says is the whole cluster: without its ConfigMap all nodes would seem to be switched off."""
         state = self._state
         if state.listed or state.config:
             return True
-        return self._runtime.now_ns() - self._began_ns > self._settings.settle_s * SECOND
+        return self._runtime.now_ns() - self._began_ns > self._settings.debounce_s * SECOND
 
     async def _turn(self) -> bool:
         """One slice of what waits; whether anything did."""
         runtime, state = self._runtime, self._state
         if drafts := decide_config(state):
             for draft in drafts:
-                if isinstance(draft.event, ConfigRefused):
+                if isinstance(draft.event, ConfigRejected):
                     self._refusals.inc()
                     log.warning("a document is refused; the last good one stays", extra={"why": draft.event.reason})
             await runtime.append(drafts, now_ns=runtime.now_ns())
@@ -84,7 +84,7 @@ class Controller:
         if self._digest != state.config:
             self._config, self._digest = InForce(state.texts), state.config
         now_ns = runtime.now_ns()
-        if now_ns - self._looked_ns > self._settings.look_every_s * SECOND:
+        if now_ns - self._looked_ns > self._settings.poll_interval_s * SECOND:
             self._looked_ns = now_ns
             state.changed |= dict.fromkeys(expired(state, self._config, now_ns))
             self._measure()
@@ -125,12 +125,12 @@ SERVICE = Service(
     follows={**FOLDED, "cluster": (*FOLDED["cluster"], *OUTCOMES)},
     emits=(
         NodeOvercommitted,
-        RecommendationMade,
+        RecommendationUpdated,
         RecommendationEnded,
-        FieldsDecided,
-        ObjectDecided,
-        ConfigTaken,
-        ConfigRefused,
+        FieldsDesired,
+        ObjectDesired,
+        ConfigApplied,
+        ConfigRejected,
         WriterStarted,
     ),
     settings=SloSettings,

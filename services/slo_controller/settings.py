@@ -10,10 +10,10 @@ from shared.settings import Settings
 class SloSettings(Settings, frozen=True, kw_only=True):
     """What is written, and how often is looked."""
 
-    look_every_s: Annotated[
+    poll_interval_s: Annotated[
         float, Meta(gt=0, description="seconds between two looks for nodes whose reports have become too old")
     ] = 5.0
-    settle_s: Annotated[
+    debounce_s: Annotated[
         float,
         Meta(ge=0, description="without a full listing of the cluster, nothing is decided for this long after a start"),
     ] = 5.0

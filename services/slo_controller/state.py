@@ -16,7 +16,7 @@ from services.slo_controller.topology import has_zones
 from shared.domain.cpu_memory import Amount
 from shared.events import Event, Recorded
 from shared.events.cluster import (
-    Listed,
+    InitialListCompleted,
     NodeDeleted,
     NodeMetricDeleted,
     NodeMetricObserved,
@@ -26,11 +26,11 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.log import ConfigRefused, ConfigTaken
-from shared.events.metrics import NodeForgotten, NodeReported
-from shared.events.nodes import NodeTopologyForgotten, NodeTopologyStated
-from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationMade
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigRejected, ConfigApplied
+from shared.events.metrics import NodeReportsExpired, NodeReported
+from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
+from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetricSpec, NodeStatus
 from shared.kube.node_topology import Zone
@@ -42,12 +42,12 @@ CONFIG_MAP = "koordinator-system/slo-controller-config"
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, Listed,
+        ObjectDeleted, InitialListCompleted,
     ),
-    "metrics-*": (NodeReported, NodeForgotten),
-    "nodes-*": (NodeTopologyStated, NodeTopologyForgotten),
+    "metrics-*": (NodeReported, NodeReportsExpired),
+    "nodes-*": (NodeTopologyReported, NodeTopologyRemoved),
     "slo": (
-        ConfigTaken, ConfigRefused, NodeOvercommitted, RecommendationMade, RecommendationEnded, FieldsDecided, ObjectDecided,
+        ConfigApplied, ConfigRejected, NodeOvercommitted, RecommendationUpdated, RecommendationEnded, FieldsDesired, ObjectDesired,
     ),
 }  # fmt: skip
 """Context -> event types folded; the others pass."""
@@ -120,7 +120,7 @@ class SloState:
         self.slos: dict[str, dict[str, Any]] = {}
         self.topologies: dict[str, Topology] = {}
         self.devices: dict[str, dict[str, Any]] = {}
-        self.stated: dict[str, NodeTopologyStated] = {}
+        self.stated: dict[str, NodeTopologyReported] = {}
         self.config_data: dict[str, str] | None = None
         self.listed = False
         self.texts: dict[str, str] = {}
@@ -129,7 +129,7 @@ class SloState:
         self.decided: dict[str, NodeOvercommitted] = {}
         self.written: dict[str, dict[str, Said]] = {}
         self.recommendations: dict[str, dict[str, Any]] = {}
-        self.recommended: dict[str, RecommendationMade] = {}
+        self.recommended: dict[str, RecommendationUpdated] = {}
         self.saw = 0
         self.gone_at: dict[str, int] = {}
         self.changed: dict[str, None] = {}
@@ -173,7 +173,7 @@ class SloState:
                 self._object(event)
             case ObjectDeleted(resource=resource, name=name):
                 self._object_gone(resource, name, record.seq)
-            case Listed():
+            case InitialListCompleted():
                 self.listed = True
 
     def _reported(self, event: Event) -> None:
@@ -182,14 +182,14 @@ class SloState:
                 if at_ns >= self.heard.get(node, 0):
                     self.reports[node], self.heard[node] = of_report(event), at_ns
                     self._joined_anew(node)
-            case NodeForgotten(node=node, at_ns=at_ns):
+            case NodeReportsExpired(node=node, at_ns=at_ns):
                 if node in self.reports and self.reports[node].at_ns <= at_ns:
                     del self.reports[node]
                     self._joined_anew(node)
-            case NodeTopologyStated(node=node):
+            case NodeTopologyReported(node=node):
                 self.stated[node] = event
                 self._touch(node)
-            case NodeTopologyForgotten(node=node):
+            case NodeTopologyRemoved(node=node):
                 self.stated.pop(node, None)
                 self._touch(node)
 
@@ -198,10 +198,10 @@ class SloState:
         if event.seen:
             self.saw = event.seen.get("cluster", 0)
         match event:
-            case ConfigTaken(text=text, digest=digest):
+            case ConfigApplied(text=text, digest=digest):
                 self.texts, self.config, self.refused = msgspec.json.decode(text), digest, ""
                 self._touch_all()
-            case ConfigRefused(digest=digest):
+            case ConfigRejected(digest=digest):
                 self.refused = digest
             case NodeOvercommitted(node=name, why=why):
                 self.decided[name] = event
@@ -209,14 +209,14 @@ class SloState:
                     del self.decided[name]
                     for resource in (NODES, NODE_METRICS, NODE_TOPOLOGIES):
                         self.written.pop(place_of(resource, name), None)
-            case RecommendationMade(name=name):
+            case RecommendationUpdated(name=name):
                 self.recommended[name] = event
             case RecommendationEnded(name=name):
                 self.recommended.pop(name, None)
                 self.written.pop(place_of(RECOMMENDATIONS, name), None)
-            case FieldsDecided(resource=resource, name=name, fields=fields, patch=patch):
+            case FieldsDesired(resource=resource, name=name, fields=fields, patch=patch):
                 self.written.setdefault(place_of(resource, name), {})[fields] = Said(self.saw, patch)
-            case ObjectDecided(resource=resource, name=name, body=body):
+            case ObjectDesired(resource=resource, name=name, body=body):
                 if body is None:
                     self.written.pop(place_of(resource, name), None)
                 else:
@@ -362,7 +362,7 @@ class _Stored(msgspec.Struct):
     slos: dict[str, dict[str, Any]]
     topologies: dict[str, Topology]
     devices: dict[str, dict[str, Any]]
-    stated: dict[str, NodeTopologyStated]
+    stated: dict[str, NodeTopologyReported]
     config_data: dict[str, str] | None
     listed: bool
     texts: dict[str, str]
@@ -371,7 +371,7 @@ class _Stored(msgspec.Struct):
     decided: dict[str, NodeOvercommitted]
     written: dict[str, dict[str, Said]]
     recommendations: dict[str, dict[str, Any]]
-    recommended: dict[str, RecommendationMade]
+    recommended: dict[str, RecommendationUpdated]
     saw: int
     gone_at: dict[str, int]
 

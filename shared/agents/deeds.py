@@ -58,14 +58,14 @@ class Killed(Deed, frozen=True, tag="killed"):
     container: Text = ""
 
 
-class EvictionAsked(Deed, frozen=True, tag="evictionAsked"):
+class EvictionRequested(Deed, frozen=True, tag="evictionRequested"):
     """A pod must give way. Not done, but asked for: the gateway carries it out."""
 
     pod_uid: Uid
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
-class ZoneStated(msgspec.Struct, frozen=True):
+class ZoneReported(msgspec.Struct, frozen=True):
     """A NUMA zone as its node's agent sees it.
 
     Attributes:
@@ -77,7 +77,7 @@ class ZoneStated(msgspec.Struct, frozen=True):
     resources: Annotated[dict[Name, tuple[Quantity, Quantity]], Meta(max_length=64)]
 
 
-class TopologyStated(Deed, frozen=True, tag="topologyStated"):
+class TopologyReported(Deed, frozen=True, tag="topologyReported"):
     """What the NodeResourceTopology of the node is to say: the whole of it, told when it changes and again now and then.
 
     Attributes:
@@ -89,18 +89,18 @@ class TopologyStated(Deed, frozen=True, tag="topologyStated"):
 
     annotations: Annotated[dict[Name, Note], Meta(max_length=16)]
     policy: Annotated[str, Meta(max_length=63)]
-    zones: Annotated[tuple[ZoneStated, ...], Meta(max_length=MAX_ZONES)]
+    zones: Annotated[tuple[ZoneReported, ...], Meta(max_length=MAX_ZONES)]
     numa_reservation: Annotated[str, Meta(max_length=63)] = ""
 
 
-class PodsWanted(Deed, frozen=True, tag="podsWanted"):
+class PodsRequested(Deed, frozen=True, tag="podsRequested"):
     """The agent runs and is to be told which pods its node has (shared/agents/pods.py). Nothing is recorded of it."""
 
 
-AnyDeed = Suppressed | Burst | Killed | EvictionAsked | TopologyStated | PodsWanted
+AnyDeed = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | PodsRequested
 
 
-class DeedTold(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """One deed of one node's agent. Its first place on the wire is the schema's version.
 
     Attributes:
@@ -123,15 +123,15 @@ class BadDeed(BadMessage):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(DeedTold)
+_decoder = msgspec.msgpack.Decoder(ActionReport)
 
 
-def encode(told: DeedTold) -> bytes:
+def encode(told: ActionReport) -> bytes:
     """A deed as a message."""
     return _encoder.encode(told)
 
 
-def decode(data: bytes, node: str) -> DeedTold:
+def decode(data: bytes, node: str) -> ActionReport:
     """A message as a deed.
 
     Args:
@@ -140,4 +140,4 @@ def decode(data: bytes, node: str) -> DeedTold:
     Raises:
         BadDeed: names the node, the field and the reason.
     """
-    return decoded(_decoder, DeedTold, BadDeed, data, node)
+    return decoded(_decoder, ActionReport, BadDeed, data, node)

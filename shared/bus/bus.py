@@ -21,7 +21,7 @@ from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
-ECHO_EVERY_S = 1.0
+ECHO_INTERVAL_S = 1.0
 SILENT_AFTER_S = 3.0
 UNSENT_BYTES = 8 * 1024 * 1024
 """What may wait for the server before a publisher waits too."""
@@ -55,7 +55,7 @@ class Bus:
         pending_messages: int = PENDING_MESSAGES,
         nkey: str = "",
         ca: str = "",
-        echo_every_s: float = ECHO_EVERY_S,
+        echo_interval_s: float = ECHO_INTERVAL_S,
     ) -> None:
         self.dropped = 0
         self.unsent = 0
@@ -68,8 +68,8 @@ class Bus:
         self._denied: set[str] = set()
         self._asking: dict[str, set[asyncio.Task[Msg]]] = {}
         self._name = name
-        self._echo_every_s = echo_every_s
-        self._silent_after_s = SILENT_AFTER_S * echo_every_s / ECHO_EVERY_S
+        self._echo_interval_s = echo_interval_s
+        self._silent_after_s = SILENT_AFTER_S * echo_interval_s / ECHO_INTERVAL_S
         self._pending_messages = pending_messages
         self._client: Client | None = None
         self._subscriptions: list[Callable[[Client], Awaitable[None]]] = []
@@ -305,7 +305,7 @@ class Bus:
         while not gone.is_set() and time.monotonic() - self._echo_at < self._silent_after_s:
             await client.publish(subject, b"")
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._echo_every_s):
+                async with asyncio.timeout(self._echo_interval_s):
                     await gone.wait()
 
     def _answered(self, task: "asyncio.Task[None]") -> None:

@@ -24,7 +24,7 @@ from shared.bus.bus import Bus
 from shared.errors import KoordError
 
 DEADLINE_S = 5.0
-LOOK_EVERY_S = 0.25
+POLL_INTERVAL_S = 0.25
 AT_ONCE = 256
 """Messages of `publish_all` whose acknowledgements are awaited together."""
 
@@ -279,7 +279,7 @@ class Streams:
         while not stored.done():
             if not client.is_connected or time.monotonic() > ends:
                 raise StreamsUnreachable(about, "no word whether it is stored")
-            await asyncio.wait({stored}, timeout=LOOK_EVERY_S)
+            await asyncio.wait({stored}, timeout=POLL_INTERVAL_S)
         answer = _decode(stored.result())
         _raise(about, answer.error)
         if answer.duplicate:

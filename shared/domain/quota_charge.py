@@ -10,7 +10,7 @@ from shared.errors import KoordError
 SUBJECT = "koord.quota.charge"
 
 
-class ChargeAsk(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChargeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """The pods that a round wants to place, in the order in which it placed them.
 
     Attributes:
@@ -41,7 +41,7 @@ class QuotaShort(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
 
 
-class ChargeAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChargeResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came of an ask.
 
     Attributes:
@@ -63,12 +63,12 @@ class BadAsk(KoordError):
     """A message that is no ask, or no answer."""
 
 
-def encode(message: ChargeAsk | ChargeAnswer) -> bytes:
+def encode(message: ChargeRequest | ChargeResponse) -> bytes:
     """For the bus."""
     return _ENCODER.encode(message)
 
 
-def ask_of(data: bytes) -> ChargeAsk:
+def ask_of(data: bytes) -> ChargeRequest:
     """Read an ask.
 
     Raises:
@@ -77,10 +77,10 @@ def ask_of(data: bytes) -> ChargeAsk:
     try:
         return _ASK.decode(data)
     except msgspec.MsgspecError as error:
-        raise BadAsk(f"{SUBJECT}: {error}; send a ChargeAsk as JSON") from error
+        raise BadAsk(f"{SUBJECT}: {error}; send a ChargeRequest as JSON") from error
 
 
-def answer_of(data: bytes) -> ChargeAnswer:
+def answer_of(data: bytes) -> ChargeResponse:
     """Read an answer.
 
     Raises:
@@ -89,9 +89,9 @@ def answer_of(data: bytes) -> ChargeAnswer:
     try:
         return _ANSWER.decode(data)
     except msgspec.MsgspecError as error:
-        raise BadAsk(f"{SUBJECT}: the ledger answered what is no ChargeAnswer: {error}") from error
+        raise BadAsk(f"{SUBJECT}: the ledger answered what is no ChargeResponse: {error}") from error
 
 
 _ENCODER = msgspec.json.Encoder()
-_ASK = msgspec.json.Decoder(ChargeAsk)
-_ANSWER = msgspec.json.Decoder(ChargeAnswer)
+_ASK = msgspec.json.Decoder(ChargeRequest)
+_ANSWER = msgspec.json.Decoder(ChargeResponse)

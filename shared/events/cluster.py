@@ -104,7 +104,7 @@ class WatchResumed(Event, frozen=True, tag="koord.cluster.WatchResumed.v1"):
     reason: str
 
 
-class Listed(Event, frozen=True, tag="koord.cluster.Listed.v1"):
+class InitialListCompleted(Event, frozen=True, tag="koord.cluster.InitialListCompleted.v1"):
     """Everything that is followed has been listed once since this writer started: from here on `cluster` says what is there.
 
     Attributes:
@@ -166,7 +166,7 @@ class BindFailed(Event, frozen=True, tag="koord.cluster.BindFailed.v1"):
     reason: str
 
 
-class BindWithheld(Event, frozen=True, tag="koord.cluster.BindWithheld.v1"):
+class BindSuppressed(Event, frozen=True, tag="koord.cluster.BindSuppressed.v1"):
     """Outcome of PodPlaced in shadow mode: nothing was written."""
 
     KEY: ClassVar[str] = "pod"
@@ -176,7 +176,7 @@ class BindWithheld(Event, frozen=True, tag="koord.cluster.BindWithheld.v1"):
 
 
 class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
-    """Outcome of EvictionAsked: the pod is going away, or is gone already."""
+    """Outcome of EvictionRequested: the pod is going away, or is gone already."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -185,7 +185,7 @@ class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
 
 
 class EvictionRefused(Event, frozen=True, tag="koord.cluster.EvictionRefused.v1"):
-    """Outcome of EvictionAsked: a disruption budget, or the API server, says no."""
+    """Outcome of EvictionRequested: a disruption budget, or the API server, says no."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -195,7 +195,7 @@ class EvictionRefused(Event, frozen=True, tag="koord.cluster.EvictionRefused.v1"
 
 
 class EvictionFailed(Event, frozen=True, tag="koord.cluster.EvictionFailed.v1"):
-    """Outcome of EvictionAsked: the API server gave no answer within the deadline."""
+    """Outcome of EvictionRequested: the API server gave no answer within the deadline."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -204,8 +204,8 @@ class EvictionFailed(Event, frozen=True, tag="koord.cluster.EvictionFailed.v1"):
     reason: str
 
 
-class EvictionWithheld(Event, frozen=True, tag="koord.cluster.EvictionWithheld.v1"):
-    """Outcome of EvictionAsked in shadow mode: nothing was written."""
+class EvictionSuppressed(Event, frozen=True, tag="koord.cluster.EvictionSuppressed.v1"):
+    """Outcome of EvictionRequested in shadow mode: nothing was written."""
 
     KEY: ClassVar[str] = "pod"
 
@@ -213,8 +213,8 @@ class EvictionWithheld(Event, frozen=True, tag="koord.cluster.EvictionWithheld.v
     pod_uid: str
 
 
-class LevelWritten(Event, frozen=True, tag="koord.cluster.LevelWritten.v1"):
-    """Outcome of a level (PodUnschedulable, FieldsDecided, ObjectDecided): the object agrees with it."""
+class DesiredStateApplied(Event, frozen=True, tag="koord.cluster.DesiredStateApplied.v1"):
+    """Outcome of a level (PodUnschedulable, FieldsDesired, ObjectDesired): the object agrees with it."""
 
     KEY: ClassVar[str] = "name"
 
@@ -223,7 +223,7 @@ class LevelWritten(Event, frozen=True, tag="koord.cluster.LevelWritten.v1"):
     fields: str = ""
 
 
-class LevelSuperseded(Event, frozen=True, tag="koord.cluster.LevelSuperseded.v1"):
+class DesiredStateSuperseded(Event, frozen=True, tag="koord.cluster.DesiredStateSuperseded.v1"):
     """Outcome of a level: a newer one of the same field group came before it was written, or the object is gone."""
 
     KEY: ClassVar[str] = "name"
@@ -233,7 +233,7 @@ class LevelSuperseded(Event, frozen=True, tag="koord.cluster.LevelSuperseded.v1"
     fields: str = ""
 
 
-class LevelRejected(Event, frozen=True, tag="koord.cluster.LevelRejected.v1"):
+class DesiredStateRejected(Event, frozen=True, tag="koord.cluster.DesiredStateRejected.v1"):
     """Outcome of a level: the API server refuses it for good."""
 
     KEY: ClassVar[str] = "name"
@@ -244,7 +244,7 @@ class LevelRejected(Event, frozen=True, tag="koord.cluster.LevelRejected.v1"):
     fields: str = ""
 
 
-class LevelFailed(Event, frozen=True, tag="koord.cluster.LevelFailed.v1"):
+class DesiredStateFailed(Event, frozen=True, tag="koord.cluster.DesiredStateFailed.v1"):
     """Outcome of a level: the API server gave no answer within the deadline."""
 
     KEY: ClassVar[str] = "name"
@@ -255,7 +255,7 @@ class LevelFailed(Event, frozen=True, tag="koord.cluster.LevelFailed.v1"):
     fields: str = ""
 
 
-class LevelWithheld(Event, frozen=True, tag="koord.cluster.LevelWithheld.v1"):
+class DesiredStateSuppressed(Event, frozen=True, tag="koord.cluster.DesiredStateSuppressed.v1"):
     """Outcome of a level in shadow mode: nothing was written. A gateway that starts without shadow mode writes it."""
 
     KEY: ClassVar[str] = "name"
@@ -296,16 +296,16 @@ OUTCOMES: tuple[type[Event], ...] = (
     PodBound,
     BindRejected,
     BindFailed,
-    BindWithheld,
+    BindSuppressed,
     PodEvicted,
     EvictionRefused,
     EvictionFailed,
-    EvictionWithheld,
-    LevelWritten,
-    LevelSuperseded,
-    LevelRejected,
-    LevelFailed,
-    LevelWithheld,
+    EvictionSuppressed,
+    DesiredStateApplied,
+    DesiredStateSuperseded,
+    DesiredStateRejected,
+    DesiredStateFailed,
+    DesiredStateSuppressed,
     MissingPermission,
 )
 """How intents ended."""

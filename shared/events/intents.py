@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from shared.events.base import Event
 
 
-class EvictionAsked(Event, frozen=True, tag="koord.intents.EvictionAsked.v1"):
+class EvictionRequested(Event, frozen=True, tag="koord.intents.EvictionRequested.v1"):
     """A pod must give way. Carried out through the Eviction API with the uid as precondition.
 
     Attributes:
@@ -24,7 +24,7 @@ class EvictionAsked(Event, frozen=True, tag="koord.intents.EvictionAsked.v1"):
     grace_period_s: int | None = None
 
 
-class FieldsDecided(Event, frozen=True, tag="koord.intents.FieldsDecided.v1"):
+class FieldsDesired(Event, frozen=True, tag="koord.intents.FieldsDesired.v1"):
     """A group of fields of an existing object must have these values, until a newer level says otherwise.
 
     Attributes:
@@ -46,7 +46,7 @@ class FieldsDecided(Event, frozen=True, tag="koord.intents.FieldsDecided.v1"):
     uid: str = ""
 
 
-class ObjectDecided(Event, frozen=True, tag="koord.intents.ObjectDecided.v1"):
+class ObjectDesired(Event, frozen=True, tag="koord.intents.ObjectDesired.v1"):
     """A custom resource must exist with this content, or must not exist.
 
     Attributes:

@@ -24,7 +24,7 @@ class WriterStarted(Event, frozen=True, tag="koord.log.WriterStarted.v1"):
     writer: str = "writer"
 
 
-class ConfigTaken(Event, frozen=True, tag="koord.log.ConfigTaken.v1"):
+class ConfigApplied(Event, frozen=True, tag="koord.log.ConfigApplied.v1"):
     """A configuration came into force for this context's decisions.
 
     Attributes:
@@ -40,7 +40,7 @@ class ConfigTaken(Event, frozen=True, tag="koord.log.ConfigTaken.v1"):
     text: str
 
 
-class ConfigRefused(Event, frozen=True, tag="koord.log.ConfigRefused.v1"):
+class ConfigRejected(Event, frozen=True, tag="koord.log.ConfigRejected.v1"):
     """A configuration was not taken over; the last good one stays in force.
 
     Attributes:
@@ -56,7 +56,7 @@ class ConfigRefused(Event, frozen=True, tag="koord.log.ConfigRefused.v1"):
     reason: str
 
 
-class Restated(Event, frozen=True, tag="koord.log.Restated.v1"):
+class CarriedForward(Event, frozen=True, tag="koord.log.CarriedForward.v1"):
     """A live object's last event, said again because the partition that held it is dropped. Folds see the event itself.
 
     Attributes:

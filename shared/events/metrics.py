@@ -126,7 +126,7 @@ class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
     gpus: tuple[GpuReported, ...] = ()
 
 
-class NodeForgotten(Event, frozen=True, tag="koord.metrics.NodeForgotten.v1"):
+class NodeReportsExpired(Event, frozen=True, tag="koord.metrics.NodeReportsExpired.v1"):
     """A node is gone and sends no reports any more: what it reported before counts no longer.
 
     Attributes:

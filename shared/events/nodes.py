@@ -72,8 +72,8 @@ class PodKilled(Event, frozen=True, tag="koord.nodes.PodKilled.v1"):
     container: str = ""
 
 
-class EvictionWanted(Event, frozen=True, tag="koord.nodes.EvictionWanted.v1"):
-    """A node's agent wants a pod to give way. EvictionAsked follows it, which is the intent."""
+class AgentEvictionRequested(Event, frozen=True, tag="koord.nodes.AgentEvictionRequested.v1"):
+    """A node's agent wants a pod to give way. EvictionRequested follows it, which is the intent."""
 
     KEY: ClassVar[str] = "node"
 
@@ -86,7 +86,7 @@ class EvictionWanted(Event, frozen=True, tag="koord.nodes.EvictionWanted.v1"):
     reason: str
 
 
-class NodeTopologyStated(Event, frozen=True, tag="koord.nodes.NodeTopologyStated.v1"):
+class NodeTopologyReported(Event, frozen=True, tag="koord.nodes.NodeTopologyReported.v1"):
     """What a node's agent sees of its hardware and of who has which CPUs. The SLO controller writes the NodeResourceTopology from it.
 
     Attributes:
@@ -108,7 +108,7 @@ class NodeTopologyStated(Event, frozen=True, tag="koord.nodes.NodeTopologyStated
     numa_reservation: str = ""
 
 
-class NodeTopologyForgotten(Event, frozen=True, tag="koord.nodes.NodeTopologyForgotten.v1"):
+class NodeTopologyRemoved(Event, frozen=True, tag="koord.nodes.NodeTopologyRemoved.v1"):
     """A node is gone from the cluster, and what its agent stated of it holds no longer."""
 
     KEY: ClassVar[str] = "node"
@@ -116,5 +116,11 @@ class NodeTopologyForgotten(Event, frozen=True, tag="koord.nodes.NodeTopologyFor
     node: str
 
 
-DEEDS: tuple[type[Event], ...] = (BestEffortSuppressed, PodBurst, PodKilled, EvictionWanted, NodeTopologyStated)
+DEEDS: tuple[type[Event], ...] = (
+    BestEffortSuppressed,
+    PodBurst,
+    PodKilled,
+    AgentEvictionRequested,
+    NodeTopologyReported,
+)
 """What agents tell."""

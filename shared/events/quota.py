@@ -35,7 +35,7 @@ class QuotaDeclared(Event, frozen=True, tag="koord.quota.QuotaDeclared.v1"):
     tree: str = ""
 
 
-class QuotaAmended(Event, frozen=True, tag="koord.quota.QuotaAmended.v1"):
+class QuotaUpdated(Event, frozen=True, tag="koord.quota.QuotaUpdated.v1"):
     """A quota declares something else; its parent is the same."""
 
     KEY: ClassVar[str] = "quota"
@@ -55,7 +55,7 @@ class QuotaReparented(Event, frozen=True, tag="koord.quota.QuotaReparented.v1"):
     tree: str = ""
 
 
-class QuotaRetired(Event, frozen=True, tag="koord.quota.QuotaRetired.v1"):
+class QuotaDeleted(Event, frozen=True, tag="koord.quota.QuotaDeleted.v1"):
     """A quota is gone. It has no pods and no children any more; what it may use returns to its parent."""
 
     KEY: ClassVar[str] = "quota"
@@ -132,7 +132,7 @@ class PodCharged(Event, frozen=True, tag="koord.quota.PodCharged.v1"):
     reason: str = "reserve"
 
 
-class PodUncharged(Event, frozen=True, tag="koord.quota.PodUncharged.v1"):
+class PodChargeReverted(Event, frozen=True, tag="koord.quota.PodChargeReverted.v1"):
     """A pod asks again for what it used. Posts from `used` to `pending`.
 
     Attributes:
@@ -231,7 +231,7 @@ class OveruseEnded(Event, frozen=True, tag="koord.quota.OveruseEnded.v1"):
 
 
 class RevocationDecided(Event, frozen=True, tag="koord.quota.RevocationDecided.v1"):
-    """Pods of an over-used quota must give way; an EvictionAsked for each follows. Nothing is posted until a pod is released.
+    """Pods of an over-used quota must give way; an EvictionRequested for each follows. Nothing is posted until a pod is released.
 
     Attributes:
         runtime, used: what was compared.

@@ -29,7 +29,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: dict[str, int]
 
 
-class ClassJudged(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClassEvaluated(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the nodes were judged for a class of equal pods, at the first of them.
 
     Attributes:
@@ -57,7 +57,7 @@ class PodOutcome(msgspec.Struct, frozen=True, omit_defaults=True, array_like=Tru
     node: str = ""
 
 
-class RoundDecided(Event, frozen=True, tag="koord.scheduling.RoundDecided.v1"):
+class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
     """The scheduler took a batch of pods and placed what fits. Holds what the decision rested on: `seen`, `now_ns`, `config`.
 
     Attributes:
@@ -73,7 +73,7 @@ class RoundDecided(Event, frozen=True, tag="koord.scheduling.RoundDecided.v1"):
 
     round: int
     pods: tuple[PodOutcome, ...] = ()
-    classes: tuple[ClassJudged, ...] = ()
+    classes: tuple[ClassEvaluated, ...] = ()
     by: str = ""
     charged_at: int = 0
 
@@ -82,7 +82,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     """The scheduler chose a node for a pod. An intent: the gateway answers with PodBound or BindRejected.
 
     Attributes:
-        round: the RoundDecided that holds `now_ns`, the positions seen, and how each plugin judged the nodes.
+        round: the CycleDecided that holds `now_ns`, the positions seen, and how each plugin judged the nodes.
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         score: the winner's total, weights applied, 0..100 a plugin.
         annotations: what the pod is given besides its node, as annotations that come onto it with the binding: CPUs, NUMA zones.
@@ -127,7 +127,7 @@ class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompa
     request: dict[str, int]
     as_of: dict[str, int]
     as_of_ns: int
-    judged: ClassJudged
+    judged: ClassEvaluated
     theirs: str
     ours: str = ""
     score: int = 0

@@ -1,6 +1,6 @@
 """Events of the `slo` context: how much of each node is sold again, and by which terms.
 
-What the API must say follows each of them as an intent (FieldsDecided, ObjectDecided).
+What the API must say follows each of them as an intent (FieldsDesired, ObjectDesired).
 """
 
 from typing import ClassVar
@@ -91,7 +91,7 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
     failed: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class RecommendationMade(Event, frozen=True, tag="koord.slo.RecommendationMade.v1"):
+class RecommendationUpdated(Event, frozen=True, tag="koord.slo.RecommendationUpdated.v1"):
     """What the containers of a workload should ask for, by what its pods have used.
 
     Attributes:

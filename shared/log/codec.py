@@ -1,6 +1,6 @@
 """Decoding events: of the declared types, one by one or a page at a time; old versions through their upcasters.
 
-What retention has said again (`Restated`) is read as the event itself.
+What retention has said again (`CarriedForward`) is read as the event itself.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import msgspec
 
 from shared.errors import KoordError
 from shared.events import UPCASTERS, Event
-from shared.events.log import Restated
+from shared.events.log import CarriedForward
 
 
 class Unreadable(KoordError):
@@ -33,7 +33,7 @@ class Codec:
     def __init__(self, kinds: Sequence[type[Event]]) -> None:
         declared = {kind.type_name(): kind for kind in kinds}
         old = {name: upcaster.read for name, upcaster in UPCASTERS.items() if upcaster.to in kinds}
-        self.declared = frozenset({*declared, *old, Restated.type_name()})
+        self.declared = frozenset({*declared, *old, CarriedForward.type_name()})
         self.names = sorted(self.declared)
         self._decoders = {name: msgspec.json.Decoder(kind) for name, kind in declared.items()}
         self._upcasters = old
@@ -49,12 +49,12 @@ class Codec:
         decoder = self._decoders.get(name)
         if decoder is not None:
             return decoder.decode(data)
-        if name == Restated.type_name():
-            return self.restated(msgspec.json.decode(data, type=Restated))
+        if name == CarriedForward.type_name():
+            return self.restated(msgspec.json.decode(data, type=CarriedForward))
         upcaster = self._upcasters.get(name)
         return upcaster(msgspec.json.decode(data)) if upcaster else None
 
-    def restated(self, event: Restated) -> Event | None:
+    def restated(self, event: CarriedForward) -> Event | None:
         """The event that is said again, or None when its type is not declared."""
         said = bytes(event.event)
         return self.one(msgspec.json.decode(said, type=_Tagged).type, said)

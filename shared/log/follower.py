@@ -16,7 +16,7 @@ import msgspec
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Recorded
-from shared.events.log import Restated
+from shared.events.log import CarriedForward
 from shared.fold import State
 from shared.log import announce
 from shared.log.batches import decoded
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 GRACE_S = 0.05
 BEACON_LATE_S = 3.0
-POLL_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 LOAD_AGAIN_S = 1.0
 """Pause after a load that Postgres did not let finish."""
 SLICE_S = 0.05
@@ -277,7 +277,7 @@ class Follower:
 
     def _declared(self, record: Recorded) -> Recorded | None:
         """A record of our own as any follower reads it: None when its type is not declared, what is restated as itself."""
-        if isinstance(record.event, Restated):
+        if isinstance(record.event, CarriedForward):
             event = self._codecs[record.context].restated(record.event)
             return None if event is None else msgspec.structs.replace(record, event=event)
         return record if type(record.event) in self._own_kinds else None
@@ -371,7 +371,7 @@ class Follower:
 
     async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(POLL_EVERY_S * (0.75 + random.random() / 2))  # noqa: S311  jitter: followers must not ask in step
+            await asyncio.sleep(POLL_INTERVAL_S * (0.75 + random.random() / 2))  # noqa: S311  jitter: followers must not ask in step
             await self._ask_heads()
 
     async def _ask_heads(self) -> None:

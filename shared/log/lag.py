@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from shared.events.cluster import NodeDeleted, NodeObserved
-from shared.events.log import Restated
+from shared.events.log import CarriedForward
 from shared.events.metrics import NodeReported
 from shared.log.database import Database
 from shared.log.models import table_of
@@ -82,7 +82,7 @@ async def nodes_heard(database: Database) -> list[NodeHeard]:
             select key, type, seq from events_cluster
             where type in ('{NodeObserved.type_name()}', '{NodeDeleted.type_name()}')
             union all
-            select key, '{NodeObserved.type_name()}', seq from events_cluster where type = '{Restated.type_name()}'
+            select key, '{NodeObserved.type_name()}', seq from events_cluster where type = '{CarriedForward.type_name()}'
             and convert_from(data, 'UTF8') like '%"type":"{NodeObserved.type_name()}"%'),
         latest as (select distinct on (key) key, type from said order by key, seq desc),
         nodes as (select key from latest where type <> :deleted)

@@ -10,7 +10,7 @@ metadata = MetaData()
 _AT = TIMESTAMP(timezone=True)
 
 RARE = (
-    "type in ('koord.log.ConfigTaken.v1', 'koord.log.ConfigRefused.v1', 'koord.log.Restated.v1', "
+    "type in ('koord.log.ConfigApplied.v1', 'koord.log.ConfigRejected.v1', 'koord.log.CarriedForward.v1', "
     "'koord.log.WriterStarted.v1', 'koord.cluster.MissingPermission.v1', 'koord.cluster.NodeObserved.v1', 'koord.cluster.NodeDeleted.v1')"
 )
 """The types that people look for without knowing a key; they have an index of their own."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import and_, func, literal, or_, select
 
 from shared.events import Event, Recorded
-from shared.events.log import Restated, WriterStarted
+from shared.events.log import CarriedForward, WriterStarted
 from shared.log.codec import Codec
 from shared.log.database import Database
 from shared.log.models import log_of
@@ -38,7 +38,7 @@ async def newest(
     said_again = or_(
         *(func.convert_from(events.c.data, "UTF8").like(f'%"type":"{kind.type_name()}"%') for kind in kinds)
     )
-    for kind_of in (events.c.type.in_(names), and_(events.c.type == Restated.type_name(), said_again)):
+    for kind_of in (events.c.type.in_(names), and_(events.c.type == CarriedForward.type_name(), said_again)):
         query = select(events).where(*inside, kind_of).order_by(events.c.seq.desc()).limit(count)
         async with database.reading() as connection:
             rows = [Row(*row) for row in await connection.execute(query)]

@@ -1,6 +1,6 @@
 """Dropping old partitions without losing what is still true.
 
-A partition goes when its last event is older than the context keeps, or when the context takes more room than it may. Before that the writer says again, as `Restated`,
+A partition goes when its last event is older than the context keeps, or when the context takes more room than it may. Before that the writer says again, as `CarriedForward`,
 each live object whose last event lies in it, so that a fold may begin at the oldest kept seq. What a decision rested on stays
 explainable for as long as its own events are kept.
 
@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, Draft, Event
-from shared.events.log import ConfigTaken, Restated
+from shared.events.log import ConfigApplied, CarriedForward
 from shared.log.database import Database, sqlstate
 from shared.log.models import log_of, table_of
 from shared.log.reader import LogReader, Row
@@ -95,7 +95,7 @@ async def restatements(
     reader: LogReader, context: str, partition: Partition, ended_by: Mapping[type[Event], type[Event]]
 ) -> list[Draft]:
     """What must be said again before a partition goes: the last events of live objects, and the configuration in force."""
-    kept: tuple[type[Event], ...] = (*ended_by, ConfigTaken)
+    kept: tuple[type[Event], ...] = (*ended_by, ConfigApplied)
     lives = {kind.type_name(): kind.type_name() for kind in kept}
     lives |= {end.type_name(): kind.type_name() for kind, end in ended_by.items()}
     last: dict[tuple[str, str, str], Row] = {}
@@ -106,7 +106,7 @@ async def restatements(
     drafts = []
     for identity, row in last.items():
         if row.type == identity[0] and not await _said_later(reader, context, partition, identity, lives):
-            event = Restated(name=row.key, of=f"{context}/{row.seq}", event=msgspec.Raw(row.data))
+            event = CarriedForward(name=row.key, of=f"{context}/{row.seq}", event=msgspec.Raw(row.data))
             drafts.append(Draft(event, correlation=row.correlation))
     return drafts
 
@@ -133,9 +133,9 @@ async def drop(database: Database, context: str, partition: Partition) -> None:
 
 def _original(row: Row) -> Row | None:
     """The row itself, or what it restates; None for a type that this release does not know."""
-    if row.type != Restated.type_name():
+    if row.type != CarriedForward.type_name():
         return row if row.type in EVENT_TYPES else None
-    restated = msgspec.json.decode(row.data, type=Restated)
+    restated = msgspec.json.decode(row.data, type=CarriedForward)
     kind = msgspec.json.decode(restated.event, type=dict[str, msgspec.Raw])["type"]
     return row._replace(type=msgspec.json.decode(kind, type=str), data=bytes(restated.event))
 

@@ -29,7 +29,7 @@ from shared.tasks import end
 
 log = logging.getLogger(__name__)
 
-HOLD_EVERY_S = 1.0
+HOLD_INTERVAL_S = 1.0
 HOLD_DEADLINE_S = 2.0
 SILENT_HOLDER_S = 3
 ASK_AGAIN_S = 0.5
@@ -218,7 +218,7 @@ class LogWriter:
         An append is such a statement, so the deadline is for the statement, not for its turn on the connection.
         """
         while True:
-            await asyncio.sleep(HOLD_EVERY_S)
+            await asyncio.sleep(HOLD_INTERVAL_S)
             try:
                 await self.check_held()
             except LostHead:
@@ -228,7 +228,7 @@ class LogWriter:
         """Make partitions before they are needed, on another connection: a DDL statement may wait, the writer must not."""
         query = text("select koord_extend(:context, :upto)")
         while True:
-            await asyncio.sleep(HOLD_EVERY_S)
+            await asyncio.sleep(HOLD_INTERVAL_S)
             if self.head.seq < self._half:
                 continue
             try:
@@ -254,7 +254,9 @@ class LogWriter:
                     query = text("select koord_end_silent_writer(:context, make_interval(secs => :idle))")
                     ended = await connection.scalar(query, {"context": self.context, "idle": SILENT_HOLDER_S})
                 if ended:
-                    log.warning("ended a silent writer", extra={"context": self.context, "silent_s": SILENT_HOLDER_S})
+                    log.warning(
+                        "ended a silent writer", extra={"context": self.context, "stale_after_s": SILENT_HOLDER_S}
+                    )
             except (DatabaseDenied, *FAILURES) as error:
                 log.warning("cannot watch the lock's holder", extra={"context": self.context, "error": str(error)})
 

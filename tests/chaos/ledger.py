@@ -9,7 +9,7 @@ from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.service import SERVICE
 from services.scheduler.state import ClusterView
-from shared.events.cluster import BindFailed, BindRejected, BindWithheld, MissingPermission, PodBound
+from shared.events.cluster import BindFailed, BindRejected, BindSuppressed, MissingPermission, PodBound
 from shared.events.scheduling import PodPlaced
 from shared.log.database import Database
 from shared.log.follower import Follower
@@ -17,7 +17,7 @@ from shared.log.reader import LogReader
 from shared.log.verify import verify
 from tests.support.waiting import until
 
-REFUSALS = {kind.type_name() for kind in (BindRejected, BindFailed, BindWithheld, MissingPermission)}
+REFUSALS = {kind.type_name() for kind in (BindRejected, BindFailed, BindSuppressed, MissingPermission)}
 
 
 async def check(cluster: Cluster, namespace: str, postgres: str, expected: set[str]) -> None:

@@ -41,7 +41,7 @@ SELLABLE = 32_000 * 60 // 100
 """Of 32 cores, by the default percentage; what runs beside pods comes off."""
 BUSY, IDLE = SELLABLE - MOST * 1000 / 2, SELLABLE - LEAST * 1000 / 2
 """What is sold while the node is busy, and while it is not."""
-EVERY_S = 0.5
+INTERVAL_S = 0.5
 
 COLOCATION = {
     "enable": True,
@@ -52,8 +52,8 @@ COLOCATION = {
     "degradeTimeMinutes": 2,
 }
 SETTINGS = {
-    "metrics-ingest": {"KOORD_METRICS_INGEST_LEAST_INTERVAL_S": "1", "KOORD_SNAPSHOT_EVERY_S": "1"},
-    "slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "0.5", "KOORD_SNAPSHOT_EVERY_S": "1"},
+    "metrics-ingest": {"KOORD_METRICS_INGEST_MIN_INTERVAL_S": "1", "KOORD_SNAPSHOT_INTERVAL_S": "1"},
+    "slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "0.5", "KOORD_SNAPSHOT_INTERVAL_S": "1"},
 }
 
 
@@ -77,7 +77,7 @@ class Agent:
                     )
                     assert said.accepted, said.refused
                     del waiting[0]
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(INTERVAL_S)
 
 
 class Watch:

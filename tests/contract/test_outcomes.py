@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from shared.events.cluster import (
     BindRejected,
-    LevelRejected,
-    LevelSuperseded,
-    LevelWritten,
+    DesiredStateRejected,
+    DesiredStateSuperseded,
+    DesiredStateApplied,
     NodeObserved,
     ObjectDeleted,
     ObjectObserved,
@@ -18,7 +18,7 @@ from shared.events.cluster import (
     PodEvicted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.contract.driver import World
 from tests.support.waiting import until
@@ -113,7 +113,7 @@ async def test_an_unschedulable_pod_has_the_condition_until_it_is_bound(world: W
         pod_uid=uid, pod=world.key("web"), round=1, code="InsufficientResource", message="0/1 nodes are available"
     )
     outcome = await world.log.outcome(verdict)
-    assert isinstance(outcome, LevelWritten)
+    assert isinstance(outcome, DesiredStateApplied)
     assert (outcome.resource, outcome.name, outcome.fields) == ("pods", world.key("web"), "PodScheduled")
     seen = await world.log.wait_for(PodObserved, world.key("web"), lambda event: bool(event.object.status.conditions))
     condition = seen.object.condition("PodScheduled")
@@ -126,12 +126,12 @@ async def test_an_unschedulable_pod_has_the_condition_until_it_is_bound(world: W
         world.key("web"),
         lambda event: bool((one := event.object.condition("PodScheduled")) and one.status == "True"),
     )
-    assert isinstance(await world.log.outcome(verdict), LevelSuperseded)
+    assert isinstance(await world.log.outcome(verdict), DesiredStateSuperseded)
 
 
 async def test_an_eviction_takes_the_pod_away(world: World) -> None:
     uid = await world.create_pod()
-    asked = EvictionAsked(pod_uid=uid, pod=world.key("web"), reason="the node is too hot")
+    asked = EvictionRequested(pod_uid=uid, pod=world.key("web"), reason="the node is too hot")
     outcome = await world.log.outcome(asked)
     assert isinstance(outcome, PodEvicted)
     await world.log.wait_for(PodDeleted, world.key("web"))
@@ -142,7 +142,7 @@ async def test_an_eviction_spares_the_successor(world: World) -> None:
     first = await world.create_pod()
     await world.client.delete(world.place("Pod", "web"))
     await world.create_pod()
-    outcome = await world.log.outcome(EvictionAsked(pod_uid=first, pod=world.key("web"), reason="too hot"))
+    outcome = await world.log.outcome(EvictionRequested(pod_uid=first, pod=world.key("web"), reason="too hot"))
     assert isinstance(outcome, PodEvicted)
     assert (await world.client.get(world.place("Pod", "web")))["metadata"].get("deletionTimestamp") is None
 
@@ -151,7 +151,7 @@ async def test_a_bound_pod_that_is_evicted_is_told_of_as_leaving(world: World) -
     node, uid = await world.create_node("n"), await world.create_pod()
     await world.log.outcome(placed(world, uid, node))
     await world.log.wait_for(PodObserved, world.key("web"), lambda event: event.object.spec.node_name == node)
-    outcome = await world.log.outcome(EvictionAsked(pod_uid=uid, pod=world.key("web"), reason="too hot"))
+    outcome = await world.log.outcome(EvictionRequested(pod_uid=uid, pod=world.key("web"), reason="too hot"))
     assert isinstance(outcome, PodEvicted)
     leaving = await world.log.wait_for(
         PodObserved, world.key("web"), lambda event: event.object.metadata.deletion_timestamp is not None
@@ -159,9 +159,9 @@ async def test_a_bound_pod_that_is_evicted_is_told_of_as_leaving(world: World) -
     assert leaving.object.condition("DisruptionTarget") is not None
 
 
-def level(world: World, value: str, group: str = "load") -> FieldsDecided:
+def level(world: World, value: str, group: str = "load") -> FieldsDesired:
     patch = {"metadata": {"labels": {f"koordinator.sh/{group}": value}}}
-    return FieldsDecided(resource="nodes", name=world.name("n"), fields=group, patch=patch)
+    return FieldsDesired(resource="nodes", name=world.name("n"), fields=group, patch=patch)
 
 
 async def labels(world: World) -> dict[str, str]:
@@ -173,7 +173,7 @@ async def test_a_level_is_written_and_another_groups_fields_stay(world: World) -
     await world.create_node("n")
     for event in (level(world, "high"), level(world, "old", "age")):
         outcome = await world.log.outcome(event)
-        assert isinstance(outcome, LevelWritten)
+        assert isinstance(outcome, DesiredStateApplied)
         assert (outcome.resource, outcome.name, outcome.fields) == ("nodes", world.name("n"), event.fields)
     assert await labels(world) == {"koordinator.sh/load": "high", "koordinator.sh/age": "old"}
     await world.log.wait_for(
@@ -187,7 +187,7 @@ async def test_of_levels_that_come_together_the_newest_is_written(world: World) 
     await world.create_node("n")
     causes = await world.log.intend(*(level(world, value) for value in ("low", "high", "higher")))
     kinds = [type((await world.log.outcomes(cause))[0]) for cause in causes]
-    assert kinds == [LevelSuperseded, LevelSuperseded, LevelWritten]
+    assert kinds == [DesiredStateSuperseded, DesiredStateSuperseded, DesiredStateApplied]
     assert await labels(world) == {"koordinator.sh/load": "higher"}
 
 
@@ -201,21 +201,21 @@ async def test_a_level_is_written_again_when_another_hand_changes_it(world: Worl
 async def test_a_level_of_status_goes_to_the_status(world: World) -> None:
     await world.create_node("n")
     patch = {"status": {"allocatable": {"kubernetes.io/batch-cpu": "4000"}}}
-    event = FieldsDecided(resource="nodes", name=world.name("n"), fields="batch", patch=patch, subresource="status")
-    assert isinstance(await world.log.outcome(event), LevelWritten)
+    event = FieldsDesired(resource="nodes", name=world.name("n"), fields="batch", patch=patch, subresource="status")
+    assert isinstance(await world.log.outcome(event), DesiredStateApplied)
     allocatable = (await world.client.get(world.node("n")))["status"]["allocatable"]
     assert (allocatable["kubernetes.io/batch-cpu"], allocatable["cpu"]) in {("4000", "32"), ("4k", "32")}
 
 
 async def test_a_level_of_an_object_that_is_not_there_is_rejected(world: World) -> None:
     outcome = await world.log.outcome(level(world, "high"))
-    assert isinstance(outcome, LevelRejected)
+    assert isinstance(outcome, DesiredStateRejected)
     assert world.name("n") in outcome.reason
 
 
 async def test_a_level_that_means_another_object_of_that_name_is_superseded(world: World) -> None:
     await world.create_node("n")
-    assert isinstance(await world.log.outcome(replace(level(world, "high"), uid="another")), LevelSuperseded)
+    assert isinstance(await world.log.outcome(replace(level(world, "high"), uid="another")), DesiredStateSuperseded)
     assert await labels(world) == {}
 
 
@@ -223,9 +223,9 @@ async def test_a_level_that_the_api_does_not_take_is_rejected(world: World) -> N
     await world.create_node("n")
     patch = {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}}
     outcome = await world.log.outcome(
-        FieldsDecided(resource="nodes", name=world.name("n"), fields="taints", patch=patch)
+        FieldsDesired(resource="nodes", name=world.name("n"), fields="taints", patch=patch)
     )
-    assert isinstance(outcome, LevelRejected)
+    assert isinstance(outcome, DesiredStateRejected)
     assert "effect" in outcome.reason
 
 
@@ -234,7 +234,7 @@ async def test_a_level_ends_when_its_object_is_gone(world: World) -> None:
     (cause,) = await world.log.intend(level(world, "high"))
     await world.log.outcomes(cause)
     await world.client.delete(world.node("n"))
-    assert [type(one) for one in await world.log.outcomes(cause, 2)] == [LevelWritten, LevelSuperseded]
+    assert [type(one) for one in await world.log.outcomes(cause, 2)] == [DesiredStateApplied, DesiredStateSuperseded]
     await world.create_node("n")
     assert await labels(world) == {}
 
@@ -249,11 +249,15 @@ async def test_a_custom_resource_is_created_updated_and_deleted(world: World) ->
 
     for ttl in ("1h", "2h"):
         outcome = await world.log.outcome(
-            ObjectDecided(resource=RESERVATIONS, name=name, body=head | {"spec": spec(ttl)})
+            ObjectDesired(resource=RESERVATIONS, name=name, body=head | {"spec": spec(ttl)})
         )
-        assert isinstance(outcome, LevelWritten)
+        assert isinstance(outcome, DesiredStateApplied)
         assert (await world.client.get(head))["spec"]["ttl"] == ttl
         await world.log.wait_for(ObjectObserved, name, lambda event, ttl=ttl: event.object["spec"]["ttl"] == ttl)  # type: ignore[misc]
-    assert isinstance(await world.log.outcome(ObjectDecided(resource=RESERVATIONS, name=name, body=None)), LevelWritten)
+    assert isinstance(
+        await world.log.outcome(ObjectDesired(resource=RESERVATIONS, name=name, body=None)), DesiredStateApplied
+    )
     await world.log.wait_for(ObjectDeleted, name)
-    assert isinstance(await world.log.outcome(ObjectDecided(resource=RESERVATIONS, name=name, body=None)), LevelWritten)
+    assert isinstance(
+        await world.log.outcome(ObjectDesired(resource=RESERVATIONS, name=name, body=None)), DesiredStateApplied
+    )

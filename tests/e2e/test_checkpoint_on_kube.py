@@ -33,7 +33,7 @@ async def newest(cluster: Cluster, other_than: str = "") -> str:
 async def test_the_config_map_proves_the_log(kube_cluster: Cluster, tmp_path: Path) -> None:
     key = tmp_path / "audit.key"
     generate(key)
-    env = {"audit": {"KOORD_AUDIT_KEY": str(key), "KOORD_AUDIT_CHECKPOINT_EVERY_S": "1"}}
+    env = {"audit": {"KOORD_AUDIT_KEY": str(key), "KOORD_AUDIT_CHECKPOINT_INTERVAL_S": "1"}}
     async with running(kube_cluster, tmp_path / "system", env, more=("audit",)) as system:
         first = await newest(kube_cluster)
         while "\\ncluster " not in first:  # signed before the others' first events were heard of

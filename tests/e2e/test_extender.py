@@ -13,7 +13,7 @@ from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
 from cli.ports import free_port
 from services.scheduler.shipped import SHIPPED
-from shared.events.scheduling import RoundDecided
+from shared.events.scheduling import CycleDecided
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.node_metrics import put_report, report
 from tests.support.kube_system import System, koord, running
@@ -66,9 +66,9 @@ def get(port: int, path: str) -> Any:
 
 
 async def rounds_by_extender(system: System) -> int:
-    rows = [row async for row in system.log.rows(context="scheduling", kind="RoundDecided")]
+    rows = [row async for row in system.log.rows(context="scheduling", kind="CycleDecided")]
     decided = [json.loads(row.data) for row in rows]
-    assert all(row.type == RoundDecided.type_name() for row in rows)
+    assert all(row.type == CycleDecided.type_name() for row in rows)
     return sum(event.get("by") == "extender" for event in decided)
 
 
@@ -120,5 +120,5 @@ async def test_kube_scheduler_asks_us_and_we_bind_for_it(
 
         assert len(await until(in_thread(evicted), "eviction")) == 1
         assert await placed(cluster, "urgent") in {"calm", "busy"}
-        asked = [row async for row in system.log.rows(context="scheduling", kind="EvictionAsked")]
+        asked = [row async for row in system.log.rows(context="scheduling", kind="EvictionRequested")]
         assert len(asked) == 1

@@ -78,7 +78,7 @@ async def agent(on: System, directory: Path) -> AsyncIterator[None]:
     """The node's agent, with its own login."""
     own = {
         "KOORD_NODE_AGENT_NODE": HERE,
-        "KOORD_NODE_AGENT_REPORT_EVERY_S": str(INTERVAL_S),
+        "KOORD_NODE_AGENT_REPORT_INTERVAL_S": str(INTERVAL_S),
         "KOORD_NODE_AGENT_STATE_DIR": str(directory),
     }
     async with Supervisor([Spec("node-agent", "node-agent", own)], on.endpoints, directory):

@@ -14,7 +14,7 @@ from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from shared.agents import answer, deeds, subjects
 from shared.agents.answer import Answer
-from shared.agents.deeds import DeedTold, EvictionAsked
+from shared.agents.deeds import ActionReport, EvictionRequested
 from shared.agents.report import PodSum, encode
 from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
@@ -49,7 +49,7 @@ async def agent(on: System) -> AsyncIterator[Agent]:
 @pytest.fixture
 async def system(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) -> AsyncIterator[System]:
     kube_nodes(NODE)
-    async with running(kube_cluster, tmp_path, more=["metrics-ingest", "deeds-ingest"], nodes=[NODE]) as on:
+    async with running(kube_cluster, tmp_path, more=["metrics-ingest", "action-ingest"], nodes=[NODE]) as on:
         yield on
 
 
@@ -119,7 +119,7 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
     numbers = iter(range(1, 1_000))
 
     def deed(uid: str) -> bytes:
-        told = DeedTold(NODE, "b", next(numbers), report(NODE).at_ns, EvictionAsked(uid, "memory is short"))
+        told = ActionReport(NODE, "b", next(numbers), report(NODE).at_ns, EvictionRequested(uid, "memory is short"))
         return deeds.encode(told)
 
     async with agent(system) as node:
@@ -142,4 +142,4 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
     await until(gone)
     rows = [row async for row in system.log.rows(context="nodes-0")]
     kinds = [row.type.split(".")[2] for row in rows if row.type != "koord.log.WriterStarted.v1"]
-    assert kinds == ["EvictionWanted", "EvictionAsked"]
+    assert kinds == ["AgentEvictionRequested", "EvictionRequested"]

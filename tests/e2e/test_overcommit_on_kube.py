@@ -80,7 +80,7 @@ async def test_what_a_node_does_not_use_is_sold_through_its_status(
     def sold() -> Any:
         return node()["status"]["allocatable"].get(BATCH_CPU)
 
-    settings = {"slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "1"}}
+    settings = {"slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "1"}}
     try:
         async with running(kube_cluster, tmp_path, settings, more=["slo-controller"]):
             api.call("POST", f"{SLO}/nodemetrics", metric)

@@ -83,7 +83,7 @@ async def _guard(stage: Stage) -> None:
 
 async def _asked(system: System) -> list[str]:
     """Pods that were asked to go, in order."""
-    return [row.key.partition("/")[2] async for row in system.log.rows(context="scheduling", kind="EvictionAsked")]
+    return [row.key.partition("/")[2] async for row in system.log.rows(context="scheduling", kind="EvictionRequested")]
 
 
 async def _gone(stage: Stage, name: str) -> None:

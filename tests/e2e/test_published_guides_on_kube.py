@@ -35,7 +35,7 @@ SECTIONS = {
     "cpu-burst-config": "cpuBurstStrategy",
     "system-config": "systemStrategy",
 }
-CONTROLLER = {"slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "0.5"}}
+CONTROLLER = {"slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "0.5"}}
 
 
 class Guide:

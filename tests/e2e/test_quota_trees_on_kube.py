@@ -56,7 +56,7 @@ async def test_two_zones_are_two_trees(own_cluster: StartCluster, tmp_path: Path
         "KOORD_GATEWAY_WEBHOOK_LISTEN": webhooks,
         "KOORD_GATEWAY_WEBHOOK_URL": f"https://{webhooks}",
         "KOORD_GATEWAY_WEBHOOK_GATES": "MultiQuotaTree=true",
-        "KOORD_GATEWAY_WEBHOOK_LOOK_S": "0.5",
+        "KOORD_GATEWAY_WEBHOOK_POLL_INTERVAL_S": "0.5",
     }
     async with running(cluster, tmp_path, {"gateway": gateway}, more=("quota-ledger",)) as system:
         teams = Teams(cluster, "kube-system", 500)

@@ -19,7 +19,7 @@ from services.scheduler.index import Index
 from services.scheduler.service import SERVICE
 from services.scheduler.state import ClusterView
 from shared.events import EVENT_TYPES, Event
-from shared.events.cluster import OUTCOMES, BindWithheld, LevelWithheld, Listed
+from shared.events.cluster import OUTCOMES, BindSuppressed, DesiredStateSuppressed, InitialListCompleted
 from shared.events.scheduling import PlacementCompared, PodPlaced
 from shared.kube.quantity import amount, nanos
 from shared.log.codec import Codec
@@ -136,7 +136,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
     await until(in_thread(lambda: all_bound(cluster, BEFORE)), "binding of the first pods")
 
     async with running(cluster, tmp_path, SHADOW, ACCOUNT) as system:
-        await until(lambda: events(system, "cluster", Listed), "the first lists")
+        await until(lambda: events(system, "cluster", InitialListCompleted), "the first lists")
 
         # Each binding from here on is compared. Ours are decided as ever, and withheld.
         ours, hopeless = (
@@ -196,7 +196,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         placed = await events(system, "scheduling", PodPlaced)
         assert [one.pod for one in placed] == ["shop/ours"], "withheld, and not tried again"
         outcomes = await events(system, "cluster", *OUTCOMES)
-        assert {type(one) for one in outcomes} == {BindWithheld, LevelWithheld}
+        assert {type(one) for one in outcomes} == {BindSuppressed, DesiredStateSuppressed}
         assert "withheld" in await koord(system, "why", "pod", "shop/ours", "-o", "json")
         assert "default-scheduler bound it to" in await koord(system, "why", "pod", "shop/watched-5")
         assert system.supervisor.units["gateway"].restarts == 0

@@ -64,7 +64,7 @@ class Site:
             "KOORD_GATEWAY_WEBHOOK_LISTEN": f"127.0.0.1:{port or self.port}",
             "KOORD_GATEWAY_WEBHOOK_URL": f"https://127.0.0.1:{self.port}",
             "KOORD_GATEWAY_WEBHOOK_GATES": GATES,
-            "KOORD_GATEWAY_WEBHOOK_LOOK_S": "0.5",
+            "KOORD_GATEWAY_WEBHOOK_POLL_INTERVAL_S": "0.5",
             **(more or {}),
         }
 

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 VICTIMS = ("metrics-ingest", "slo-controller", "node-agent", "gateway", "nats")
 BATCH_CPU = "kubernetes.io/batch-cpu"
 SLO = "/apis/slo.koordinator.sh/v1alpha1"
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 PERIOD_US = 100_000
 
 
@@ -45,7 +45,7 @@ class Watch:
         while True:
             status = await asyncio.to_thread(self._service.there.node.status)
             self.seen.append(Sight(self._service.quota_us(), status["allocatable"].get(BATCH_CPU)))
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def check(self) -> None:
         """Best effort was held and the node sold batch resources in every look."""

@@ -93,7 +93,7 @@ async def site(
         "KUBELET_ROOT": str(node.folder / "kubelet"),
         "KUBELET_CONFIG": str(node.folder / "kubelet.json"),
         "STATE_DIR": str(folder / "agent"),
-        "REPORT_EVERY_S": "2",
+        "REPORT_INTERVAL_S": "2",
         "FIRST_REPORT_S": "2",
         **(agent or {}),
     }
@@ -102,14 +102,14 @@ async def site(
             "KOORD_GATEWAY_WEBHOOK_LISTEN": f"127.0.0.1:{port}",
             "KOORD_GATEWAY_WEBHOOK_URL": f"https://127.0.0.1:{port}",
             "KOORD_GATEWAY_WEBHOOK_GATES": "NodeMutatingWebhook=true",
-            "KOORD_GATEWAY_WEBHOOK_LOOK_S": "0.5",
+            "KOORD_GATEWAY_WEBHOOK_POLL_INTERVAL_S": "0.5",
             "KOORD_GATEWAY_WEBHOOK_FAILURE_POLICY": "Fail",
         },
-        "metrics-ingest": {"KOORD_METRICS_INGEST_LEAST_INTERVAL_S": "1"},
-        "slo-controller": {"KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "1"},
+        "metrics-ingest": {"KOORD_METRICS_INGEST_MIN_INTERVAL_S": "1"},
+        "slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "1"},
         "node-agent": {f"KOORD_NODE_AGENT_{name}": value for name, value in settings.items()},
     }
-    services = ("slo-controller", "metrics-ingest", "deeds-ingest", "node-agent")
+    services = ("slo-controller", "metrics-ingest", "action-ingest", "node-agent")
     cluster = node.cluster
     async with running(cluster, folder, env, more=services, nodes=[node.name]) as system:
         there = Site(node, system, folder)

@@ -25,7 +25,7 @@ from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from services.scheduler.takeover import config_drafts
 from shared.domain.amounts import exceeding
-from shared.domain.quota_charge import ChargeAnswer, ChargeAsk, QuotaShort, answer_of, ask_of, encode
+from shared.domain.quota_charge import ChargeResponse, ChargeRequest, QuotaShort, answer_of, ask_of, encode
 from shared.events import Cause, Draft, Event, Recorded
 from shared.events.cluster import (
     BindRejected,
@@ -37,10 +37,10 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.intents import EvictionRequested
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import PodCharged
-from shared.events.scheduling import PodNominated, PodPlaced, RoundDecided
+from shared.events.scheduling import PodNominated, PodPlaced, CycleDecided
 from shared.kube.elastic_quota import RESERVED
 from shared.kube.instants import SECOND
 from tests.support.quota_logs import pod, quota
@@ -57,7 +57,7 @@ class Waiting(NamedTuple):
 
     drafts: tuple[Draft, ...]
     seen: dict[str, int]
-    ask: ChargeAsk
+    ask: ChargeRequest
     kept: dict[str, QuotaShort]
 
 
@@ -78,7 +78,7 @@ class World:
         self.made = 0
         self.charged = self.refused = self.late = self.unanswered = self.preempted = self.kept = 0
         self.bus: list[bytes] = []  # asks that may arrive, any number of times
-        self.answers: list[ChargeAnswer] = []
+        self.answers: list[ChargeResponse] = []
         self.waiting: Waiting | None = None
         self.say("cluster", *(NodeObserved(node=f"n{n}", object=roomy(f"n{n}", cpu="12")) for n in range(2)))
         self.say("cluster", quota("a", "4", "10"), quota("b", "6", "12"))
@@ -138,7 +138,7 @@ class World:
         self.read(state, "quota", 10**6)
         self.catch_up(state, "quota")
         self.tell_ledger(
-            WriterStarted(epoch=self.now_ns, release="0"), ConfigTaken(source="", digest="", text=SETTINGS.text())
+            WriterStarted(epoch=self.now_ns, release="0"), ConfigApplied(source="", digest="", text=SETTINGS.text())
         )
 
     def tell_ledger(self, *events: Event) -> None:
@@ -229,8 +229,8 @@ class World:
         if len(groups) > 1 and self.chance.random() < 0.3:
             groups = (groups[0] + groups[1], *groups[2:])  # a gang
         decided = drafts[0].event
-        assert isinstance(decided, RoundDecided)
-        ask = ChargeAsk(epoch=self.epoch, round=decided.round, seen=seen, groups=groups)
+        assert isinstance(decided, CycleDecided)
+        ask = ChargeRequest(epoch=self.epoch, round=decided.round, seen=seen, groups=groups)
         self.waiting = Waiting(drafts, seen, ask, kept)
         self.bus.append(encode(ask))
 
@@ -293,14 +293,14 @@ class World:
         open_ = [
             record
             for record in self.logs["scheduling"]
-            if isinstance(record.event, EvictionAsked) and record.seq not in self.answered
+            if isinstance(record.event, EvictionRequested) and record.seq not in self.answered
         ]
         if not open_:
             return
         record = self.chance.choice(open_)
         self.answered.add(record.seq)
         wish = record.event
-        assert isinstance(wish, EvictionAsked)
+        assert isinstance(wish, EvictionRequested)
         if self.chance.random() < 0.3:
             refused = EvictionRefused(pod=wish.pod, pod_uid=wish.pod_uid, reason="budget")
             self.say("cluster", refused, cause=Cause("scheduling", record.seq))

@@ -336,7 +336,7 @@ def test_any_interleaving_of_appends_crashes_and_follows_gives_every_follower_th
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_module, "GRACE_S", 0)
-    monkeypatch.setattr(follower_module, "POLL_EVERY_S", 3600)
+    monkeypatch.setattr(follower_module, "POLL_INTERVAL_S", 3600)
     monkeypatch.setattr(follower_module, "LOAD_AGAIN_S", 0.01)
     monkeypatch.setattr(follower_module, "BEACON_LATE_S", -1)
     Histories.url = database

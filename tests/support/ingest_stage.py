@@ -86,7 +86,7 @@ async def stage(
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Stage]:
     """Run ingest until it leads."""
-    common = {"KOORD_SNAPSHOT_EVERY_S": "0.5", **(env or {})}
+    common = {"KOORD_SNAPSHOT_INTERVAL_S": "0.5", **(env or {})}
     async with AsyncExitStack() as running:
         bus = Bus(nats.url, name="test")
         await bus.start()

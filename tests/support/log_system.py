@@ -127,16 +127,16 @@ class Following:
 class Load:
     """Appends Seen events at a pace until it is stopped."""
 
-    def __init__(self, writer: Writer, every_s: float = 0.005) -> None:
+    def __init__(self, writer: Writer, interval_s: float = 0.005) -> None:
         self.seqs: list[int] = []
         self._writer = writer
-        self._every_s = every_s
+        self._interval_s = interval_s
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         while True:
             self.seqs += await self._writer.see(3, size=3)
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(self._interval_s)
 
     async def stop(self) -> list[int]:
         """The seqs of all that was appended."""

@@ -13,7 +13,7 @@ from shared.events import Cause, Draft, Event, Recorded
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
-    BindWithheld,
+    BindSuppressed,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -22,9 +22,9 @@ from shared.events.cluster import (
     PodBound,
     PodDeleted,
 )
-from shared.events.log import ConfigTaken
+from shared.events.log import ConfigApplied
 from shared.events.metrics import NodeReported, Usage
-from shared.events.scheduling import PodOutcome, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.scheduling import PodOutcome, PodPlaced, PodUnschedulable, CycleDecided
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import (
@@ -181,7 +181,7 @@ class World:
             "bound": PodBound(pod=event.pod, pod_uid=event.pod_uid, node=event.node),
             "rejected": BindRejected(pod=event.pod, pod_uid=event.pod_uid, reason="no"),
             "failed": BindFailed(pod=event.pod, pod_uid=event.pod_uid, reason="late"),
-            "withheld": BindWithheld(pod=event.pod, pod_uid=event.pod_uid),
+            "withheld": BindSuppressed(pod=event.pod, pod_uid=event.pod_uid),
             "forbidden": MissingPermission(name=event.pod, rule="create pods/binding", pod_uid=event.pod_uid),
         }
         self.observe(kinds[how], cause)
@@ -227,7 +227,7 @@ class World:
 
     def place(self, uid: str, on: str) -> Recorded:
         """A round of one pod that places it there, whatever the rules say."""
-        decided = RoundDecided(round=self.view.round + 1, pods=(PodOutcome(pod_uid=uid, judged=0, node=on),))
+        decided = CycleDecided(round=self.view.round + 1, pods=(PodOutcome(pod_uid=uid, judged=0, node=on),))
         placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, round=self.view.round + 1, request={})
         return self.say((Draft(decided), Draft(placed)))[1]
 
@@ -251,8 +251,8 @@ def told(records: Sequence[Recorded]) -> dict[str, PodUnschedulable]:
     return {record.event.pod_uid: record.event for record in records if isinstance(record.event, PodUnschedulable)}
 
 
-def rounds_of(records: Sequence[Recorded]) -> list[RoundDecided]:
-    return [record.event for record in records if isinstance(record.event, RoundDecided)]
+def rounds_of(records: Sequence[Recorded]) -> list[CycleDecided]:
+    return [record.event for record in records if isinstance(record.event, CycleDecided)]
 
 
 def fold(records: Sequence[Recorded]) -> ClusterView:
@@ -265,7 +265,7 @@ def fold(records: Sequence[Recorded]) -> ClusterView:
 
 def use(world: World, text: str) -> None:
     """Put a configuration in force."""
-    world.view.apply(world.append("scheduling", ConfigTaken(source="test", digest=text[-40:], text=text), None))
+    world.view.apply(world.append("scheduling", ConfigApplied(source="test", digest=text[-40:], text=text), None))
 
 
 def thresholds(cpu: int, memory: int) -> str:

@@ -33,7 +33,7 @@ ANSWER_WITHIN_S = 1.8
 PATIENCE_S = 1.0
 """How long a refusal that rests on other objects waits for news of them: what was created a moment ago is observed in this time."""
 
-LOOK_EVERY_S = 0.02
+POLL_INTERVAL_S = 0.02
 LARGEST_BODY = 8 << 20
 
 MAY_CHANGE = frozenset({
@@ -174,7 +174,7 @@ class WebhookServer:
         while self._position() == position:
             if clock.time() >= until:
                 return False
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
         return True
 
 

@@ -98,7 +98,7 @@ class Webhooks:
                 ready = self._keeper.bundle is not None and self.state.admission.listed
                 if ready and self._runtime.phase not in ("starting", "following") and not self._server.listening:
                     await self._listen()
-                await asyncio.sleep(self._settings.webhook_look_s if self._server.listening else 0.2)
+                await asyncio.sleep(self._settings.webhook_poll_interval_s if self._server.listening else 0.2)
         finally:
             await self._server.stop()
 
@@ -144,7 +144,7 @@ class Webhooks:
                     "the webhooks' objects cannot be kept in place",
                     extra=said(problem),
                 )
-            pause_s = self._settings.webhook_look_s if self._server.listening else 0.2
+            pause_s = self._settings.webhook_poll_interval_s if self._server.listening else 0.2
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await runtime.draining.wait()

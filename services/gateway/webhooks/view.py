@@ -10,7 +10,7 @@ from shared.admission.config_map import NAME as SLO_CONFIG
 from shared.admission.pod_colocation import REQUIRED_LABELS, RequiredLabels, required_labels
 from shared.admission.quota_topology import Topology
 from shared.events import Event
-from shared.events.cluster import Listed, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved
+from shared.events.cluster import InitialListCompleted, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved
 from shared.kube import resource_names
 from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.elastic_quota import declared
@@ -75,7 +75,7 @@ class AdmissionView:
                 self.nodes[name] = labels
             case NodeDeleted(node=name):
                 self.nodes.pop(name, None)
-            case Listed():
+            case InitialListCompleted():
                 self.listed = True
             case _:
                 return

@@ -6,19 +6,19 @@ from services.metrics_ingest.deeds.state import DeedsState, OnNode, digest_of
 from shared.agents.deeds import (
     BadDeed,
     Burst,
-    DeedTold,
-    EvictionAsked,
+    ActionReport,
+    EvictionRequested,
     Killed,
-    PodsWanted,
+    PodsRequested,
     Suppressed,
-    TopologyStated,
+    TopologyReported,
 )
 from shared.events import Draft, intents
 from shared.events.nodes import (
     BestEffortSuppressed,
-    EvictionWanted,
-    NodeTopologyForgotten,
-    NodeTopologyStated,
+    AgentEvictionRequested,
+    NodeTopologyRemoved,
+    NodeTopologyReported,
     PodBurst,
     PodKilled,
 )
@@ -30,7 +30,7 @@ KEPT_S = 86_400
 """A deed that is older than this is not recorded any more."""
 
 
-def recorded(state: DeedsState, told: DeedTold, *, future_s: float, now_ns: int) -> list[Draft]:
+def recorded(state: DeedsState, told: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> list[Draft]:
     """The events of a deed that is told for the first time.
 
     What was done is a fact, so it is recorded also when `cluster` does not know the pod, or not yet; an eviction is asked for only
@@ -39,10 +39,10 @@ def recorded(state: DeedsState, told: DeedTold, *, future_s: float, now_ns: int)
     Raises:
         BadDeed: the deed concerns a pod of another node, one that is not there, or another time.
     """
-    check_time(told, future_s=future_s, now_ns=now_ns)
+    check_time(told, max_clock_skew_s=max_clock_skew_s, now_ns=now_ns)
     said: dict[str, Any] = {"node": told.node, "boot": told.boot, "number": told.seq, "at_ns": told.at_ns}
     match told.deed:
-        case PodsWanted():
+        case PodsRequested():
             return []
         case Suppressed(policy=policy, cpu_milli=cpu_milli, cpus=cpus):
             return [Draft(BestEffortSuppressed(**said, policy=policy, cpu_milli=cpu_milli, cpus=cpus))]
@@ -61,25 +61,25 @@ def recorded(state: DeedsState, told: DeedTold, *, future_s: float, now_ns: int)
             pod = pod_of(state, told, uid)
             killed = PodKilled(**said, pod_uid=uid, pod=pod.pod if pod else "", reason=reason, container=container)
             return [Draft(killed, correlation=uid)]
-        case TopologyStated() as stated:
+        case TopologyReported() as stated:
             return _topology(state, told, stated, said)
-        case EvictionAsked(pod_uid=uid, reason=reason):
+        case EvictionRequested(pod_uid=uid, reason=reason):
             pod = pod_of(state, told, uid)
             if pod is None:
                 raise BadDeed(told.node, "deed.pod_uid", f"there is no running pod {uid} on this node")
             if pod.static:
                 raise BadDeed(told.node, "deed.pod_uid", f"{pod.pod} is a static pod: the API cannot evict it")
-            wanted = EvictionWanted(**said, pod_uid=uid, pod=pod.pod, reason=reason)
-            asked = intents.EvictionAsked(pod_uid=uid, pod=pod.pod, reason=f"node {told.node}: {reason}")
+            wanted = AgentEvictionRequested(**said, pod_uid=uid, pod=pod.pod, reason=reason)
+            asked = intents.EvictionRequested(pod_uid=uid, pod=pod.pod, reason=f"node {told.node}: {reason}")
             return [Draft(wanted, correlation=uid), Draft(asked, correlation=uid)]
 
 
 def forgotten(state: DeedsState) -> list[Draft]:
     """Take back what was stated of nodes that are gone."""
-    return [Draft(NodeTopologyForgotten(node)) for node in state.topologies if not state.has_node(node)]
+    return [Draft(NodeTopologyRemoved(node)) for node in state.topologies if not state.has_node(node)]
 
 
-def _topology(state: DeedsState, told: DeedTold, stated: TopologyStated, said: dict[str, Any]) -> list[Draft]:
+def _topology(state: DeedsState, told: ActionReport, stated: TopologyReported, said: dict[str, Any]) -> list[Draft]:
     """A topology, unless it says what the last one said, or is of a node that is not there: agents tell again."""
     for name in stated.annotations.keys() - STATED:
         raise BadDeed(told.node, "deed.annotations", f"{name} is no annotation that an agent states")
@@ -90,7 +90,7 @@ def _topology(state: DeedsState, told: DeedTold, stated: TopologyStated, said: d
                     nanos(text)
             except BadQuantity as error:
                 raise BadDeed(told.node, f"deed.zones[{zone.name}].{resource}", str(error)) from error
-    event = NodeTopologyStated(
+    event = NodeTopologyReported(
         **said,
         annotations=stated.annotations,
         policy=stated.policy,
@@ -102,7 +102,7 @@ def _topology(state: DeedsState, told: DeedTold, stated: TopologyStated, said: d
     return [Draft(event)]
 
 
-def pod_of(state: DeedsState, told: DeedTold, uid: str) -> OnNode | None:
+def pod_of(state: DeedsState, told: ActionReport, uid: str) -> OnNode | None:
     """The pod that a deed is about, None when it is not known.
 
     Raises:
@@ -114,19 +114,19 @@ def pod_of(state: DeedsState, told: DeedTold, uid: str) -> OnNode | None:
     return pod
 
 
-def check_time(told: DeedTold, *, future_s: float, now_ns: int) -> None:
+def check_time(told: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> None:
     """Refuse a deed of another time.
 
     Raises:
         BadDeed: names what was found and what to do.
     """
     late_ns = now_ns - told.at_ns
-    if -late_ns > future_s * SECOND:
+    if -late_ns > max_clock_skew_s * SECOND:
         ahead_s = -late_ns // SECOND
         raise BadDeed(
             told.node,
             "at_ns",
-            f"{instant_text(told.at_ns)} lies {ahead_s} s ahead of our clock, and {future_s:g} s are allowed; set the node's clock",
+            f"{instant_text(told.at_ns)} lies {ahead_s} s ahead of our clock, and {max_clock_skew_s:g} s are allowed; set the node's clock",
         )
     if late_ns > KEPT_S * SECOND:
         raise BadDeed(told.node, "at_ns", f"{instant_text(told.at_ns)} lies more than {KEPT_S} s back")

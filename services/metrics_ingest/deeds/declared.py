@@ -4,7 +4,7 @@ from shared.agents import subjects
 from shared.declared import Declared
 
 DECLARED = Declared(
-    name="deeds-ingest",
+    name="action-ingest",
     writes="nodes-*",
     follows=("cluster", "nodes-*"),
     hears=(subjects.every_subject(subjects.DEED),),

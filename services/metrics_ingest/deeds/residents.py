@@ -15,7 +15,7 @@ WANTED_FOR_S = 180.0
 """An agent that has not said again for so long that it wants them is gone, or is told by another replica."""
 SETTLE_S = 0.5
 """What changes in this time is told at once."""
-LOOK_EVERY_S = 5.0
+POLL_INTERVAL_S = 5.0
 
 
 class PodsDesk:
@@ -46,10 +46,10 @@ class PodsDesk:
                     log.warning("agents wait to be told of their pods", extra={"why": str(error)})
                 said = True
             self._asked.clear()
-            changed = asyncio.create_task(self._runtime.changed(LOOK_EVERY_S))
+            changed = asyncio.create_task(self._runtime.changed(POLL_INTERVAL_S))
             asked = asyncio.create_task(self._asked.wait())
             try:
-                await asyncio.wait({changed, asked}, return_when=asyncio.FIRST_COMPLETED, timeout=LOOK_EVERY_S)
+                await asyncio.wait({changed, asked}, return_when=asyncio.FIRST_COMPLETED, timeout=POLL_INTERVAL_S)
             finally:
                 await end(changed, asked)
             await asyncio.sleep(SETTLE_S)

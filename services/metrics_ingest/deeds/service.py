@@ -16,22 +16,22 @@ from services.metrics_ingest.desk import Batch, Refusals, serve
 from services.metrics_ingest.intake import Incoming, Intake
 from services.metrics_ingest.mqtt import Mqtt
 from shared.agents import subjects
-from shared.agents.deeds import BadDeed, PodsWanted, decode
+from shared.agents.deeds import BadDeed, PodsRequested, decode
 from shared.errors import KoordError
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted
-from shared.events.nodes import DEEDS, NodeTopologyForgotten
+from shared.events.nodes import DEEDS, NodeTopologyRemoved
 from shared.service import Runtime, Service
 from shared.settings import Settings
 from shared.tasks import end
 
-FORGET_EVERY_S = 30.0
+FORGET_INTERVAL_S = 30.0
 
 
 class DeedsSettings(Settings, frozen=True, kw_only=True):
-    """KOORD_DEEDS_INGEST_<FIELD> in the environment; `koord run deeds-ingest --help` prints this table."""
+    """KOORD_ACTION_INGEST_<FIELD> in the environment; `koord run action-ingest --help` prints this table."""
 
-    future_s: Annotated[float, Meta(ge=0, description="seconds a deed may lie ahead of our clock")] = 30
+    max_clock_skew_s: Annotated[float, Meta(ge=0, description="seconds a deed may lie ahead of our clock")] = 30
     client: Annotated[str, Meta(description="MQTT client id; the service's name when empty")] = ""
 
 
@@ -65,7 +65,7 @@ class Deeds:
     async def _forget(self) -> None:
         """Take back what was stated of nodes that are gone, until cancelled."""
         while True:
-            await asyncio.sleep(FORGET_EVERY_S)
+            await asyncio.sleep(FORGET_INTERVAL_S)
             if drafts := forgotten(self._runtime.state):
                 await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
 
@@ -78,13 +78,13 @@ class Deeds:
         told = None
         try:
             told = decode(message.data, node)
-            if isinstance(told.deed, PodsWanted):
+            if isinstance(told.deed, PodsRequested):
                 self._pods.wanted(node)
                 batch.accept(message, "deed", told.boot, told.seq)
                 return
             before = self._told.get(node) or state.told.get(node)
             if not is_told(before, told.boot, told.seq):
-                drafts = recorded(state, told, future_s=self._settings.future_s, now_ns=batch.now_ns)
+                drafts = recorded(state, told, max_clock_skew_s=self._settings.max_clock_skew_s, now_ns=batch.now_ns)
                 batch.drafts.setdefault(node, []).extend(drafts)
                 self._told[node] = with_number(before, told.boot, told.seq)
         except BadDeed as error:
@@ -105,7 +105,7 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     declared=DECLARED,
     follows=FOLDED,
-    emits=(WriterStarted, *DEEDS, NodeTopologyForgotten, EvictionAsked),
+    emits=(WriterStarted, *DEEDS, NodeTopologyRemoved, EvictionRequested),
     settings=DeedsSettings,
     new_state=DeedsState,
     lead=lead,

@@ -19,9 +19,9 @@ from shared.events.log import WriterStarted
 from shared.events.nodes import (
     DEEDS,
     BestEffortSuppressed,
-    EvictionWanted,
-    NodeTopologyForgotten,
-    NodeTopologyStated,
+    AgentEvictionRequested,
+    NodeTopologyRemoved,
+    NodeTopologyReported,
     PodBurst,
     PodKilled,
 )
@@ -32,7 +32,7 @@ from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
-    "nodes-*": (*DEEDS, NodeTopologyForgotten),
+    "nodes-*": (*DEEDS, NodeTopologyRemoved),
 }
 """Context -> event types folded; the others pass."""
 
@@ -126,12 +126,12 @@ class DeedsState:
                 self._claim(record, name, "")
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
-            case BestEffortSuppressed() | PodBurst() | PodKilled() | EvictionWanted() as deed:
+            case BestEffortSuppressed() | PodBurst() | PodKilled() | AgentEvictionRequested() as deed:
                 self._count(deed.node, deed.boot, deed.number)
-            case NodeTopologyStated(node=node, boot=boot, number=number) as stated:
+            case NodeTopologyReported(node=node, boot=boot, number=number) as stated:
                 self._count(node, boot, number)
                 self.topologies[node] = digest_of(stated)
-            case NodeTopologyForgotten(node=node):
+            case NodeTopologyRemoved(node=node):
                 self.topologies.pop(node, None)
         self.positions[record.context] = record.seq
 
@@ -250,7 +250,7 @@ class DeedsState:
         self.topologies = stored.topologies
 
 
-def digest_of(stated: NodeTopologyStated) -> str:
+def digest_of(stated: NodeTopologyReported) -> str:
     """What tells two topologies apart, whoever told them when."""
     said = (stated.annotations, stated.policy, stated.zones, stated.numa_reservation)
     return blake2b(_JSON.encode(said), digest_size=16).hexdigest()

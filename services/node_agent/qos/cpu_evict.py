@@ -46,9 +46,9 @@ def real_limit(sets: Iterable[frozenset[int]], quota_us: int) -> int:
     return by_cpus if quota_us <= 0 else min(by_cpus, quota_us * 1000 // PERIOD_US)
 
 
-def window_s(threshold: ResourceThreshold, collect_every_s: int) -> int:
+def window_s(threshold: ResourceThreshold, collect_interval_s: int) -> int:
     """How far back means reach."""
-    return max(collect_every_s, threshold.cpu_evict_time_window_seconds or 0)
+    return max(collect_interval_s, threshold.cpu_evict_time_window_seconds or 0)
 
 
 def best_effort(
@@ -59,7 +59,7 @@ def best_effort(
     *,
     mean: Window,
     last: BestEffort | None,
-    collect_every_s: int,
+    collect_interval_s: int,
 ) -> Outcome:
     """BECPUEvict: best effort is held to less than `lower` percent of its request and uses nearly all of it.
 
@@ -71,7 +71,7 @@ def best_effort(
     upper = threshold.cpu_evict_be_satisfaction_upper_percent or 0
     if not (0 < lower <= 60 and 0 < upper < 100 and upper >= lower):
         return Refusal.INVALID
-    release = _to_release(threshold, node, mean, last, collect_every_s)
+    release = _to_release(threshold, node, mean, last, collect_interval_s)
     if release <= 0:
         return Refusal.NONE
     candidates = []
@@ -108,11 +108,11 @@ class _BeOrder:
 
 
 def _to_release(
-    threshold: ResourceThreshold, node: Node, mean: Window, last: BestEffort | None, collect_every_s: int
+    threshold: ResourceThreshold, node: Node, mean: Window, last: BestEffort | None, collect_interval_s: int
 ) -> int:
     if mean.best_effort is None or last is None:
         return 0
-    if mean.samples * collect_every_s < window_s(threshold, collect_every_s) // 3:
+    if mean.samples * collect_interval_s < window_s(threshold, collect_interval_s) // 3:
         return 0
     averaged, current = mean.best_effort, last
     if threshold.cpu_evict_policy == "evictByAllocatable":

@@ -23,7 +23,7 @@ class Load(NamedTuple):
         best_effort: newest values, None without.
         node_bytes: the node's memory in use.
         pod_cores, pod_bytes: uid -> newest sample.
-        every_s: seconds between two samples.
+        interval_s: seconds between two samples.
     """
 
     window: Window
@@ -31,7 +31,7 @@ class Load(NamedTuple):
     node_bytes: float | None
     pod_cores: Mapping[str, float]
     pod_bytes: Mapping[str, float]
-    every_s: int
+    interval_s: int
 
 
 class Strategies:
@@ -95,7 +95,7 @@ def _best_effort_cpu(threshold: ResourceThreshold, node: Node, pods: Sequence[Po
         load.pod_cores,
         mean=load.window,
         last=load.best_effort,
-        collect_every_s=load.every_s,
+        collect_interval_s=load.interval_s,
     )
 
 

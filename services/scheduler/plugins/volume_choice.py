@@ -13,7 +13,7 @@ from services.scheduler.plugins.node_affinity import term_matches
 from services.scheduler.selectors import canonical, selects
 from services.scheduler.storage import CLAIMS, VOLUMES, Storage
 from shared.events import Event
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.selectors import LabelSelector, Requirement
 from shared.kube.storage import (
@@ -50,12 +50,12 @@ class Choice:
                 "name": claim.metadata.name, "uid": claim.metadata.uid,
             }  # fmt: skip
             patch = {"metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
-            yield FieldsDecided(
+            yield FieldsDesired(
                 resource=VOLUMES, name=volume.metadata.name, fields=FIELDS, patch=patch, uid=volume.metadata.uid
             )
         for claim in self.claims:
             patch = {"metadata": {"annotations": {SELECTED_NODE: self.node}}}
-            yield FieldsDecided(
+            yield FieldsDesired(
                 resource=CLAIMS, name=claim.metadata.key, fields=FIELDS, patch=patch, uid=claim.metadata.uid
             )
 

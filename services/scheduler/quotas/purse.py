@@ -12,9 +12,9 @@ from services.scheduler.quotas.verdict import Told, settled, to_charge
 from services.scheduler.state import ClusterView
 from shared import failpoints
 from shared.bus import NoAnswer, NotPermitted
-from shared.domain.quota_charge import SUBJECT, BadAsk, ChargeAnswer, ChargeAsk, QuotaShort, answer_of, encode
+from shared.domain.quota_charge import SUBJECT, BadAsk, ChargeResponse, ChargeRequest, QuotaShort, answer_of, encode
 from shared.events import Draft
-from shared.events.scheduling import RoundDecided
+from shared.events.scheduling import CycleDecided
 from shared.service import Runtime
 
 log = logging.getLogger(__name__)
@@ -55,14 +55,14 @@ class Purse:
         if not groups:
             return tuple(drafts)
         decided = drafts[0].event
-        assert isinstance(decided, RoundDecided)
+        assert isinstance(decided, CycleDecided)
         kept = room.kept_from(groups)
         groups = tuple(group for group in groups if group[0] not in kept)
         refused: dict[str, QuotaShort | None] = {**kept}
         charged_at = 0
         if groups:
             answer = await self._ask(
-                ChargeAsk(epoch=self._runtime.writer.epoch, round=decided.round, seen=seen, groups=groups)
+                ChargeRequest(epoch=self._runtime.writer.epoch, round=decided.round, seen=seen, groups=groups)
             )
             failpoints.hit("scheduler.charged-before-append")
             refused |= dict.fromkeys(uid for group in groups for uid in group) if answer is None else answer.refused
@@ -70,7 +70,7 @@ class Purse:
         after = settled(drafts, refused, lambda uid: _told(view, uid), charged_at)
         return (*after, *room.made(drafts, after, refused)) if evicts else after
 
-    async def _ask(self, ask: ChargeAsk) -> ChargeAnswer | None:
+    async def _ask(self, ask: ChargeRequest) -> ChargeResponse | None:
         runtime = self._runtime
         if runtime.now_ns() < self._away_until_ns:
             return None

@@ -8,7 +8,7 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
+    PodChargeReverted,
 )
 
 
@@ -21,7 +21,7 @@ def told(event: Event) -> str:
             return f"it belongs to quota {event.quota} now, no more to {event.before}"
         case PodCharged():
             return f"quota {event.quota} is charged for it"
-        case PodUncharged():
+        case PodChargeReverted():
             return f"quota {event.quota} is charged for it no more ({event.reason}); it waits"
         case PodResized():
             return f"quota {event.quota} counts the amounts that it asks for now"

@@ -14,7 +14,7 @@ from services.scheduler.quotas.codes import OF_STAGE, PLUGIN, UNREACHABLE
 from services.scheduler.reasons import text
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event
-from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, Rejections, RoundDecided
+from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, PodUnschedulable, Rejections, CycleDecided
 
 
 class Told(NamedTuple):
@@ -48,7 +48,7 @@ def settled(
         told: what is known of a pod, by uid.
         charged_at: `quota` seq of the answer.
     """
-    if not drafts or not isinstance(drafts[0].event, RoundDecided):
+    if not drafts or not isinstance(drafts[0].event, CycleDecided):
         return tuple(drafts)
     decided = drafts[0].event
     if not refused:
@@ -72,7 +72,7 @@ def settled(
             if key not in of_reason:
                 of_reason[key] = len(classes)
                 rejected = Rejections(plugin=PLUGIN, code=code, nodes=nodes, detail=detail)
-                classes.append(ClassJudged(nodes=nodes, feasible=0, rejected=(rejected,)))
+                classes.append(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
             outcomes.append(PodOutcome(pod_uid=uid, judged=of_reason[key]))
         elif not outcome.node and has_room_come:
             left_out.add(uid)
@@ -97,7 +97,7 @@ def _reason(short: QuotaShort | None) -> tuple[str, str]:
     return OF_STAGE.get(short.stage, OF_STAGE["quota"]), f"{short.quota}, exceedDimensions: [{resources}]"
 
 
-def _told(placed: PodPlaced, decided: RoundDecided, short: QuotaShort | None, told: Told) -> Event | None:
+def _told(placed: PodPlaced, decided: CycleDecided, short: QuotaShort | None, told: Told) -> Event | None:
     code, detail = _reason(short)
     if code == told.code:
         return None  # the pod says so already

@@ -13,25 +13,25 @@ from shared.domain.amounts import mask
 from shared.domain.quota_names import Names
 from shared.domain.quota_rules import rules_of
 from shared.events import Event, Recorded
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
     PodAttached,
     PodCharged,
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
-    QuotaAmended,
+    PodChargeReverted,
+    QuotaUpdated,
     QuotaDeclared,
     QuotaReparented,
-    QuotaRetired,
+    QuotaDeleted,
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME, RESERVED, ROOT, DeclaredQuota, declared
 from shared.kube.quantity import BadQuantity
 
 FOLDED: tuple[type[Event], ...] = (
-    WriterStarted, ConfigTaken, QuotaDeclared, QuotaAmended, QuotaReparented, QuotaRetired, PodAttached, PodCharged, PodUncharged,
+    WriterStarted, ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, PodAttached, PodCharged, PodChargeReverted,
     PodResized, PodMoved, PodReleased, RuntimeRecomputed,
 )  # fmt: skip
 """Of the `quota` context."""
@@ -99,7 +99,7 @@ class QuotaView(QuotaRoom):
         match record.event:
             case PodCharged(pod_uid=uid):
                 self._charge(uid, charged=True)
-            case PodUncharged(pod_uid=uid):
+            case PodChargeReverted(pod_uid=uid):
                 self._free(self._charge(uid, charged=False), seq)
             case PodAttached(pod_uid=uid, quota=quota, request=request, preemptible=preemptible) if (
                 uid not in self.pods
@@ -116,15 +116,15 @@ class QuotaView(QuotaRoom):
                 self._leave(uid, seq)
             case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
                 self._grant(runtimes, dropped, seq)
-            case QuotaDeclared(declared=quota) | QuotaAmended(declared=quota) | QuotaReparented(declared=quota):
+            case QuotaDeclared(declared=quota) | QuotaUpdated(declared=quota) | QuotaReparented(declared=quota):
                 self.names.put(quota)
                 self._children = None
                 self._free(quota.name, seq)
-            case QuotaRetired(quota=name):
+            case QuotaDeleted(quota=name):
                 self.names.drop(name)
                 self._children = None
                 self.runtimes.pop(name, None)
-            case ConfigTaken(text=text):
+            case ConfigApplied(text=text):
                 self._rules_text, self.rules = text, rules_of(text)
             case WriterStarted():
                 self.is_led = True

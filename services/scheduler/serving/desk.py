@@ -17,17 +17,17 @@ from services.scheduler.serving.opinion import Opinion
 from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaVictims
 from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
-from shared.events.intents import EvictionAsked
-from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
+from shared.events.intents import EvictionRequested
+from shared.events.scheduling import PodOutcome, PodPlaced, CycleDecided
 from shared.kube.pod import Pod
 from shared.service import Runtime
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.005
+POLL_INTERVAL_S = 0.005
 
 EXTENDER = "extender"
-"""Who chose, in RoundDecided.by."""
+"""Who chose, in CycleDecided.by."""
 
 
 class Desk:
@@ -141,7 +141,7 @@ class Desk:
         number, score = view.round + 1, opinion.score(node)
         judged = opinion.judge.judged(name_hash(facts.uid))
         outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=node)
-        decided = RoundDecided(round=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
+        decided = CycleDecided(round=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
         placed = PodPlaced(
             pod_uid=facts.uid,
             pod=facts.name,
@@ -175,7 +175,7 @@ class Desk:
         reason = f"makes room for pod {pod.metadata.key}"
         drafts = [
             Draft(
-                EvictionAsked(pod_uid=facts.uid, pod=facts.name, reason=reason),
+                EvictionRequested(pod_uid=facts.uid, pod=facts.name, reason=reason),
                 Cause("cluster", facts.since),
                 facts.uid,
             )
@@ -220,7 +220,7 @@ class Desk:
     async def _until(self, found: Callable[[], T | None], ends: float) -> T | None:
         """What `found` returns as soon as it is not None; None when the time is over."""
         while (value := found()) is None and _now_s() < ends and not self.runtime.draining.is_set():
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
         return value
 
 

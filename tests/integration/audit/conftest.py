@@ -33,7 +33,7 @@ async def writer(database: str) -> AsyncIterator[Writer]:
 async def relaying(database: str, bus: Bus, writer: Writer) -> AsyncIterator[Relaying]:
     """A relay of `cluster` that is not started."""
     opened = Database(database)
-    settings = AuditSettings(look_every_s=0.2, stream_mib=64)
+    settings = AuditSettings(poll_interval_s=0.2, stream_mib=64)
     made = Relaying(opened, bus, writer, settings)
     yield made
     await made.stop()

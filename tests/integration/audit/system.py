@@ -18,7 +18,7 @@ from tests.support.templates import copy_installation
 from tests.support.waiting import until
 
 SIMULATOR = Spec("simulator", "simulator", {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "20"})
-AUDIT = Spec("audit", "audit", {"KOORD_AUDIT_CHECKPOINT_EVERY_S": "0.5", "KOORD_AUDIT_LOOK_EVERY_S": "0.3"})
+AUDIT = Spec("audit", "audit", {"KOORD_AUDIT_CHECKPOINT_INTERVAL_S": "0.5", "KOORD_AUDIT_POLL_INTERVAL_S": "0.3"})
 
 
 class System:

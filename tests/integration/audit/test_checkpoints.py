@@ -50,7 +50,7 @@ async def test_a_checkpoint_is_in_the_log_the_table_the_folder_and_the_config_ma
 ) -> None:
     async def agrees() -> bool:
         row = await connection.fetchrow("select * from checkpoints order by seq desc limit 1")
-        found = await connection.fetchval("select count(*) from events_cluster where type like '%LevelWritten%'")
+        found = await connection.fetchval("select count(*) from events_cluster where type like '%DesiredStateApplied%'")
         return row is not None and found > 1
 
     await system.wait(agrees)
@@ -68,7 +68,7 @@ async def test_a_checkpoint_is_in_the_log_the_table_the_folder_and_the_config_ma
     assert len({day.statement for day in days}) == len(days)
     intent = json.loads(
         await connection.fetchval(
-            "select data from events_audit where type like '%ObjectDecided%' order by seq desc limit 1"
+            "select data from events_audit where type like '%ObjectDesired%' order by seq desc limit 1"
         )
     )
     assert intent["name"] == "koordinator-system/koordstream-checkpoint"

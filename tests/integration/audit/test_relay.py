@@ -143,7 +143,7 @@ async def test_a_log_that_was_put_back_rebuilds_its_stream(relaying: Relaying, d
 
 
 async def test_a_stream_is_bounded_by_bytes_and_that_is_no_reason_to_fill_it_again(relaying: Relaying) -> None:
-    relaying.settings = AuditSettings(look_every_s=0.1, stream_mib=1)
+    relaying.settings = AuditSettings(poll_interval_s=0.1, stream_mib=1)
     await relaying.append(3_000)
     relaying.start()
     await relaying.at_head()

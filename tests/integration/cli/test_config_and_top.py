@@ -14,12 +14,12 @@ from cli.embedded import EmbeddedNats
 from cli.main import koord
 from cli.ports import free_port
 from shared import health
-from shared.events.log import ConfigRefused, ConfigTaken, Restated, WriterStarted
+from shared.events.log import ConfigRejected, ConfigApplied, CarriedForward, WriterStarted
 from shared.health import Metrics, Status
 from tests.integration.cli.installation import Installation
 from tests.support.terminal import CTRL_C, Terminal
 
-TAKES = (WriterStarted, ConfigTaken, ConfigRefused)
+TAKES = (WriterStarted, ConfigApplied, ConfigRejected)
 
 
 @pytest.fixture
@@ -28,7 +28,9 @@ async def installation(database: str, nats: EmbeddedNats, tmp_path: Path) -> Asy
         made = Installation(database, nats.url, tmp_path, open_)
         await made.leads("scheduling", actor="scheduler@one", emits=TAKES)
         await made.leads("cluster", actor="simulator@two")
-        await made.append("scheduling", ConfigTaken(source="shipped profile", digest="ab" * 32, text="kind: Shipped\n"))
+        await made.append(
+            "scheduling", ConfigApplied(source="shipped profile", digest="ab" * 32, text="kind: Shipped\n")
+        )
         yield made
 
 
@@ -38,7 +40,7 @@ async def run(installation: Installation, *arguments: str, env: Mapping[str, str
 
 
 async def test_what_is_in_force_and_what_was_refused_with_path_and_reason(installation: Installation) -> None:
-    refused = ConfigRefused(
+    refused = ConfigRejected(
         source="file /etc/koord.yaml", digest="cd" * 32, path="profiles[0]", reason="no such plugin"
     )
     await installation.append("scheduling", refused)
@@ -53,7 +55,7 @@ async def test_what_is_in_force_and_what_was_refused_with_path_and_reason(instal
         ["scheduling", "refused", "file"],
     ]
     await installation.append(
-        "scheduling", ConfigTaken(source="file /etc/koord.yaml", digest="ef" * 32, text="kind: Mine\n")
+        "scheduling", ConfigApplied(source="file /etc/koord.yaml", digest="ef" * 32, text="kind: Mine\n")
     )
     later = json.loads((await run(installation, "config", "status", "-o", "json")).stdout)[0]
     assert (later["in_force"]["seq"], later["refused"]["stands"]) == (4, False)
@@ -68,9 +70,10 @@ async def test_the_text_in_force_is_shown_as_it_was_taken_over(installation: Ins
 
 async def test_a_configuration_that_retention_said_again_is_still_in_force(installation: Installation) -> None:
     await installation.sql("delete from events_scheduling where seq = 2")
-    taken = ConfigTaken(source="shipped profile", digest="ab" * 32, text="kind: Again\n")
+    taken = ConfigApplied(source="shipped profile", digest="ab" * 32, text="kind: Again\n")
     await installation.append(
-        "scheduling", Restated(name="shipped profile", of="scheduling/2", event=msgspec.Raw(msgspec.json.encode(taken)))
+        "scheduling",
+        CarriedForward(name="shipped profile", of="scheduling/2", event=msgspec.Raw(msgspec.json.encode(taken))),
     )
     assert (await run(installation, "config", "show", "scheduling")).stdout == "kind: Again\n"
 

@@ -22,7 +22,7 @@ from cli.services import contexts
 from cli.supervisor.servers import Endpoints
 from shared.errors import KoordError
 from shared.events.cluster import MissingPermission, NodeObserved
-from shared.events.log import ConfigRefused, ConfigTaken, WriterStarted
+from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
 from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
@@ -39,8 +39,8 @@ async def installation(database: str, nats: EmbeddedNats, tmp_path: Path) -> Asy
     async with AsyncExitStack() as open_:
         made = Installation(database, nats.url, tmp_path, open_)
         await made.leads("cluster", actor="simulator@1")
-        await made.leads("scheduling", actor="scheduler@1", emits=(WriterStarted, ConfigTaken, ConfigRefused))
-        await made.append("scheduling", ConfigTaken(source="shipped profile", digest="00", text="kind: Shipped\n"))
+        await made.leads("scheduling", actor="scheduler@1", emits=(WriterStarted, ConfigApplied, ConfigRejected))
+        await made.append("scheduling", ConfigApplied(source="shipped profile", digest="00", text="kind: Shipped\n"))
         await made.follows("scheduler", {"cluster": 1, "scheduling": 2})
         yield made
 
@@ -180,10 +180,10 @@ async def test_a_context_whose_writer_is_gone_and_one_that_was_never_written(
 ) -> None:
     async with AsyncExitStack() as open_:
         made = Installation(database, nats.url, tmp_path, open_)
-        await made.leads("nodes-0", actor="deeds-ingest-0@host/12")
+        await made.leads("nodes-0", actor="action-ingest-0@host/12")
     found = of(await examine(Endpoints(database, nats.url), tmp_path), "services")
     gone = next(one for one in found if one.what.startswith("nodes-0"))
-    assert ("deeds-ingest-0@host/12 led it last" in gone.what, "koord run deeds-ingest`" in gone.do) == (True, True)
+    assert ("action-ingest-0@host/12 led it last" in gone.what, "koord run action-ingest`" in gone.do) == (True, True)
     never = sorted(one.what.partition(" ")[0] for one in found if "never written" in one.what)
     assert never == ["cluster", "scheduling"]
 
@@ -205,13 +205,13 @@ async def test_a_parked_event_stops_a_service_and_a_follower_is_forgotten_or_lat
 
 async def test_a_configuration_that_was_refused_until_it_is_corrected(installation: Installation) -> None:
     source = "ConfigMap koordinator-system/koord-scheduler-config"
-    refused = ConfigRefused(source=source, digest="bad", path="profiles[0].plugins", reason="no such plugin")
+    refused = ConfigRejected(source=source, digest="bad", path="profiles[0].plugins", reason="no such plugin")
     await installation.append("scheduling", refused)
     finding = the(await installation.examine(), "configuration")
     assert (
         "refused at scheduling/3: profiles[0].plugins: no such plugin; shipped profile stays in force" in finding.what
     )
-    await installation.append("scheduling", ConfigTaken(source=source, digest="01", text="kind: Mine\n"))
+    await installation.append("scheduling", ConfigApplied(source=source, digest="01", text="kind: Mine\n"))
     assert of(await installation.examine(), "configuration") == []
 
 

@@ -16,7 +16,7 @@ from shared.health import Metrics, Status, serve
 async def main():
     phase = ["leading"]
     status = lambda: Status(os.environ["KOORD_REPLICA"], phase[0], 1, 3, 12.5, 99, {"cluster": 7}, True)
-    await serve(os.environ["KOORD_HTTP"], status, Metrics())
+    await serve(os.environ["KOORD_HTTP_ADDR"], status, Metrics())
     ended = asyncio.Event()
     if "deaf" not in sys.argv:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)

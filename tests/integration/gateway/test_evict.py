@@ -6,17 +6,17 @@ import pytest
 
 from cli.dev.cluster import Cluster
 from shared.events.cluster import EvictionFailed, EvictionRefused, MissingPermission, PodEvicted
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.faults import FaultProxy
 from tests.integration.gateway.stage import Stage
 
 
-def asked(pod: dict[str, Any], **fields: Any) -> EvictionAsked:
+def asked(pod: dict[str, Any], **fields: Any) -> EvictionRequested:
     metadata = pod["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
-    return EvictionAsked(pod=key, pod_uid=metadata["uid"], reason="node is hot", **fields)
+    return EvictionRequested(pod=key, pod_uid=metadata["uid"], reason="node is hot", **fields)
 
 
 @pytest.fixture

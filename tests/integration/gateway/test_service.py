@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.dev.cluster import Cluster
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
@@ -74,7 +74,7 @@ async def test_a_restart_repeats_nothing_and_finds_what_happened_meanwhile(
         await asyncio.to_thread(system.gateway.start)
         await system.until(lambda rows: pods_of(namespace, rows, "BindRejected"))
         after = await system.counts()
-        assert after - before == {"WriterStarted": 1, "PodDeleted": 1, "Listed": 1, "BindRejected": 1}
+        assert after - before == {"WriterStarted": 1, "PodDeleted": 1, "InitialListCompleted": 1, "BindRejected": 1}
 
 
 async def test_effects_wait_until_everything_is_listed(
@@ -132,9 +132,9 @@ async def test_a_placement_replaces_a_report_and_the_pod_says_so(
     async with running(kubeconfig, database, tmp_path) as system:
         await observed(system, namespace, 1)
         await system.decide(unschedulable(pod), unschedulable(pod, "later", code="Other"), placed(pod, "gw-1"))
-        rows = await system.until(lambda rows: len(pods_of(namespace, rows, "LevelSuperseded")) == 2)
+        rows = await system.until(lambda rows: len(pods_of(namespace, rows, "DesiredStateSuperseded")) == 2)
         await system.until(lambda rows: pods_of(namespace, rows, "PodBound"))
-        assert not pods_of(namespace, rows, "LevelWritten")
+        assert not pods_of(namespace, rows, "DesiredStateApplied")
 
 
 async def test_a_level_is_held_against_another_hand_until_its_object_is_gone(
@@ -149,21 +149,21 @@ async def test_a_level_is_held_against_another_hand_until_its_object_is_gone(
 
     kube_nodes("gw-level")
     patch = {"metadata": {"labels": {"node.koordinator.sh/level": "ours"}}}
-    async with running(kubeconfig, database, tmp_path, {"KOORD_GATEWAY_SWEEP_S": "0.3"}) as system:
-        await system.decide(FieldsDecided(resource="nodes", name="gw-level", fields="labels", patch=patch))
-        await system.until(lambda rows: len(level_rows(rows, "LevelWritten")) == 1)
+    async with running(kubeconfig, database, tmp_path, {"KOORD_GATEWAY_SWEEP_INTERVAL_S": "0.3"}) as system:
+        await system.decide(FieldsDesired(resource="nodes", name="gw-level", fields="labels", patch=patch))
+        await system.until(lambda rows: len(level_rows(rows, "DesiredStateApplied")) == 1)
         theirs = {"metadata": {"labels": {"node.koordinator.sh/level": "theirs", "other": "theirs"}}}
         cluster.api.call("PATCH", "/api/v1/nodes/gw-level", theirs)
-        await system.until(lambda rows: len(level_rows(rows, "LevelWritten")) == 2)
+        await system.until(lambda rows: len(level_rows(rows, "DesiredStateApplied")) == 2)
         assert labels()["node.koordinator.sh/level"] == "ours"
         assert labels()["other"] == "theirs"
         await asyncio.to_thread(system.gateway.kill)
         cluster.api.call("PATCH", "/api/v1/nodes/gw-level", theirs)
         await asyncio.to_thread(system.gateway.start)
-        await system.until(lambda rows: len(level_rows(rows, "LevelWritten")) == 3)  # seen by the list
+        await system.until(lambda rows: len(level_rows(rows, "DesiredStateApplied")) == 3)  # seen by the list
         assert labels()["node.koordinator.sh/level"] == "ours"
         cluster.api.call("DELETE", "/api/v1/nodes/gw-level")
-        await system.until(lambda rows: level_rows(rows, "LevelSuperseded"))
+        await system.until(lambda rows: level_rows(rows, "DesiredStateSuperseded"))
 
 
 @pytest.mark.parametrize("failpoint", FAILPOINTS)

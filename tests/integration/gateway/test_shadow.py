@@ -10,7 +10,7 @@ from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
 from services.gateway.api import KubeApi, WriteInShadow
 from services.gateway.resources import PODS
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
@@ -20,7 +20,7 @@ from tests.support.gateway_process import running
 
 ACCOUNT = ("koordinator-system", "koordstream-shadow")
 RESERVATIONS = "reservations.scheduling.koordinator.sh"
-SHADOW = {"KOORD_GATEWAY_SHADOW": "true", "KOORD_GATEWAY_SWEEP_S": "0.2"}
+SHADOW = {"KOORD_GATEWAY_SHADOW": "true", "KOORD_GATEWAY_SWEEP_INTERVAL_S": "0.2"}
 
 
 @pytest.fixture
@@ -50,16 +50,16 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
     bind, evict, tell = make_pod("bind"), make_pod("evict"), make_pod("tell")
     label: dict[str, Any] = {"metadata": {"labels": {"node.koordinator.sh/level": "ours"}}}
     async with running(shadow_kubeconfig, database, tmp_path, SHADOW) as system:
-        await system.until(lambda rows: any(row.type.endswith(".Listed.v1") for row in rows))
+        await system.until(lambda rows: any(row.type.endswith(".InitialListCompleted.v1") for row in rows))
         records = await system.decide(
             placed(bind, "sh-1"),
-            EvictionAsked(pod=f"{namespace}/evict", pod_uid=evict["metadata"]["uid"], reason="too hot"),
+            EvictionRequested(pod=f"{namespace}/evict", pod_uid=evict["metadata"]["uid"], reason="too hot"),
             unschedulable(tell),
-            FieldsDecided(resource="nodes", name="sh-1", fields="labels", patch=label),
-            ObjectDecided(resource=RESERVATIONS, name="sh-1", body=None),
+            FieldsDesired(resource="nodes", name="sh-1", fields="labels", patch=label),
+            ObjectDesired(resource=RESERVATIONS, name="sh-1", body=None),
         )
         causes = [f"scheduling/{record.seq}" for record in records]
-        kinds = ["BindWithheld", "EvictionWithheld", *["LevelWithheld"] * 3]
+        kinds = ["BindSuppressed", "EvictionSuppressed", *["DesiredStateSuppressed"] * 3]
         rows = await system.until(lambda rows: len(withheld(rows)) == len(causes))
         assert withheld(rows) == dict(zip(causes, kinds, strict=True))
         cluster.api.call("PATCH", "/api/v1/nodes/sh-1", {"metadata": {"labels": {"node.koordinator.sh/level": "x"}}})
@@ -76,7 +76,11 @@ async def test_every_intent_is_withheld_and_a_gateway_that_may_write_makes_up_fo
         await asyncio.to_thread(system.gateway.start)
         rows = await system.until(lambda rows: len([row for row in rows if row.cause]) == len(causes) + 3)
         last = withheld(rows)
-        assert [last[cause] for cause in causes] == ["BindWithheld", "EvictionWithheld", *["LevelWritten"] * 3]
+        assert [last[cause] for cause in causes] == [
+            "BindSuppressed",
+            "EvictionSuppressed",
+            *["DesiredStateApplied"] * 3,
+        ]
         assert (
             cluster.api.call("GET", "/api/v1/nodes/sh-1")["metadata"]["labels"]["node.koordinator.sh/level"] == "ours"
         )

@@ -143,7 +143,7 @@ async def test_a_watch_that_breaks_goes_on_from_where_it_was(
 async def test_a_watch_that_hangs_is_noticed_and_goes_on(
     api: KubeApi, pods: Resource, make_pod: MakePod, namespace: str, proxy: FaultProxy
 ) -> None:
-    settings = GatewaySettings(backoff_s=0.02, quiet_s=0.5)
+    settings = GatewaySettings(backoff_s=0.02, watch_idle_timeout_s=0.5)
     proxy.fail("GET", "watch=1", "freeze", times=2)
     async with watching(api, pods, settings) as eyes:
         await until(lambda: eyes.lists)
@@ -255,7 +255,7 @@ async def test_every_resource_that_is_followed_can_be_listed_and_watched_with_ou
         while True:
             page = await api.page(resource, Decoder(name), limit=1)
             try:
-                async for _ in api.watch(resource, page.metadata.resource_version, last_s=1, quiet_s=5):
+                async for _ in api.watch(resource, page.metadata.resource_version, last_s=1, watch_idle_timeout_s=5):
                     pass
             except Busy:  # the definitions of this cluster are young: "storage is (re)initializing"
                 await asyncio.sleep(0.1)

@@ -11,7 +11,7 @@ from services.gateway.trim import Seen
 from services.gateway.watch import Watcher
 from shared.tasks import end
 
-QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_s=0.2, page_size=7)
+QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_poll_interval_s=0.2, page_size=7)
 
 
 class Eyes:

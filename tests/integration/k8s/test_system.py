@@ -24,7 +24,7 @@ from tests.support.templates import copy_cluster
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 DEPLOYED = [f"{name}-0" if name in SHARDED else name for name in SERVICES if name != "simulator"]
-BESIDE = {"KOORD_HTTP", "PGSSLROOTCERT"}
+BESIDE = {"KOORD_HTTP_ADDR", "PGSSLROOTCERT"}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_service_is_run_with_variables_that_it_reads_and_can_read(site: Cluste
     found = variables(site, template)
     declared = load(service)
     environment, settings = Environment.load("", found), declared.settings.load(declared.name, found)
-    assert (environment.http, environment.shard) == ("0.0.0.0:8080", 0)
+    assert (environment.http_addr, environment.shard) == ("0.0.0.0:8080", 0)
     own = {f"KOORD_{service}_{field}".replace("-", "_").upper() for field in settings.__struct_fields__}
     common = {f"KOORD_{field}".upper() for field in environment.__struct_fields__}
     assert found.keys() <= own | common | BESIDE, "a variable that nobody reads"
@@ -112,7 +112,7 @@ def test_a_service_is_run_with_variables_that_it_reads_and_can_read(site: Cluste
 def test_the_agent_is_run_with_variables_that_it_reads(site: Cluster) -> None:
     found = variables(site, workloads(site)["koordstream-node-agent"])
     common, own = load_agent(found)
-    assert (common.http, own.node) == ("0.0.0.0:9316", "from the pod")
+    assert (common.http_addr, own.node) == ("0.0.0.0:9316", "from the pod")
     names = {f"KOORD_{field}".upper() for field in common.__struct_fields__}
     names |= {f"KOORD_NODE_AGENT_{field}".upper() for field in own.__struct_fields__}
     assert found.keys() <= names, "a variable that nobody reads"

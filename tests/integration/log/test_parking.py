@@ -192,7 +192,7 @@ async def test_a_stored_old_version_is_read_through_its_upcaster(
     read = await Following(url, None, new_state=MetState, reads=reads).start()
     assert read.state.met == expected
     assert read.follower.readable == {
-        "source": ["koord.log.Restated.v1", "koord.source.Met.v1", "koord.source.Met.v2", "koord.source.Seen.v1"]
+        "source": ["koord.log.CarriedForward.v1", "koord.source.Met.v1", "koord.source.Met.v2", "koord.source.Seen.v1"]
     }
     stored = [row async for row in read.reader.rows(context="source", kind="Met.v1")]
     assert stored[-1].data == b'{"type":"koord.source.Met.v1","name":"clara"}', "what is stored is not rewritten"

@@ -41,7 +41,7 @@ class Interrupted(LogReader):
 async def follower(url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A follower that reads when it is told to, and at no other time."""
     monkeypatch.setattr(follower_module, "GRACE_S", 0)
-    monkeypatch.setattr(follower_module, "POLL_EVERY_S", 3600)
+    monkeypatch.setattr(follower_module, "POLL_INTERVAL_S", 3600)
     monkeypatch.setattr(follower_module, "BEACON_LATE_S", -1)
     database = Database(url)
     made = Follower("test", Interrupted(database), None, SERVICE.follows, CopyState)

@@ -13,7 +13,7 @@ from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.service import SERVICE as METRICS
 from shared.events import Draft, Recorded
 from shared.events.cluster import ENDED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
-from shared.events.log import ConfigTaken
+from shared.events.log import ConfigApplied
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
@@ -53,7 +53,7 @@ class Known:
                 self.objects[f"{resource}/{name}"] = uid
             case ObjectDeleted(resource=resource, name=name):
                 self.objects.pop(f"{resource}/{name}", None)
-            case ConfigTaken(digest=digest):
+            case ConfigApplied(digest=digest):
                 self.objects["config"] = digest
 
     def encode(self) -> bytes:
@@ -63,7 +63,7 @@ class Known:
         self.objects = msgspec.msgpack.decode(data)
 
 
-READS = {"cluster": (NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, ConfigTaken)}
+READS = {"cluster": (NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, ConfigApplied)}
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_what_is_live_outlasts_its_partition_and_what_is_gone_does_not(ope
     old = [
         node("stays", "1"), node("goes-at-once", "2"), node("goes-later", "3"), node("changes-later", "4"),
         thing("namespaces", "shared-name", "5"), thing("priorityclasses", "shared-name", "6"),
-        Draft(NodeDeleted(node="goes-at-once", node_uid="2")), Draft(ConfigTaken(source="file", digest="d", text="t")),
+        Draft(NodeDeleted(node="goes-at-once", node_uid="2")), Draft(ConfigApplied(source="file", digest="d", text="t")),
     ]  # fmt: skip
     await writer.append(old, now_ns=now - 80 * DAY_NS)
     await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 60 * DAY_NS)

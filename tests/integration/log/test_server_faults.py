@@ -44,7 +44,7 @@ async def test_work_goes_on_without_nats_and_the_fast_path_comes_back(
         return await leaders(url) == ["a"]
 
     await until(led)
-    load = Load(writer, every_s=0.02)
+    load = Load(writer, interval_s=0.02)
     await wait_for_copies(url, [0] * 30)
     await server.stop()
     longest, ends = 0.0, time.monotonic() + away_s
@@ -182,7 +182,7 @@ async def test_postgres_put_back_to_an_earlier_point_is_noticed_and_folded_anew(
     following = await Following(url, ear).start()
     quiet = await Following(url, None, service="quiet").start()
     try:
-        copiers.start("a", KOORD_SNAPSHOT_EVERY_S="0.5")
+        copiers.start("a", KOORD_SNAPSHOT_INTERVAL_S="0.5")
         copiers.supervise("a")
         await wait_for_copies(url, [0] * 60)
         await source.stop()

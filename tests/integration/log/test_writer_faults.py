@@ -165,10 +165,12 @@ async def test_rebuilds_run_beside_the_service_and_report_what_was_spoilt(
     url: str, writer: Writer, copiers: Copiers
 ) -> None:
     # A rebuild takes as long as many snapshots, of which three are kept: with those that it and the next one need.
-    often = {"KOORD_SNAPSHOT_EVERY_S": "0.01", "KOORD_REBUILD_EVERY_S": "1"}
-    process = copiers.start("a", KOORD_COPIER_FORGET="pod-7", KOORD_HTTP=f"127.0.0.1:{(port := free_port())}", **often)
+    often = {"KOORD_SNAPSHOT_INTERVAL_S": "0.01", "KOORD_REBUILD_INTERVAL_S": "1"}
+    process = copiers.start(
+        "a", KOORD_COPIER_FORGET="pod-7", KOORD_HTTP_ADDR=f"127.0.0.1:{(port := free_port())}", **often
+    )
     await wait_for_leader(url, "a")
-    load = Load(writer, every_s=0.05)
+    load = Load(writer, interval_s=0.05)
     await wait_for_rebuild(port, "equal")
     await writer.append(Seen(name="pod-7"))
     found = await wait_for_rebuild(port, "differs at copied/pod-7/0, see copy/")

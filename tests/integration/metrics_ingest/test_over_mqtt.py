@@ -16,7 +16,7 @@ from aiomqtt import Client, MqttError
 from cli.embedded import EmbeddedNats
 from cli.supervisor.supervisor import Spec
 from shared.agents import answer, deeds, slo, subjects
-from shared.agents.deeds import DeedTold, Suppressed
+from shared.agents.deeds import ActionReport, Suppressed
 from shared.agents.report import Report, encode
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved
@@ -211,9 +211,9 @@ async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
 async def test_a_deed_that_is_told_twice_is_recorded_once_also_over_a_kill(
     broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
-    specs = [Spec("deeds-ingest", "deeds-ingest")]
+    specs = [Spec("action-ingest", "action-ingest")]
     async with stage(database, nats, tmp_path, mqtt=broker.url, specs=specs) as on:
-        told = DeedTold("rack.1", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1"))
+        told = ActionReport("rack.1", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1"))
         where = subjects.topic("rack.1", subjects.DEED)
 
         async def recorded() -> list[Event]:
@@ -226,7 +226,7 @@ async def test_a_deed_that_is_told_twice_is_recorded_once_also_over_a_kill(
                 return await recorded()
 
             await until(tell, holds=len)
-            on.supervisor.kill("deeds-ingest")
+            on.supervisor.kill("action-ingest")
             await client.publish(where, deeds.encode(told), qos=1)
             last = msgspec.structs.replace(told, seq=2)
             await client.publish(where, deeds.encode(last), qos=1)

@@ -19,8 +19,8 @@ from shared.events.cluster import (
     ObjectObserved,
     PodObserved,
 )
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.metrics import ClassReported, NodeReportsExpired, NodeReported, PodReported, Usage
 from shared.families import shard_of
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -51,9 +51,9 @@ async def test_a_report_is_in_the_log_when_it_is_answered_with_its_pods_and_what
         assert found.system == Usage(1000, 1 << 29)
         assert found.pods == (ClassReported("koord-prod", "LS", (PodReported("d/p", 250, 1 << 20),)),)
         assert found.unmatched == Usage(1000, 0)
-        created, written = await on.events("metrics-0", ObjectDecided, FieldsDecided)
-        assert isinstance(created, ObjectDecided)
-        assert isinstance(written, FieldsDecided)
+        created, written = await on.events("metrics-0", ObjectDesired, FieldsDesired)
+        assert isinstance(created, ObjectDesired)
+        assert isinstance(written, FieldsDesired)
         assert (created.name, written.name, written.subresource) == ("n1", "n1", "status")
         status = written.patch["status"]
         assert status["nodeMetric"]["nodeUsage"]["resources"] == {"cpu": "2", "memory": "1Gi"}
@@ -75,7 +75,7 @@ async def test_a_bad_report_is_refused_with_a_reason_and_changes_nothing(
         ahead = await on.report(report("n1", at_ns=time.time_ns() + 120 * SECOND))
         assert "ahead of our clock" in ahead.refused
         assert "before every window" in (await on.report(report("n1", at_ns=time.time_ns() - 3600 * SECOND))).refused
-        assert await on.events("metrics-0", NodeReported, FieldsDecided, ObjectDecided) == []
+        assert await on.events("metrics-0", NodeReported, FieldsDesired, ObjectDesired) == []
 
 
 async def test_a_repeat_is_taken_once_and_a_report_interval_passes_between_two_that_are_recorded(
@@ -110,7 +110,7 @@ async def test_the_spec_of_the_nodemetric_says_how_often_and_over_which_windows(
         found = await on.first("n1")
         assert (found.aggregate_s, found.interval_s) == (60, 90)
         assert [(window.duration_s, len(window.node)) for window in found.windows] == [(60, 5)]
-        assert await on.events("metrics-0", ObjectDecided) == [], "the object is there"
+        assert await on.events("metrics-0", ObjectDesired) == [], "the object is there"
 
 
 async def test_each_shard_takes_the_reports_of_its_own_nodes(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_each_shard_takes_the_reports_of_its_own_nodes(database: str, nats
 async def test_after_a_kill_it_goes_on_and_its_state_equals_the_fold_of_its_log(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
-    async with stage(database, nats, tmp_path, env={"KOORD_REBUILD_EVERY_S": "1"}) as on:
+    async with stage(database, nats, tmp_path, env={"KOORD_REBUILD_INTERVAL_S": "1"}) as on:
         await on.see(NodeObserved(node="n1", object=node("n1")))
         first = await on.first("n1", at_ns=time.time_ns() - 100 * SECOND)
         unit = on.supervisor.units["metrics-ingest"]
@@ -150,7 +150,7 @@ async def test_after_a_kill_it_goes_on_and_its_state_equals_the_fold_of_its_log(
 async def test_a_silent_node_is_counted_and_forgotten_once_it_is_gone_from_the_cluster(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
-    async with stage(database, nats, tmp_path, env={"KOORD_METRICS_INGEST_SILENT_S": "1"}) as on:
+    async with stage(database, nats, tmp_path, env={"KOORD_METRICS_INGEST_STALE_AFTER_S": "1"}) as on:
         await on.see(NodeObserved(node="n1", object=node("n1")))
         await on.first("n1")
         unit = on.supervisor.units["metrics-ingest"]
@@ -160,7 +160,7 @@ async def test_a_silent_node_is_counted_and_forgotten_once_it_is_gone_from_the_c
 
         await until(silent, holds=lambda count: count == 1)
         await on.see(NodeDeleted(node="n1", node_uid="n1"))
-        await until(lambda: on.events("metrics-0", NodeForgotten), holds=len)
+        await until(lambda: on.events("metrics-0", NodeReportsExpired), holds=len)
         await until(silent, holds=lambda count: count == 0)
         assert "a node is silent" in unit.process.tail(50)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from cli.embedded import EmbeddedNats
 from cli.supervisor.supervisor import Spec
 from shared.agents import deeds, pods, subjects
-from shared.agents.deeds import DeedTold, EvictionAsked, PodsWanted
+from shared.agents.deeds import ActionReport, EvictionRequested, PodsRequested
 from shared.agents.pods import NodePods
 from shared.events import intents
 from shared.events.cluster import NodeObserved, PodDeleted, PodObserved
@@ -14,7 +14,7 @@ from tests.support.ingest_stage import stage
 from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until
 
-SPECS = (Spec("deeds-ingest", "deeds-ingest"),)
+SPECS = (Spec("action-ingest", "action-ingest"),)
 
 
 async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
@@ -28,7 +28,7 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
             return [one.metadata.name for one in heard[-1].pods] if heard else ["nothing heard"]
 
         where = subjects.subject("n1", subjects.DEED)
-        wanted = DeedTold("n1", "b", 1, time.time_ns(), PodsWanted())
+        wanted = ActionReport("n1", "b", 1, time.time_ns(), PodsRequested())
         assert (await on.tell(where, deeds.encode(wanted))).accepted
         await until(names, holds=lambda found: found == [])
         await on.see(
@@ -38,10 +38,10 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
         )
         await until(names, holds=lambda found: found == ["p"])
         assert heard[-1].object is not None
-        asked = DeedTold("n1", "b", 2, time.time_ns(), EvictionAsked("u", "memory is short"))
+        asked = ActionReport("n1", "b", 2, time.time_ns(), EvictionRequested("u", "memory is short"))
         assert (await on.tell(where, deeds.encode(asked))).accepted
-        evictions = await on.events("nodes-0", intents.EvictionAsked)
-        assert [(one.pod, one.reason) for one in evictions if isinstance(one, intents.EvictionAsked)] == [
+        evictions = await on.events("nodes-0", intents.EvictionRequested)
+        assert [(one.pod, one.reason) for one in evictions if isinstance(one, intents.EvictionRequested)] == [
             ("d/p", "node n1: memory is short")
         ]
         await on.see(PodDeleted(pod="d/p", pod_uid="u"))

@@ -21,8 +21,8 @@ def an_agent(folder: Path, nats: EmbeddedNats | None, **settings: str) -> Proces
         "KOORD_NATS": nats.url if nats else "nats://127.0.0.1:1",
         "KOORD_MQTT": nats.mqtt_url if nats else "",
         "KOORD_NODE_AGENT_NODE": NODE,
-        "KOORD_NODE_AGENT_COLLECT_EVERY_S": "0.2",
-        "KOORD_NODE_AGENT_REPORT_EVERY_S": "1",
+        "KOORD_NODE_AGENT_COLLECT_INTERVAL_S": "0.2",
+        "KOORD_NODE_AGENT_REPORT_INTERVAL_S": "1",
         "KOORD_NODE_AGENT_STATE_DIR": str(folder / "state"),
     }
     command = [sys.executable, "-P", "-m", "cli", "run", "node-agent"]

@@ -25,7 +25,7 @@ AT_ONCE = 20
 async def test_each_of_a_fleet_is_told_its_node_slo(
     server: EmbeddedNats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(over_mqtt, "LOOK_EVERY_S", 2.0)
+    monkeypatch.setattr(over_mqtt, "POLL_INTERVAL_S", 2.0)
     broker = Broker.parse(server.mqtt_url)
     keepers = [SloKeeper(f"rack.{number}", tmp_path / str(number)) for number in range(AGENTS)]
     outboxes = [Outbox(1_000_000) for _ in keepers]

@@ -60,7 +60,7 @@ class Core:
 
     async def _take(self, data: bytes) -> bytes:
         told = deeds.decode(data, NODE)
-        if isinstance(told.deed, deeds.PodsWanted):
+        if isinstance(told.deed, deeds.PodsRequested):
             amounts = {"cpu": str(os.cpu_count()), "memory": "8Gi"}
             node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
             found = NodePods(NODE, 1, self.seq, node, None, self.pods)
@@ -111,7 +111,7 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
         KOORD_NODE_AGENT_TRANSPORT=transport,
         KOORD_NODE_AGENT_CGROUP_PARENT=cgroups.parent,
         KOORD_NODE_AGENT_CONTAINER_LOGS=str(logs),
-        KOORD_HTTP=http,
+        KOORD_HTTP_ADDR=http,
     )
     process.start()
     try:

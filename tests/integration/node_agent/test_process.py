@@ -59,7 +59,7 @@ async def test_a_machine_reports_itself_and_its_pods(
         server,
         KOORD_NODE_AGENT_TRANSPORT=transport,
         KOORD_NODE_AGENT_CGROUP_PARENT=cgroups.parent,
-        KOORD_HTTP=http,
+        KOORD_HTTP_ADDR=http,
     )
     process.start()
     try:
@@ -91,8 +91,8 @@ async def test_what_was_measured_last_is_reported_at_the_end(
 ) -> None:
     await heard.answer()
     http = f"127.0.0.1:{free_port()}"
-    slow = {"KOORD_NODE_AGENT_REPORT_EVERY_S": "600", "KOORD_NODE_AGENT_FIRST_REPORT_S": "600"}
-    process = an_agent(tmp_path, server, **slow, KOORD_NODE_AGENT_TRANSPORT="nats", KOORD_HTTP=http)
+    slow = {"KOORD_NODE_AGENT_REPORT_INTERVAL_S": "600", "KOORD_NODE_AGENT_FIRST_REPORT_S": "600"}
+    process = an_agent(tmp_path, server, **slow, KOORD_NODE_AGENT_TRANSPORT="nats", KOORD_HTTP_ADDR=http)
     process.start()
     try:
         await asyncio.to_thread(process.wait_until, lambda: page(http, "readyz") == "leading\n", DEADLINE_S)
@@ -106,7 +106,7 @@ async def test_what_was_measured_last_is_reported_at_the_end(
 
 async def test_without_a_bus_it_measures_and_ends_when_it_is_asked_to(tmp_path: Path) -> None:
     http = f"127.0.0.1:{free_port()}"
-    process = an_agent(tmp_path, None, KOORD_HTTP=http)
+    process = an_agent(tmp_path, None, KOORD_HTTP_ADDR=http)
     process.start()
     try:
         await asyncio.to_thread(process.wait_until, lambda: page(http, "readyz") == "leading\n", DEADLINE_S)

@@ -16,7 +16,7 @@ MIB = 2**20
 
 @pytest.fixture
 def collector(cgroups: PodCgroups) -> Iterator[Collector]:
-    made = Collector(Path("/proc"), ROOT, cgroups.parent, every_s=1, clock_ns=time.monotonic_ns)
+    made = Collector(Path("/proc"), ROOT, cgroups.parent, interval_s=1, clock_ns=time.monotonic_ns)
     yield made
     made.close()
 
@@ -70,7 +70,7 @@ def test_a_pod_made_anew_between_two_rounds_primes_again(cgroups: PodCgroups, co
 
 
 def test_a_tree_that_is_not_there_is_looked_for_again(cgroups: PodCgroups) -> None:
-    elsewhere = Collector(Path("/proc"), ROOT, f"{cgroups.parent}/none", every_s=1, clock_ns=time.monotonic_ns)
+    elsewhere = Collector(Path("/proc"), ROOT, f"{cgroups.parent}/none", interval_s=1, clock_ns=time.monotonic_ns)
     found = wait_until(elsewhere.collect, holds=lambda found: found.node is not None)
     assert (found.pods, found.system) == ({}, found.node)
     elsewhere.close()

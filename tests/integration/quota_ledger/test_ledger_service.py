@@ -10,7 +10,7 @@ from cli.embedded import EmbeddedNats
 from shared.bus import NoAnswer
 from shared.events import Cause
 from shared.events.cluster import BindRejected
-from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
+from shared.events.scheduling import PodOutcome, PodPlaced, CycleDecided
 from tests.integration.quota_ledger.stage import Stage, stage, used
 from tests.support.quota_logs import node, pod, quota
 from tests.support.waiting import PATIENCE_S, until
@@ -18,8 +18,8 @@ from tests.support.waiting import PATIENCE_S, until
 LEDGER = "quota-ledger"
 
 
-def placed(uid: str, round_: int) -> tuple[RoundDecided, PodPlaced]:
-    decided = RoundDecided(round=round_, pods=(PodOutcome(pod_uid=uid, judged=0, node="n1"),))
+def placed(uid: str, round_: int) -> tuple[CycleDecided, PodPlaced]:
+    decided = CycleDecided(round=round_, pods=(PodOutcome(pod_uid=uid, judged=0, node="n1"),))
     return decided, PodPlaced(pod_uid=uid, pod=f"ns/{uid}", node="n1", round=round_, request={"cpu": 2000})
 
 

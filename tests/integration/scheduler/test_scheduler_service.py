@@ -22,7 +22,7 @@ from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, Recorded
 from shared.events.cluster import NodeObserved
 from shared.events.log import WriterStarted
-from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.events.scheduling import PodPlaced, CycleDecided
 from shared.log.database import Database
 from shared.log.writer import LogWriter
 from tests.support.pods import observed
@@ -78,7 +78,7 @@ class Stage:
 
 @asynccontextmanager
 async def stage(database: str, nats: EmbeddedNats, folder: Path, **settings: object) -> AsyncIterator[Stage]:
-    env = {"KOORD_SNAPSHOT_EVERY_S": "0.5", "KOORD_REBUILD_EVERY_S": "1"}
+    env = {"KOORD_SNAPSHOT_INTERVAL_S": "0.5", "KOORD_REBUILD_INTERVAL_S": "1"}
     own = {f"KOORD_SCHEDULER_{name.upper()}": str(value) for name, value in settings.items()}
     async with AsyncExitStack() as running:
         bus = Bus(nats.url, name="test")
@@ -139,7 +139,7 @@ async def test_the_log_replays_every_round_as_it_was_decided(database: str, nats
     index = None
     for position, row in enumerate(ours):
         round_ = row.event
-        if isinstance(round_, RoundDecided):
+        if isinstance(round_, CycleDecided):
             assert round_.seen is not None
             assert round_.now_ns is not None
             for seen in cluster[view.positions.get("cluster", 0) : round_.seen["cluster"]]:
@@ -159,15 +159,15 @@ async def test_a_bad_configuration_file_is_refused_on_record_and_a_good_one_take
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("profiles: 1")
-    async with stage(database, nats, tmp_path, config=file, config_every_s=0.1) as on:
+    async with stage(database, nats, tmp_path, config=file, config_interval_s=0.1) as on:
 
         async def kinds() -> list[str]:
             return [row.event.type_name().split(".")[-2] for row in await on.log("scheduling")]
 
-        await until(kinds, holds=lambda found: found == ["WriterStarted", "ConfigTaken", "ConfigRefused"])
+        await until(kinds, holds=lambda found: found == ["WriterStarted", "ConfigApplied", "ConfigRejected"])
         text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]"
         await asyncio.to_thread(file.write_text, text)
-        await until(kinds, holds=lambda found: found[-1] == "ConfigTaken" and len(found) == 4)
+        await until(kinds, holds=lambda found: found[-1] == "ConfigApplied" and len(found) == 4)
         await on.see(*nodes(1), observed(pod("p", scheduler="mine")), *pods(1, 2))
         assert await on.until_placed(1) == {"p": "n0"}
 

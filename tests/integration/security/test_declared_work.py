@@ -17,7 +17,7 @@ from shared.bus import Bus
 from shared.bus.streams import StreamConfig, Streams
 from shared.errors import KoordError
 from shared.events import Draft
-from shared.events.log import ConfigTaken
+from shared.events.log import ConfigApplied
 from shared.log.database import Database, DatabaseDenied
 from shared.log.follower import Follower
 from shared.log.overview import list_followers, list_parked
@@ -72,14 +72,14 @@ async def test_a_service_appends_follows_keeps_and_comes_back(secured: Secured, 
     (service,) = [one for one in members() if one.name == login]
     async with part(secured, login) as one:
         reader, registry = LogReader(one.database), Registry(one.database, login)
-        reads = dict.fromkeys(service.follows, (ConfigTaken,))
+        reads = dict.fromkeys(service.follows, (ConfigApplied,))
         follower = Follower(login, reader, one.bus, reads, CopyState)
         await follower.start()
         async with writing(one, service.writes) as writer:
-            await writer.append([Draft(ConfigTaken(source="x", digest="d", text=login))] * 3, now_ns=time.time_ns())
+            await writer.append([Draft(ConfigApplied(source="x", digest="d", text=login))] * 3, now_ns=time.time_ns())
             await until(lambda: follower.positions.get(service.writes, Position()).seq >= writer.head.seq)
             await writer.check_held()
-        await registry.check_readers(service.writes, ["koord.log.ConfigTaken.v1"])
+        await registry.check_readers(service.writes, ["koord.log.ConfigApplied.v1"])
         await registry.register(follower.state.positions, follower.readable)
         packed = pack(follower.state)
         for _ in range(6):
@@ -119,10 +119,10 @@ async def test_retention_drops_a_partition_under_the_writers_role_beside_readers
     owner = await asyncpg.connect(secured.owner)
     await owner.execute("update contexts set partition_rows = 50 where context = 'nodes-1'")
     await owner.execute("drop table if exists events_nodes_1_p0, events_nodes_1_p1, events_nodes_1_p2")
-    async with part(secured, "deeds-ingest-1") as one:
+    async with part(secured, "action-ingest-1") as one:
         async with writing(one, "nodes-1") as writer:
             old = time.time_ns() - 90 * 86_400 * 10**9
-            await writer.append([Draft(ConfigTaken(source="x", digest="d", text="t"))] * 60, now_ns=old)
+            await writer.append([Draft(ConfigApplied(source="x", digest="d", text="t"))] * 60, now_ns=old)
             found = await expired(one.database, "nodes-1", datetime.now(UTC) - timedelta(days=30))
             assert [partition.table for partition in found] == ["events_nodes_1_p0"]
             reading = owner.transaction()
@@ -131,7 +131,7 @@ async def test_retention_drops_a_partition_under_the_writers_role_beside_readers
             dropping = asyncio.create_task(drop(one.database, "nodes-1", found[0]))
             await asyncio.sleep(0.5)
             began = time.monotonic()
-            await writer.append([Draft(ConfigTaken(source="x", digest="d", text="t"))], now_ns=time.time_ns())
+            await writer.append([Draft(ConfigApplied(source="x", digest="d", text="t"))], now_ns=time.time_ns())
             waited = time.monotonic() - began
             assert not dropping.done(), "it waits for a transaction that reads the log"
             await reading.commit()

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-MQTT_LOGINS = (*TOKENS.values(), *(one.name for one in members(("metrics-ingest", "deeds-ingest"))))
+MQTT_LOGINS = (*TOKENS.values(), *(one.name for one in members(("metrics-ingest", "action-ingest"))))
 REFUSED = 128
 
 TOPICS = (
@@ -59,7 +59,7 @@ def may_publish(login: str) -> set[str]:
             {"_INBOX/node-a/x"} if login == "node-a" else set()
         )
     own = {
-        f"koord/{kind}/{login.replace('metrics-ingest', 'metrics').replace('deeds-ingest', 'nodes')}"
+        f"koord/{kind}/{login.replace('metrics-ingest', 'metrics').replace('action-ingest', 'nodes')}"
         for kind in ("log", "head")
     }
     said = {"refused", "slo"} if login.startswith("metrics-") else {"refused"}

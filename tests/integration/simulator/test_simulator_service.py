@@ -39,7 +39,7 @@ class Running:
 @asynccontextmanager
 async def simulator(database: str, nats: EmbeddedNats, folder: Path, **settings: object) -> AsyncIterator[Running]:
     own = {f"KOORD_SIMULATOR_{name.upper()}": str(value) for name, value in settings.items()}
-    env = {"KOORD_SNAPSHOT_EVERY_S": "0.5", "KOORD_REBUILD_EVERY_S": "2"}
+    env = {"KOORD_SNAPSHOT_INTERVAL_S": "0.5", "KOORD_REBUILD_INTERVAL_S": "2"}
     async with AsyncExitStack() as running:
         supervisor = Supervisor([Spec("simulator", "simulator", own)], Endpoints(database, nats.url), folder, env=env)
         running.push_async_callback(supervisor.stop)
@@ -88,7 +88,7 @@ async def test_virtual_time_runs_as_fast_as_there_is_nothing_left_to_do(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with simulator(
-        database, nats, tmp_path, virtual=True, settle_s=0.05, report_interval_s=0, keep_ended_s=0
+        database, nats, tmp_path, virtual=True, debounce_s=0.05, report_interval_s=0, keep_ended_s=0
     ) as running:
         await running.api.create(NODE)
         created = await running.api.create(pod("p", **{"simulator.koordinator.sh/runs-for": "10h"}))

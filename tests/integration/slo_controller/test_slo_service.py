@@ -17,7 +17,7 @@ from cli.simulated import SimulatedApi, SimulatorRefused
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events.log import ConfigRefused
+from shared.events.log import ConfigRejected
 from shared.kube.quantity import nanos
 from shared.log.database import Database
 from shared.log.reader import LogReader
@@ -36,7 +36,7 @@ SIMULATOR = {
     "KOORD_SIMULATOR_AVERAGE_S": "15",
     "KOORD_SIMULATOR_HOT_PERCENT": "0",
 }
-CONTROLLER = {"KOORD_SLO_CONTROLLER_SETTLE_S": "1", "KOORD_SLO_CONTROLLER_LOOK_EVERY_S": "0.5"}
+CONTROLLER = {"KOORD_SLO_CONTROLLER_DEBOUNCE_S": "1", "KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "0.5"}
 
 
 class Stage(NamedTuple):
@@ -81,7 +81,7 @@ async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterato
             specs,
             Endpoints(database, nats.url),
             folder,
-            env={"KOORD_SNAPSHOT_EVERY_S": "1", "KOORD_REBUILD_EVERY_S": "1"},
+            env={"KOORD_SNAPSHOT_INTERVAL_S": "1", "KOORD_REBUILD_INTERVAL_S": "1"},
         )
         running.push_async_callback(supervisor.stop)
         await supervisor.start()
@@ -101,10 +101,10 @@ async def refused_keys(database: str) -> list[str]:
     """Returns the ConfigMap's keys that the controller refused, in order."""
     opened = Database(database)
     try:
-        rows = [row async for row in LogReader(opened).rows(context="slo", kind="ConfigRefused")]
+        rows = [row async for row in LogReader(opened).rows(context="slo", kind="ConfigRejected")]
     finally:
         await opened.close()
-    return [msgspec.json.decode(row.data, type=ConfigRefused).path.partition(":")[0] for row in rows]
+    return [msgspec.json.decode(row.data, type=ConfigRejected).path.partition(":")[0] for row in rows]
 
 
 async def test_what_a_node_does_not_use_runs_a_batch_pod(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:

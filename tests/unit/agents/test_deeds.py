@@ -5,7 +5,7 @@ import pytest
 
 from shared.agents import answer, deeds, slo
 from shared.agents.answer import Answer
-from shared.agents.deeds import AnyDeed, BadDeed, Burst, DeedTold, EvictionAsked, Killed, Suppressed
+from shared.agents.deeds import AnyDeed, BadDeed, Burst, ActionReport, EvictionRequested, Killed, Suppressed
 from shared.agents.slo import BadNodeSlo, NodeSlo
 
 
@@ -16,11 +16,11 @@ from shared.agents.slo import BadNodeSlo, NodeSlo
         Suppressed("cfsQuota"),
         Burst("0f1c", "c0ffee", 240_000),
         Killed("0f1c", "the node has 200 MiB left"),
-        EvictionAsked("0f1c", "memory of best-effort pods is above 70 % of the node"),
+        EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node"),
     ],
 )
 def test_a_deed_comes_out_as_it_went_in(deed: AnyDeed) -> None:
-    told = DeedTold("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, deed)
+    told = ActionReport("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, deed)
     assert deeds.decode(deeds.encode(told), "worker-1") == told
 
 
@@ -29,9 +29,12 @@ def test_a_deed_comes_out_as_it_went_in(deed: AnyDeed) -> None:
     [
         ([2, "n", "b", 1, 1, {}], "deed of node n: schema: Invalid value 2"),
         ([1, "n", "b", 1, 1, {"deed": "burned"}], "deed of node n: deed.deed: Invalid value 'burned'"),
-        ([1, "n", "b", 1, 1, {"deed": "evictionAsked", "pod_uid": "u", "reason": ""}], "deed of node n: deed.reason: "),
         (
-            [1, "m", "b", 1, 1, {"deed": "evictionAsked", "pod_uid": "u", "reason": "r"}],
+            [1, "n", "b", 1, 1, {"deed": "evictionRequested", "pod_uid": "u", "reason": ""}],
+            "deed of node n: deed.reason: ",
+        ),
+        (
+            [1, "m", "b", 1, 1, {"deed": "evictionRequested", "pod_uid": "u", "reason": "r"}],
             "deed of node n: node: names 'm'",
         ),
         ("deed", "deed of node n: Expected `array`"),

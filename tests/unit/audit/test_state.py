@@ -10,7 +10,7 @@ from services.audit.declared import CONTEXTS, DECLARED
 from services.audit.state import AuditState
 from shared.events import Recorded
 from shared.events.audit import CheckpointSigned
-from shared.events.intents import ObjectDecided
+from shared.events.intents import ObjectDesired
 from shared.kube.instants import SECOND
 from shared.log.checkpoint import read_statement, statement_of
 from shared.log.positions import Position
@@ -24,7 +24,7 @@ def signed(number: int) -> CheckpointSigned:
 def test_a_state_is_a_function_of_its_positions_and_outlasts_a_snapshot(kinds: list[int]) -> None:
     state, again = AuditState(), AuditState()
     for seq, kind in enumerate(kinds, 1):
-        event = signed(seq) if kind else ObjectDecided(resource="configmaps", name="a/b", body=None)
+        event = signed(seq) if kind else ObjectDesired(resource="configmaps", name="a/b", body=None)
         state.apply(Recorded("audit", seq, event, at_ns=seq * SECOND))
     again.restore(state.encode())
     assert again.encode() == state.encode()
@@ -41,7 +41,7 @@ def test_the_first_checkpoint_is_due_at_once_and_the_next_after_its_interval() -
 def test_a_checkpoint_leaves_as_a_config_map_unless_none_is_named() -> None:
     event, intent = checkpoint_drafts(signed(1), "koordinator-system/koordstream-checkpoint", "text\n")
     assert event.event == signed(1)
-    assert intent.event == ObjectDecided(
+    assert intent.event == ObjectDesired(
         resource="configmaps",
         name="koordinator-system/koordstream-checkpoint",
         body={"data": {"checkpoint.json": "text\n"}},

@@ -11,7 +11,7 @@ import pytest
 
 from shared.events import EVENT_TYPES
 from shared.events.cluster import NodeObserved
-from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, RoundDecided
+from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, CycleDecided
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from tools.generate import asyncapi, documents, schema
@@ -19,8 +19,8 @@ from tools.generate import asyncapi, documents, schema
 PLACED = PodPlaced(pod_uid="u", pod="default/web", node="n1", round=1, request={"cpu": 500})
 EXAMPLES = [
     PLACED,
-    RoundDecided(
-        round=1, pods=(PodOutcome("u", 0, "n1"),), classes=(ClassJudged(3, 2),), seen={"cluster": 7}, now_ns=1
+    CycleDecided(
+        round=1, pods=(PodOutcome("u", 0, "n1"),), classes=(ClassEvaluated(3, 2),), seen={"cluster": 7}, now_ns=1
     ),
     NodeObserved(node="n1", object=Node(metadata=Metadata(name="n1"), status=NodeStatus(capacity={"cpu": "32"}))),
 ]

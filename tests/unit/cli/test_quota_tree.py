@@ -48,7 +48,7 @@ def test_watching_shows_the_tree_again_until_interrupted(
             raise KeyboardInterrupt
         return looks.pop(0)
 
-    monkeypatch.setattr(watching, "EVERY_S", 0)
+    monkeypatch.setattr(watching, "INTERVAL_S", 0)
     with pytest.raises(KeyboardInterrupt):
         watching.watch(found, "table")
     shown = [text.split() for text in capsys.readouterr().out.splitlines() if "chip" in text]

@@ -10,11 +10,11 @@ from services.gateway.intents import Place
 from services.gateway.state import GatewayState
 from services.gateway.trim import Seen
 from shared.events import Cause, Draft
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from tests.support.gateway_objects import Log, node, seen, state_after
 
 N1 = Place("nodes", "n1")
-LEVEL = FieldsDecided(
+LEVEL = FieldsDesired(
     resource="nodes", name="n1", fields="batch", patch={"status": {"allocatable": {"kubernetes.io/batch-cpu": "1000m"}}}
 )
 

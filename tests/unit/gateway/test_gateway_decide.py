@@ -11,7 +11,7 @@ from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
 from shared.events.cluster import (
     BindRejected,
-    LevelSuperseded,
+    DesiredStateSuperseded,
     NodeObserved,
     ObjectObserved,
     PodBound,
@@ -19,7 +19,7 @@ from shared.events.cluster import (
     PodEvicted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided
+from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.gateway_objects import Log, kept, node, pod, seen, state_after
 
@@ -89,7 +89,7 @@ def test_after_any_sightings_the_log_says_what_was_seen_last(sightings: list[dic
 
 PLACED = PodPlaced(pod="shop/web-0", pod_uid="uid-of-web-0", node="n1", round=1, request={})
 REPORT = PodUnschedulable(pod="shop/web-0", pod_uid="uid-of-web-0", round=1, code="x", message="x")
-EVICT = EvictionAsked(pod="shop/web-0", pod_uid="uid-of-web-0", reason="hot")
+EVICT = EvictionRequested(pod="shop/web-0", pod_uid="uid-of-web-0", reason="hot")
 
 
 def test_a_pod_that_was_seen_on_its_node_is_bound() -> None:
@@ -121,7 +121,7 @@ def test_a_pod_that_waits_must_be_asked_about() -> None:
 
 
 def test_a_report_on_a_pod_that_was_bound_or_is_gone_is_superseded() -> None:
-    outcome = LevelSuperseded(resource="pods", name="shop/web-0", fields="PodScheduled")
+    outcome = DesiredStateSuperseded(resource="pods", name="shop/web-0", fields="PodScheduled")
     assert decide.verdict(known(pod(node="n1")), REPORT) == outcome
     assert decide.verdict(known(), REPORT) == outcome
 
@@ -135,8 +135,8 @@ def test_a_pod_that_is_leaving_or_gone_is_evicted() -> None:
 
 
 def test_fields_of_another_object_with_the_same_name_are_not_meant() -> None:
-    level = FieldsDecided(resource="pods", name="shop/web-0", fields="device", patch={}, uid="older")
-    assert isinstance(decide.verdict(known(pod()), level), LevelSuperseded)
+    level = FieldsDesired(resource="pods", name="shop/web-0", fields="device", patch={}, uid="older")
+    assert isinstance(decide.verdict(known(pod()), level), DesiredStateSuperseded)
 
 
 # -- levels
@@ -155,7 +155,7 @@ def test_a_level_that_is_being_written_is_not_called_superseded_yet() -> None:
 
 def test_levels_of_objects_that_are_gone_have_no_owner() -> None:
     log = Log()
-    level = FieldsDecided(resource="nodes", name="n1", fields="batch", patch={})
+    level = FieldsDesired(resource="nodes", name="n1", fields="batch", patch={})
     cause = log.append("slo", level)
     log.append("cluster", Draft(decide.written(level), cause))
     assert decide.ownerless(state_after(log.in_order([])), {"nodes"}) == {cause}

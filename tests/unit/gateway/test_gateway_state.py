@@ -18,7 +18,7 @@ from shared.events.cluster import (
     PodEvicted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.gateway_objects import Log, kept, node, pod, state_after
@@ -39,13 +39,13 @@ def unschedulable(name: str, code: str = "InsufficientResource") -> PodUnschedul
     return PodUnschedulable(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", round=1, code=code, message=code)
 
 
-def batch_cpu(milli: int, name: str = "n1") -> FieldsDecided:
+def batch_cpu(milli: int, name: str = "n1") -> FieldsDesired:
     patch = {"status": {"allocatable": {"kubernetes.io/batch-cpu": str(milli)}}}
-    return FieldsDecided(resource="nodes", name=name, fields="batch", patch=patch, subresource="status")
+    return FieldsDesired(resource="nodes", name=name, fields="batch", patch=patch, subresource="status")
 
 
-def reservation(ttl: str | None, name: str = "r1") -> ObjectDecided:
-    return ObjectDecided(resource=RESERVATIONS, name=name, body=None if ttl is None else {"spec": {"ttl": ttl}})
+def reservation(ttl: str | None, name: str = "r1") -> ObjectDesired:
+    return ObjectDesired(resource=RESERVATIONS, name=name, body=None if ttl is None else {"spec": {"ttl": ttl}})
 
 
 def test_a_placement_is_due_until_its_outcome_is_read() -> None:
@@ -187,7 +187,7 @@ NAMES = st.sampled_from(["a", "b"])
 INTENTS = st.one_of(
     st.builds(placed, NAMES, st.sampled_from(["n1", "n2"])),
     st.builds(unschedulable, NAMES, st.sampled_from(["x", "y"])),
-    st.builds(lambda name: EvictionAsked(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", reason="r"), NAMES),
+    st.builds(lambda name: EvictionRequested(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", reason="r"), NAMES),
     st.builds(batch_cpu, st.integers(1, 3)),
     st.builds(reservation, st.sampled_from([None, "1h", "2h"])),
 )
@@ -223,7 +223,7 @@ def outcomes(intent: Intent) -> st.SearchStrategy[Any]:
     match intent:
         case PodPlaced():
             return st.sampled_from([bound(intent), rejected(intent, "no"), withheld(intent)])
-        case EvictionAsked():
+        case EvictionRequested():
             return st.sampled_from([PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), withheld(intent)])
         case _:
             return st.sampled_from(

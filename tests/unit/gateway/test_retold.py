@@ -16,8 +16,8 @@ from services.metrics_ingest.decide import levels
 from services.metrics_ingest.settings import IngestSettings
 from services.metrics_ingest.state import IngestState
 from shared.events import Cause, Draft, Event
-from shared.events.cluster import LevelRejected, NodeMetricDeleted, NodeMetricObserved
-from shared.events.intents import FieldsDecided
+from shared.events.cluster import DesiredStateRejected, NodeMetricDeleted, NodeMetricObserved
+from shared.events.intents import FieldsDesired
 from shared.events.metrics import AGGREGATIONS, ClassReported, NodeReported, PodReported, Usage, WindowUsage
 from tests.support.examples import examples
 from tests.support.gateway_objects import Log, seen, state_after
@@ -26,7 +26,7 @@ RESOURCE = NODE_METRICS.name
 START_NS = 1_780_000_000 * 10**9
 
 
-def level(number: int) -> FieldsDecided:
+def level(number: int) -> FieldsDesired:
     """What ingest makes of a report, as the gateway reads it from the log."""
     report = NodeReported(
         node="n1",
@@ -41,10 +41,10 @@ def level(number: int) -> FieldsDecided:
     return level_of(report)
 
 
-def level_of(report: NodeReported) -> FieldsDecided:
+def level_of(report: NodeReported) -> FieldsDesired:
     event = levels(IngestState(), report, IngestSettings(), START_NS)[-1].event
-    assert isinstance(event, FieldsDecided)
-    return msgspec.json.decode(msgspec.json.encode(event), type=FieldsDecided)
+    assert isinstance(event, FieldsDesired)
+    return msgspec.json.decode(msgspec.json.encode(event), type=FieldsDesired)
 
 
 class World:
@@ -80,7 +80,7 @@ class World:
         self.watch()
         return self.append()
 
-    def decide(self, number: int) -> tuple[FieldsDecided, Cause]:
+    def decide(self, number: int) -> tuple[FieldsDesired, Cause]:
         decided = level(number)
         return decided, self.log.append("metrics-0", decided)
 
@@ -88,7 +88,7 @@ class World:
         """A level comes, is written, and answered."""
         self.write_level(level(number))
 
-    def write_level(self, decided: FieldsDecided) -> None:
+    def write_level(self, decided: FieldsDesired) -> None:
         cause = self.log.append("metrics-0", decided)
         self.change(decided.patch)
         self.log.append("cluster", Draft(written(decided), cause))
@@ -171,7 +171,7 @@ def test_an_object_that_went_and_came_is_recorded(world: World) -> None:
 
 def test_what_a_refused_level_says_counts_for_nothing(world: World) -> None:
     decided, cause = world.decide(1)
-    world.log.append("cluster", Draft(LevelRejected(resource=RESOURCE, name="n1", reason="no"), cause))
+    world.log.append("cluster", Draft(DesiredStateRejected(resource=RESOURCE, name="n1", reason="no"), cause))
     world.change(decided.patch)
     assert [type(event) for event in world.seen_and_appended()] == [NodeMetricObserved]
 
@@ -207,7 +207,7 @@ def test_the_log_and_the_levels_always_say_what_the_object_says(steps: list[str]
     told = msgspec.to_builtins(observed[-1])
     decided = [record.event for record in world.log.contexts.get("metrics-0", [])]
     now = msgspec.to_builtins(seen(RESOURCE, world.body).object)
-    newest = decided[-1].patch if decided and isinstance(decided[-1], FieldsDecided) else {}
+    newest = decided[-1].patch if decided and isinstance(decided[-1], FieldsDesired) else {}
     assert now in (told, msgspec.to_builtins(_as_kept(_merged(told, newest))))
 
 

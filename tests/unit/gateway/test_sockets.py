@@ -63,7 +63,7 @@ def connections_to(port: int) -> int:
 
 
 async def heard(api: KubeApi, said: asyncio.Event) -> None:
-    async for _ in api.watch(PODS, "1", last_s=600, quiet_s=600):
+    async for _ in api.watch(PODS, "1", last_s=600, watch_idle_timeout_s=600):
         said.set()
 
 

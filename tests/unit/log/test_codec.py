@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from shared.events import UPCASTERS, Event, Upcaster
-from shared.events.log import Restated
+from shared.events.log import CarriedForward
 from shared.log.codec import Codec
 
-RESTATED = Restated.type_name()
+RESTATED = CarriedForward.type_name()
 
 
 class Grew(Event, frozen=True, tag="koord.test.Grew.v2"):
@@ -60,7 +60,7 @@ def test_an_old_version_is_read_alone_and_in_a_page() -> None:
 
 def test_a_restated_event_is_read_as_itself_or_passes() -> None:
     def restated(event: bytes) -> bytes:
-        return msgspec.json.encode(Restated(name="b", of="test/1", event=msgspec.Raw(event)))
+        return msgspec.json.encode(CarriedForward(name="b", of="test/1", event=msgspec.Raw(event)))
 
     codec = Codec((Grew,))
     assert codec.one(RESTATED, restated(NEW)) == Grew(name="b", by_milli=5)

@@ -9,7 +9,7 @@ from services.metrics_ingest.state import IngestState
 from services.metrics_ingest.windows import NodeWindows
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, Report, ZoneSum
 from shared.domain.node_reports import status_of
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.events.metrics import ApplicationReported, GpuReported, NodeReported, Usage, ZoneReported
 from shared.kube.instants import SECOND
 from tests.support.pods import observed
@@ -122,7 +122,7 @@ def test_an_event_recorded_by_an_earlier_release_is_read() -> None:
 
 def _patch(event: NodeReported) -> dict[str, object]:
     written = levels(IngestState(), event, IngestSettings(), START_NS)[-1].event
-    assert isinstance(written, FieldsDecided)
+    assert isinstance(written, FieldsDesired)
     found: dict[str, object] = written.patch["status"]
     return found
 

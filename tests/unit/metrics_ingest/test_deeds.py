@@ -14,22 +14,22 @@ from shared.agents.deeds import (
     AnyDeed,
     BadDeed,
     Burst,
-    DeedTold,
-    EvictionAsked,
+    ActionReport,
+    EvictionRequested,
     Killed,
-    PodsWanted,
+    PodsRequested,
     Suppressed,
-    TopologyStated,
-    ZoneStated,
+    TopologyReported,
+    ZoneReported,
 )
 from shared.agents.pods import BLOCK_IO
 from shared.events import Event, intents
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted
 from shared.events.nodes import (
     BestEffortSuppressed,
-    EvictionWanted,
-    NodeTopologyForgotten,
-    NodeTopologyStated,
+    AgentEvictionRequested,
+    NodeTopologyRemoved,
+    NodeTopologyReported,
     PodBurst,
     PodKilled,
 )
@@ -43,13 +43,13 @@ from tests.support.pods import observed
 from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
 
 
-def told(deed: AnyDeed, number: int = 1, node: str = "a", at_ns: int = START_NS) -> DeedTold:
-    return DeedTold(node, "boot", number, at_ns, deed)
+def told(deed: AnyDeed, number: int = 1, node: str = "a", at_ns: int = START_NS) -> ActionReport:
+    return ActionReport(node, "boot", number, at_ns, deed)
 
 
 def events(state: DeedsState, deed: AnyDeed, **fields: object) -> list[Event]:
     asked = told(deed, **fields)  # type: ignore[arg-type]
-    return [draft.event for draft in recorded(state, asked, future_s=30, now_ns=START_NS)]
+    return [draft.event for draft in recorded(state, asked, max_clock_skew_s=30, now_ns=START_NS)]
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def state() -> DeedsState:
 
 def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: DeedsState) -> None:
     said = {"node": "a", "boot": "boot", "number": 1, "at_ns": START_NS}
-    assert events(state, EvictionAsked("uid-p", "memory is short")) == [
-        EvictionWanted(**said, pod_uid="uid-p", pod="d/p", reason="memory is short"),  # type: ignore[arg-type]
-        intents.EvictionAsked(pod_uid="uid-p", pod="d/p", reason="node a: memory is short"),
+    assert events(state, EvictionRequested("uid-p", "memory is short")) == [
+        AgentEvictionRequested(**said, pod_uid="uid-p", pod="d/p", reason="memory is short"),  # type: ignore[arg-type]
+        intents.EvictionRequested(pod_uid="uid-p", pod="d/p", reason="node a: memory is short"),
     ]
 
 
@@ -74,7 +74,7 @@ def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: Deeds
 )  # fmt: skip
 def test_an_eviction_of_any_other_pod_is_refused(state: DeedsState, uid: str, why: str) -> None:
     with pytest.raises(BadDeed, match=why):
-        events(state, EvictionAsked(uid, "because"))
+        events(state, EvictionRequested(uid, "because"))
 
 
 def test_what_was_done_is_recorded_also_of_a_pod_that_is_not_known_but_not_of_one_elsewhere(state: DeedsState) -> None:
@@ -103,7 +103,7 @@ def test_a_pod_that_has_ended_is_on_no_node() -> None:
     for phase in ("Running", "Succeeded"):
         logs.append("cluster", observed(pod("p", "a", phase=phase)))
     with pytest.raises(BadDeed):
-        events(fold(DeedsState, logs.contexts["cluster"]), EvictionAsked("uid-p", "because"))
+        events(fold(DeedsState, logs.contexts["cluster"]), EvictionRequested("uid-p", "because"))
 
 
 @given(st.lists(st.integers(1, 600), max_size=700))
@@ -166,7 +166,7 @@ def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: DeedsState) -
 
 
 def test_an_agent_that_asks_for_its_pods_leaves_no_event(state: DeedsState) -> None:
-    assert events(state, PodsWanted()) == []
+    assert events(state, PodsRequested()) == []
 
 
 def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims() -> None:
@@ -204,7 +204,7 @@ def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims(
     assert again.encode() == state.encode()
 
 
-TOPOLOGY = TopologyStated({CPU_BASIC_INFO: "{}"}, "None", (ZoneStated("node-0", {"cpu": ("2", "1500m")}),))
+TOPOLOGY = TopologyReported({CPU_BASIC_INFO: "{}"}, "None", (ZoneReported("node-0", {"cpu": ("2", "1500m")}),))
 
 
 def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(state: DeedsState) -> None:
@@ -213,7 +213,7 @@ def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(
     logs.append("cluster", NodeObserved(node="a", object=Node(metadata=Metadata(name="a"))))
     state.apply(logs.contexts["cluster"][-1])
     (event,) = events(state, TOPOLOGY)
-    assert isinstance(event, NodeTopologyStated)
+    assert isinstance(event, NodeTopologyReported)
     assert (event.annotations, event.policy) == (TOPOLOGY.annotations, "None")
     assert event.zones == {"node-0": {"cpu": ("2", "1500m")}}
     logs.append("nodes-0", event)
@@ -227,7 +227,7 @@ def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(
     logs.append("cluster", NodeDeleted(node="a", node_uid="u"))
     state.apply(logs.contexts["cluster"][-1])
     (gone,) = forgotten(state)
-    assert gone.event == NodeTopologyForgotten("a")
+    assert gone.event == NodeTopologyRemoved("a")
     logs.append("nodes-0", gone)
     state.apply(logs.contexts["nodes-0"][-1])
     assert forgotten(state) == []
@@ -237,7 +237,7 @@ def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(
     ("changes", "why"),
     [
         ({"annotations": {"example.com/mine": "x"}}, "example.com/mine is no annotation that an agent states"),
-        ({"zones": (ZoneStated("node-0", {"cpu": ("2", "much")}),)}, r"zones\[node-0\].cpu"),
+        ({"zones": (ZoneReported("node-0", {"cpu": ("2", "much")}),)}, r"zones\[node-0\].cpu"),
     ],
 )
 def test_a_topology_that_says_what_no_agent_may_is_refused(

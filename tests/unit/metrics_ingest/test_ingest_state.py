@@ -13,9 +13,9 @@ from services.metrics_ingest.windows import Measured
 from shared.agents.report import Report
 from shared.events import Cause
 from shared.events.cluster import (
-    LevelFailed,
-    LevelRejected,
-    LevelWritten,
+    DesiredStateFailed,
+    DesiredStateRejected,
+    DesiredStateApplied,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -26,9 +26,9 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import ClassReported, NodeForgotten, NodeReported, PodReported, Usage
+from shared.events.metrics import ClassReported, NodeReportsExpired, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeMetricStatus
@@ -74,14 +74,14 @@ cluster_events = st.one_of(
     st.builds(lambda name, number: ObjectObserved(resource=NODE_SLOS, name=name, uid=name, object={"spec": {"n": number}}), names, numbers),
     st.builds(lambda name: ObjectDeleted(resource=NODE_SLOS, name=name, uid=name), names),
     st.builds(lambda number: WriterStarted(epoch=number, release="1"), numbers),
-    st.builds(lambda name: LevelRejected(resource=NODE_METRICS, name=name, reason="no"), names),
-    st.builds(lambda name: LevelWritten(resource=NODE_METRICS, name=name, fields=STATUS), names),
+    st.builds(lambda name: DesiredStateRejected(resource=NODE_METRICS, name=name, reason="no"), names),
+    st.builds(lambda name: DesiredStateApplied(resource=NODE_METRICS, name=name, fields=STATUS), names),
     st.builds(lambda name: MissingPermission(name=name, rule="patch nodemetrics"), names),
 )  # fmt: skip
 own_events = st.one_of(
     st.builds(said, names, numbers),
     st.builds(lambda name, at_s: levels(IngestState(), said(name, at_s), SETTINGS, START_NS)[-1].event, names, numbers),
-    st.builds(lambda name, at_s: NodeForgotten(node=name, at_ns=START_NS + at_s * SECOND), names, numbers),
+    st.builds(lambda name, at_s: NodeReportsExpired(node=name, at_ns=START_NS + at_s * SECOND), names, numbers),
 )
 
 
@@ -158,11 +158,11 @@ def test_the_object_is_made_once_and_after_a_refusal_nothing_is_written_for_a_wh
     logs.append("cluster", node_seen("a"))
     state = fold(IngestState, logs.contexts["cluster"])
     kinds = [type(draft.event) for draft in levels(state, said("a", 0), SETTINGS, logs.now_ns)]
-    assert kinds == [ObjectDecided, FieldsDecided]
+    assert kinds == [ObjectDesired, FieldsDesired]
     state.apply(logs.append("cluster", metric_seen("a", 60)))
     kinds = [type(draft.event) for draft in levels(state, said("a", 0), SETTINGS, logs.now_ns)]
-    assert kinds == [FieldsDecided]
-    refusal = LevelRejected(resource=NODE_METRICS, name="a", reason="no such resource")
+    assert kinds == [FieldsDesired]
+    refusal = DesiredStateRejected(resource=NODE_METRICS, name="a", reason="no such resource")
     state.apply(logs.append("cluster", refusal, cause=Cause("metrics-0", 3)))
     assert levels(state, said("a", 0), SETTINGS, logs.now_ns) == []
     later_ns = logs.now_ns + SETTINGS.refused_pause_s * SECOND
@@ -175,13 +175,13 @@ def test_objects_are_written_as_seldom_as_asked_although_every_report_is_recorde
     status = NodeMetricStatus(update_time=instant_text(START_NS))
     logs.append("cluster", NodeMetricObserved(node="a", object=NodeMetric(metadata=Metadata(name="a"), status=status)))
     state = fold(IngestState, logs.contexts["cluster"])
-    seldom = IngestSettings(node_metric_every_s=600)
+    seldom = IngestSettings(node_metric_interval_s=600)
     assert [at_s for at_s in (60, 599, 600) if levels(state, said("a", at_s), seldom, logs.now_ns)] == [600]
     assert levels(state, said("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
 
 
 def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> None:
-    logs, seldom = Logs(), IngestSettings(node_metric_every_s=600)
+    logs, seldom = Logs(), IngestSettings(node_metric_interval_s=600)
     logs.append("cluster", node_seen("a"), metric_seen("a", 60))
     state = fold(IngestState, logs.contexts["cluster"])
     decided = levels(state, said("a", 0), seldom, logs.now_ns)[-1].event
@@ -192,10 +192,10 @@ def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> 
         return [at_s for at_s in (60, 599, 600) if levels(state, said("a", at_s), seldom, later_ns)]
 
     assert due() == [600]
-    refusal = LevelFailed(resource=NODE_METRICS, name="a", reason="no answer", fields=STATUS)
+    refusal = DesiredStateFailed(resource=NODE_METRICS, name="a", reason="no answer", fields=STATUS)
     state.apply(logs.append("cluster", refusal, cause=Cause("metrics-0", 1)))
     assert due() == [60, 599, 600]
-    written = LevelWritten(resource=NODE_METRICS, name="a", fields=STATUS)
+    written = DesiredStateApplied(resource=NODE_METRICS, name="a", fields=STATUS)
     state.apply(logs.append("cluster", written, cause=Cause("metrics-0", 2)))
     assert due() == [600]
 
@@ -203,7 +203,7 @@ def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> 
 def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
     event = NodeReported(node="a", at_ns=START_NS, interval_s=60, aggregate_s=300, usage=Usage(5, None))
     written = levels(IngestState(), event, SETTINGS, START_NS)[-1].event
-    assert isinstance(written, FieldsDecided)
+    assert isinstance(written, FieldsDesired)
     assert written.patch == {
         "status": {
             "updateTime": "2026-05-28T20:26:40Z",
@@ -226,8 +226,8 @@ def test_only_silent_nodes_that_are_gone_are_forgotten_with_their_object() -> No
     state = fold(IngestState, logs.interleaved(Random(1)))
     drafts = [draft.event for draft in forgotten(state, ["there", "gone", "unheard"])]
     assert drafts == [
-        NodeForgotten(node="gone", at_ns=START_NS + 5 * SECOND),
-        ObjectDecided(resource=NODE_METRICS, name="gone", body=None),
+        NodeReportsExpired(node="gone", at_ns=START_NS + 5 * SECOND),
+        ObjectDesired(resource=NODE_METRICS, name="gone", body=None),
     ]
 
 

@@ -106,7 +106,7 @@ class Machine:
             tell=self.told.append,
             clock_ns=self.clock,
             state_dir=folder / "state",
-            every_s=1,
+            interval_s=1,
         )
 
     def slo(self, **spec: Any) -> None:

@@ -86,9 +86,9 @@ class Machine:
                 (tree / self._folder(qos)).mkdir(parents=True, exist_ok=True)
         self.use("", qos="besteffort", cpu_ns=0, memory=0)
 
-    def collector(self, *, every_s: float = 1.0) -> Collector:
+    def collector(self, *, interval_s: float = 1.0) -> Collector:
         return Collector(
-            self.proc, self.cgroup, self._parent, every_s=every_s, clock_ns=lambda: self.now_ns, tick_hz=TICK_HZ
+            self.proc, self.cgroup, self._parent, interval_s=interval_s, clock_ns=lambda: self.now_ns, tick_hz=TICK_HZ
         )
 
     def node(self, *, ticks: int, available_kib: int, total_kib: int = 65_536_000) -> None:

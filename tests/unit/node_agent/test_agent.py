@@ -16,7 +16,7 @@ from services.node_agent.samples import SECOND_NS
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
 from shared.agents import deeds, report
-from shared.agents.deeds import EvictionAsked, Suppressed
+from shared.agents.deeds import EvictionRequested, Suppressed
 from shared.agents.report import Report
 from shared.agents.subjects import DEED, REPORT
 from tests.unit.node_agent.machine import Machine
@@ -27,9 +27,9 @@ class Made:
 
     def __init__(self, folder: Path) -> None:
         machine = Machine(folder / "machine")
-        settings = AgentSettings(node="worker-1", collect_every_s=0.1, report_every_s=1, first_report_s=1)
+        settings = AgentSettings(node="worker-1", collect_interval_s=0.1, report_interval_s=1, first_report_s=1)
         self.outbox = Outbox(1_000_000)
-        collector = Collector(machine.proc, machine.cgroup, "", every_s=0.1, clock_ns=time.monotonic_ns)
+        collector = Collector(machine.proc, machine.cgroup, "", interval_s=0.1, clock_ns=time.monotonic_ns)
         self.agent = Agent(settings, collector, self.outbox, SloKeeper("worker-1", folder))
 
 
@@ -66,7 +66,7 @@ async def test_reports_follow_each_other_without_gap_and_the_last_one_comes_at_t
 
 
 async def test_deeds_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
-    asked = EvictionAsked("0f1c", "memory of best-effort pods is above 70 % of the node")
+    asked = EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node")
     made.agent.tell(asked)
     made.agent.tell(Suppressed("cfsQuota", 4_000))
     found = []

@@ -17,10 +17,16 @@ def test_the_nodes_name_comes_from_its_own_setting_or_from_node_name() -> None:
 
 
 def test_a_setting_that_does_not_fit_is_named() -> None:
-    with pytest.raises(BadSetting, match="KOORD_NODE_AGENT_COLLECT_EVERY_S is '0'"):
-        load({"NODE_NAME": "a", "KOORD_NODE_AGENT_COLLECT_EVERY_S": "0"})
+    with pytest.raises(BadSetting, match="KOORD_NODE_AGENT_COLLECT_INTERVAL_S is '0'"):
+        load({"NODE_NAME": "a", "KOORD_NODE_AGENT_COLLECT_INTERVAL_S": "0"})
     with pytest.raises(TooManySamples, match="a report holds at most 7200 samples"):
-        load({"NODE_NAME": "a", "KOORD_NODE_AGENT_COLLECT_EVERY_S": "0.1", "KOORD_NODE_AGENT_REPORT_EVERY_S": "3600"})
+        load(
+            {
+                "NODE_NAME": "a",
+                "KOORD_NODE_AGENT_COLLECT_INTERVAL_S": "0.1",
+                "KOORD_NODE_AGENT_REPORT_INTERVAL_S": "3600",
+            }
+        )
 
 
 ALL_OF_IT = """

@@ -168,7 +168,7 @@ def test_a_counter_that_begins_anew_primes_again(tmp_path: Path) -> None:
 def test_a_last_value_is_of_use_for_twenty_intervals(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.use(POD, cpu_ns=0, memory=GIB)
-    collector = machine.collector(every_s=2)
+    collector = machine.collector(interval_s=2)
     machine.after(0, collector)
     assert set(machine.after(40, collector).pods) == {POD}
     assert machine.after(40.001, collector).pods == {}

@@ -8,7 +8,7 @@ from services.node_agent import features
 from services.node_agent.known import PodsKeeper
 from services.node_agent.samples import Usage
 from services.node_agent.slo import SloKeeper
-from shared.agents.deeds import EvictionAsked, Suppressed
+from shared.agents.deeds import EvictionRequested, Suppressed
 from shared.kube.instants import SECOND
 from shared.kube.node_topology import SHARED_POOLS
 from tests.unit.node_agent.governed import BATCH, BE, CID, GIB, LS, WEB, Machine
@@ -128,8 +128,8 @@ def test_memory_pressure_asks_for_the_eviction_of_best_effort_with_its_reason(tm
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
     machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
     machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
-    asked = [deed for deed in machine.told if isinstance(deed, EvictionAsked)]
-    assert asked == [EvictionAsked("be", "trigger by koordlet feature BEMemoryEvict: to release memory 2233382993")]
+    asked = [deed for deed in machine.told if isinstance(deed, EvictionRequested)]
+    assert asked == [EvictionRequested("be", "trigger by koordlet feature BEMemoryEvict: to release memory 2233382993")]
 
 
 def test_a_throttled_container_gets_a_larger_quota_and_loses_it_again(tmp_path: Path) -> None:

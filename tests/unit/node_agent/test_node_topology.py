@@ -12,7 +12,7 @@ from services.node_agent.kubelet import KubeletConfig
 from services.node_agent.machine import BasicInfo, Machine, ZoneMemory, read_machine
 from services.node_agent.node_topology import Kubelet, stated, taken_first
 from services.node_agent.qos.processors import Processor
-from shared.agents.deeds import TopologyStated
+from shared.agents.deeds import TopologyReported
 from shared.agents.pods import NodePods
 from shared.kube import node_topology as names
 from shared.kube.meta import Metadata
@@ -38,18 +38,18 @@ def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
     return kept_pod(uid, labels={"koordinator.sh/qosClass": qos}, annotations=notes)
 
 
-def said(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Machine = MACHINE) -> TopologyStated:
+def said(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Machine = MACHINE) -> TopologyReported:
     found = stated(machine, kubelet, of, pods, huge_pages=False)
     assert found is not None
     assert found.annotations.keys() == names.STATED
     return found
 
 
-def note(found: TopologyStated, name: str) -> Any:
+def note(found: TopologyReported, name: str) -> Any:
     return json.loads(found.annotations[name])
 
 
-def pools(found: TopologyStated, name: str) -> list[str]:
+def pools(found: TopologyReported, name: str) -> list[str]:
     return [pool["cpuset"] for pool in note(found, name)]
 
 
@@ -190,7 +190,7 @@ class Files:
         self.write("sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "8")
         self.write("sys/devices/system/node/node1/cpulist", "")
         self.write("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       0 kB\n")
-        self.told: list[TopologyStated] = []
+        self.told: list[TopologyReported] = []
         gates = {"NodeTopologyReport": True, "HugePageReport": False} | gates
         places = (root / "proc", root / "sys", root / "kubelet", root / "kubelet/config.yaml")
         self.describer = Describer(*places, gates, self.told.append)

@@ -11,11 +11,11 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
-    QuotaAmended,
+    PodChargeReverted,
+    QuotaUpdated,
     QuotaDeclared,
     QuotaReparented,
-    QuotaRetired,
+    QuotaDeleted,
 )
 from shared.kube.elastic_quota import DEFAULT, RESERVED, ROOT, SYSTEM, DeclaredQuota
 
@@ -68,13 +68,13 @@ class History:
             self.add(CapacitySet(tree="", total={name: draw(st.integers(0, 3 * MOST)) for name in RESOURCES}))
         elif kind == 2:
             before = tree.accounts[draw(st.sampled_from(names))].declared
-            self.add(QuotaAmended(quota=before.name, declared=quota(draw, before.name, before.parent)))
+            self.add(QuotaUpdated(quota=before.name, declared=quota(draw, before.name, before.parent)))
         elif kind == 3:
             self._reparent(draw(st.sampled_from(names)), names)
         elif kind == 4:
             name = draw(st.sampled_from(names))
             if not tree.accounts[name].children and name not in self.books.pods_of:
-                self.add(QuotaRetired(quota=name))
+                self.add(QuotaDeleted(quota=name))
         elif kind <= 6 or not uids:
             uid, where = f"u{len(self.records)}", draw(st.sampled_from([*names, DEFAULT]))
             event = PodAttached(
@@ -101,7 +101,7 @@ class History:
         if kind <= 9:
             self.add(PodCharged(pod_uid=uid, pod=uid, quota=pod.quota, request=pod.request, round=len(self.records)))
         elif kind == 10:
-            self.add(PodUncharged(pod_uid=uid, pod=uid, quota=pod.quota, request=pod.request, reason="unreserve"))
+            self.add(PodChargeReverted(pod_uid=uid, pod=uid, quota=pod.quota, request=pod.request, reason="unreserve"))
         elif kind == 11:
             self.add(PodReleased(pod_uid=uid, pod=uid, quota=pod.quota, reason="deleted"))
         elif kind == 12:

@@ -7,7 +7,7 @@ from services.quota_ledger.admission import AdmissionRules
 from services.quota_ledger.charge import charge
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.verify import holds
-from shared.domain.quota_charge import ChargeAnswer, ChargeAsk
+from shared.domain.quota_charge import ChargeResponse, ChargeRequest
 from shared.events import Recorded
 from shared.events.quota import PodAdmissionDecided, PodCharged
 from tests.support.examples import examples
@@ -22,10 +22,10 @@ def team(*cpus: int, limit: str = "10") -> Logs:
     return logs
 
 
-def ask(logs: Logs, *groups: tuple[str, ...], round_: int = 1) -> ChargeAnswer:
+def ask(logs: Logs, *groups: tuple[str, ...], round_: int = 1) -> ChargeResponse:
     """Charge, append, and check that the books balance after every event."""
     state: LedgerState = logs.state
-    drafts, [answer] = charge(state, [ChargeAsk(epoch=1, round=round_, seen={}, groups=groups)], AdmissionRules())
+    drafts, [answer] = charge(state, [ChargeRequest(epoch=1, round=round_, seen={}, groups=groups)], AdmissionRules())
     for draft in drafts:
         state.apply(Recorded("quota", state.positions.get("quota", 0) + 1, draft.event, 1))
         assert [*holds(state.books)] == []

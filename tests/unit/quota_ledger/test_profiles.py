@@ -10,7 +10,7 @@ from services.quota_ledger.profiles import made_by_profiles, scaled
 from services.quota_ledger.state import LedgerState
 from shared.events import Event, Recorded
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectObserved
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.elastic_quota import PREFIX, RESOURCES
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -47,7 +47,7 @@ def made(logs: Logs) -> list[Event]:
 
 
 def body(logs: Logs) -> dict[str, Any]:
-    [event] = [event for event in made(logs) if isinstance(event, ObjectDecided)]
+    [event] = [event for event in made(logs) if isinstance(event, ObjectDesired)]
     assert (event.resource, event.name) == (RESOURCES[0], "ns/pool-a")
     assert event.body is not None
     return event.body
@@ -63,14 +63,14 @@ def test_a_profile_becomes_the_root_of_a_tree_as_large_as_its_nodes() -> None:
     logs = two_pools()
     logs.tell("cluster", profile())
     labelled, quota = made(logs)
-    assert labelled == FieldsDecided(
+    assert labelled == FieldsDesired(
         resource=RESOURCE,
         name="ns/p",
         fields="quota-tree",
         patch={"metadata": {"labels": {PREFIX + "tree-id": "5367319587633080321"}}},
         uid="u",
     )
-    assert quota == ObjectDecided(
+    assert quota == ObjectDesired(
         resource=RESOURCES[0],
         name="ns/pool-a",
         body={

@@ -20,9 +20,9 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked
-from shared.events.quota import PodCharged, PodReleased, QuotaRejected, QuotaRetired, RevocationDecided
-from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.events.intents import EvictionRequested
+from shared.events.quota import PodCharged, PodReleased, QuotaRejected, QuotaDeleted, RevocationDecided
+from shared.events.scheduling import PodPlaced, CycleDecided
 from shared.kube.elastic_quota import DEFAULT, PREFIX
 from shared.kube.instants import SECOND
 from tests.support.examples import examples
@@ -43,7 +43,7 @@ def test_a_pod_of_ours_is_charged_when_it_is_placed_and_not_when_that_is_refused
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "2"))
     placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", round=1, request={"cpu": 2000})
-    [charged, *_] = logs.tell("scheduling", RoundDecided(round=1, seen={"cluster": 4}), placed)
+    [charged, *_] = logs.tell("scheduling", CycleDecided(round=1, seen={"cluster": 4}), placed)
     assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, round=1)
     logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
     assert not logs.state.books.pods["p1"].charged
@@ -95,7 +95,7 @@ def test_a_deleted_quota_goes_and_its_pods_count_in_the_default_group() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "2", at="n1"))
     gone = ObjectDeleted(resource="elasticquotas.scheduling.sigs.k8s.io", name="quotas/a", uid="a")
-    assert QuotaRetired(quota="a") in logs.tell("cluster", gone)
+    assert QuotaDeleted(quota="a") in logs.tell("cluster", gone)
     assert logs.state.books.pods["p1"].quota == DEFAULT
     assert logs.state.books.pods["p1"].charged
     assert verify(logs.records).findings == []
@@ -133,7 +133,7 @@ def test_over_use_is_tolerated_for_a_while_and_then_the_least_important_pods_go(
     decided, asked = logs.tell("cluster", node("n1", "10"))
     assert isinstance(decided, RevocationDecided)
     assert decided.pods == ("x",)
-    assert isinstance(asked, EvictionAsked)
+    assert isinstance(asked, EvictionRequested)
     assert asked.pod == "ns/x"
 
 
@@ -152,7 +152,7 @@ def test_who_is_leaving_is_not_asked_to_go_again_and_nobody_goes_in_its_place() 
     logs.now_ns += 11 * SECOND
     [decided, asked] = logs.tell("cluster", leaving(v))  # 7 of 5 are used, 1 of that is leaving
     assert isinstance(decided, RevocationDecided)
-    assert isinstance(asked, EvictionAsked)
+    assert isinstance(asked, EvictionRequested)
     assert (decided.pods, asked.pod) == (("x",), "ns/x")
     logs.now_ns += 11 * SECOND
     assert logs.tell("cluster", leaving(x)) == []
@@ -180,7 +180,7 @@ def test_any_interleaving_of_the_logs_ends_in_the_same_state(chance: Any) -> Non
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "8"), pod("p2", "b", "5"))
     placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", round=1, request={"cpu": 8000})
-    logs.tell("scheduling", RoundDecided(round=1, seen={"cluster": 5}), placed)
+    logs.tell("scheduling", CycleDecided(round=1, seen={"cluster": 5}), placed)
     logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
     logs.tell("cluster", quota("a", "3", "9"), PodDeleted(pod="ns/p2", pod_uid="p2"))
     queues: dict[str, list[Recorded]] = {}

@@ -7,23 +7,23 @@ from services.quota_ledger.state import LedgerState
 from services.quota_ledger.status import statuses
 from shared.events import Recorded
 from shared.events.cluster import ObjectObserved, PodDeleted
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.kube.elastic_quota import PREFIX
 from shared.kube.instants import SECOND
 from tests.support.quota_logs import Logs, pod, quota, two_teams
 
 
-def told(logs: Logs, **limits: Any) -> dict[str, FieldsDecided]:
+def told(logs: Logs, **limits: Any) -> dict[str, FieldsDesired]:
     """What one look tells, recorded: name of the object -> level."""
     found = {}
     for draft in statuses(logs.state, logs.now_ns, **limits):
-        assert isinstance(draft.event, FieldsDecided)
+        assert isinstance(draft.event, FieldsDesired)
         logs.state.apply(Recorded("quota", logs.state.positions["quota"] + 1, draft.event, logs.now_ns))
         found[draft.event.name] = draft.event
     return found
 
 
-def annotations(level: FieldsDecided) -> dict[str, Any]:
+def annotations(level: FieldsDesired) -> dict[str, Any]:
     return {key.removeprefix(PREFIX): json.loads(text) for key, text in level.patch["metadata"]["annotations"].items()}
 
 
@@ -141,5 +141,5 @@ def test_what_an_object_says_survives_a_restart() -> None:
     again.restore(logs.state.encode())
     assert again.encode() == logs.state.encode()
     [draft] = statuses(again, logs.now_ns)
-    assert isinstance(draft.event, FieldsDecided)
+    assert isinstance(draft.event, FieldsDesired)
     assert annotations(draft.event) == {"child-request": {"cpu": "0"}}

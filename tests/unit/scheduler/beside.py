@@ -3,7 +3,7 @@
 from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.shadow import Shadow
-from shared.events.cluster import Listed
+from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared
 from shared.kube.pod import Pod, PodCondition
@@ -25,7 +25,7 @@ class Beside(World):
     def list_all(self) -> None:
         """The gateway starts and has listed everything."""
         self.observe(WriterStarted(epoch=1, release="x"))
-        self.observe(Listed(objects=0))
+        self.observe(InitialListCompleted(objects=0))
 
     def indexed(self) -> Index:
         if self.index is None:

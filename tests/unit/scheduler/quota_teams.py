@@ -13,7 +13,7 @@ from services.scheduler.quotas.purse import Purse
 from services.scheduler.round import decide
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Event, Recorded
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.log import ConfigApplied, WriterStarted
 from tests.support.quota_logs import quota
 from tests.support.scheduling_world import World, node
 
@@ -32,7 +32,7 @@ class Teams(World):
             self.add_node(node(f"n{number}", cpu=cpu, memory="64Gi"))
         for each in quotas:
             self.observe(each)
-        self._book(WriterStarted(epoch=1, release="0"), ConfigTaken(source="", digest="", text=self.settings.text()))
+        self._book(WriterStarted(epoch=1, release="0"), ConfigApplied(source="", digest="", text=self.settings.text()))
         self.read()
 
     def read(self, upto: int | None = None) -> None:

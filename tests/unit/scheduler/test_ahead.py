@@ -13,13 +13,13 @@ from services.scheduler.ahead import MOST, WORTH_IT
 from services.scheduler.ask import PodAsk
 from services.scheduler.kin import Foreseen, Kin
 from shared.events import Recorded
-from shared.events.scheduling import ClassJudged, RoundDecided
+from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
 from tests.support.examples import examples
 from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
-Records = dict[str, ClassJudged]
+Records = dict[str, ClassEvaluated]
 
 
 def played(seed: int, batch: int, *, limits: bool) -> tuple[dict[str, str], Records]:
@@ -50,7 +50,7 @@ def records(events: Sequence[Recorded]) -> Records:
     """Pod's uid -> how its class was judged, of pods that were placed and share that with no other."""
     found: Records = {}
     for recorded in events:
-        if isinstance(event := recorded.event, RoundDecided):
+        if isinstance(event := recorded.event, CycleDecided):
             uses = Counter(each.judged for each in event.pods)
             found |= {
                 each.pod_uid: event.classes[each.judged] for each in event.pods if each.node and uses[each.judged] == 1

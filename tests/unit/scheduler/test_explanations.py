@@ -7,7 +7,7 @@ import pytest
 from services.scheduler.explanations import answers
 from services.scheduler.questions import QUESTIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import instant_text
 from tests.support.scheduling_world import World, fold, node, pod
 
@@ -29,7 +29,7 @@ def answer(world: World) -> dict[str, Any] | None:
     if not events:
         return None
     (event,) = events
-    assert isinstance(event, FieldsDecided)
+    assert isinstance(event, FieldsDesired)
     status: dict[str, Any] = event.patch["status"]
     return status
 
@@ -120,7 +120,7 @@ def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name
     assert answer(world)
     world.wait(90)
     (draft,) = answers(world.indexed(), world.now_ns)
-    assert draft.event == ObjectDecided(resource=QUESTIONS, name="d/q", body=None)
+    assert draft.event == ObjectDesired(resource=QUESTIONS, name="d/q", body=None)
     world.observe(ObjectDeleted(resource=QUESTIONS, name="d/q", uid="uid-q"))
     world.read()
     assert answers(world.indexed(), world.now_ns) == ()

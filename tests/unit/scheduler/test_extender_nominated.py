@@ -12,7 +12,7 @@ from services.scheduler.serving.extender import filtered
 from services.scheduler.serving.opinion import Opinion
 from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaPod, MetaVictims
 from shared.events import Draft, Recorded
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 from tests.support.scheduling_world import World, node, placements, pod
@@ -88,7 +88,7 @@ def test_the_filter_admits_only_pods_of_higher_priority_into_capacity_kept_for_a
 
 
 def evicted(world: World) -> list[str]:
-    return [record.event.pod_uid for record in world.logs["scheduling"] if isinstance(record.event, EvictionAsked)]
+    return [record.event.pod_uid for record in world.logs["scheduling"] if isinstance(record.event, EvictionRequested)]
 
 
 async def test_a_pod_is_not_bound_into_capacity_kept_for_a_nominated_pod_of_higher_priority() -> None:

@@ -12,7 +12,7 @@ from services.scheduler.serving.extender import filtered
 from services.scheduler.serving.wire import FilterAsk, MetaPod, MetaVictims
 from shared.events import Cause, Draft, Recorded
 from shared.events.cluster import EvictionRefused
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from tests.support.scheduling_world import World, node, pod
 
 URGENT = pod("urgent", cpu="4")
@@ -57,7 +57,7 @@ def desk(world: World, timeout_s: float = 0.05) -> Desk:
 
 def asked(world: World) -> list[str]:
     events = [record.event for record in world.logs["scheduling"]]
-    return [event.pod_uid for event in events if isinstance(event, EvictionAsked)]
+    return [event.pod_uid for event in events if isinstance(event, EvictionRequested)]
 
 
 async def test_no_other_nodes_pods_go_while_those_that_were_asked_are_still_there(world: World) -> None:
@@ -127,7 +127,7 @@ async def test_a_victim_that_stays_makes_those_of_the_next_node_go(world: World)
     evicting = asyncio.create_task(ours.preempt(URGENT, ROOM))
     while not asked(world):
         await asyncio.sleep(0)
-    (eviction,) = (record for record in world.logs["scheduling"] if isinstance(record.event, EvictionAsked))
+    (eviction,) = (record for record in world.logs["scheduling"] if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRefused(pod="d/a-1", pod_uid="a-1", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     while len(asked(world)) < 2:

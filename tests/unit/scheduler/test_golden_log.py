@@ -10,7 +10,7 @@ from services.scheduler.index import Index
 from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from shared.events import EVENT_TYPES, Recorded
-from shared.events.scheduling import PodUnschedulable, RoundDecided
+from shared.events.scheduling import PodUnschedulable, CycleDecided
 from tests.unit.scheduler.golden_history import FILE, Line
 
 
@@ -33,13 +33,13 @@ def test_every_placement_of_the_golden_log_is_decided_again_bit_for_bit() -> Non
     logs = recorded()
     view = ClusterView()
     ours = logs["scheduling"]
-    assert sum(isinstance(record.event, RoundDecided) for record in ours) > 15
+    assert sum(isinstance(record.event, CycleDecided) for record in ours) > 15
     assert any(isinstance(record.event, PodUnschedulable) for record in ours)
     view.apply(ours.pop(0))  # the configuration
     index = Index(view, config_of(view).profiles)
     while ours:
         first = ours[0].event
-        assert isinstance(first, RoundDecided)
+        assert isinstance(first, CycleDecided)
         assert first.seen is not None
         assert first.now_ns is not None
         for record in logs["cluster"][view.positions.get("cluster", 0) : first.seen["cluster"]]:

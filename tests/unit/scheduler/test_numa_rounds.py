@@ -19,7 +19,7 @@ from services.scheduler.surroundings import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import Recorded
 from shared.events.cluster import ObjectDeleted
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
 from tests.support.examples import examples
@@ -301,7 +301,7 @@ def test_a_pod_that_lacks_cpus_makes_lesser_holders_of_cpus_give_way() -> None:
         world.add_pod(msgspec.structs.replace(held, spec=spec))
     records = ask(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
     assert told(records)["high"].code == "NotEnoughCpus"
-    assert [record.event.pod_uid for record in records if isinstance(record.event, EvictionAsked)] == ["lower"]
+    assert [record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested)] == ["lower"]
     world.drop_pod("lower")
     world.wait(20)
     world.read()

@@ -26,8 +26,8 @@ from services.scheduler.state import ClusterView
 from services.scheduler.why import explain
 from shared.events import Cause, Recorded
 from shared.events.cluster import EvictionRefused, ObjectObserved
-from shared.events.intents import EvictionAsked, FieldsDecided
-from shared.events.scheduling import PodNominated, RoundDecided
+from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.scheduling import PodNominated, CycleDecided
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from shared.kube.selectors import LabelSelector
 from tests.support.scheduling_world import World, node, placements, pod, use
@@ -157,7 +157,7 @@ def runs(name: str, on: str, cpu: str = "2", priority: int = 0, **more: Any) -> 
 
 
 def asked(records: Sequence[Recorded]) -> list[str]:
-    return [record.event.pod_uid for record in records if isinstance(record.event, EvictionAsked)]
+    return [record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested)]
 
 
 def nominated(records: Sequence[Recorded]) -> dict[str, str]:
@@ -171,7 +171,7 @@ def test_a_pod_of_higher_priority_gets_the_room_of_a_lower_one_once_that_is_gone
     records = world.round()
     assert placements(records) == {}
     assert (asked(records), nominated(records)) == (["low"], {"p": "a"})
-    status = next(r.event for r in records if isinstance(r.event, FieldsDecided))
+    status = next(r.event for r in records if isinstance(r.event, FieldsDesired))
     assert (status.resource, status.name, status.patch) == ("pods", "d/p", {"status": {"nominatedNodeName": "a"}})
     world.wait(2)
     assert world.round() == []
@@ -195,7 +195,7 @@ def test_a_victim_that_stays_is_asked_again_or_another_one() -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
     records = world.round()
-    eviction = next(record for record in records if isinstance(record.event, EvictionAsked))
+    eviction = next(record for record in records if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(2)
@@ -322,7 +322,7 @@ def test_what_was_asked_survives_a_snapshot() -> None:
 def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_decides_the_same_anew() -> None:
     world = world_of("a", "b")
     add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4", priority=1), pod("p", cpu="2", priority=100))
-    eviction = next(record for record in world.round() if isinstance(record.event, EvictionAsked))
+    eviction = next(record for record in world.round() if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(2)
@@ -345,7 +345,7 @@ def test_a_preemption_is_explained_to_whom_it_serves_and_to_whom_it_costs() -> N
     add(world, pod("p", cpu="4", priority=100))
     world.round()
     records = [record for log in world.logs.values() for record in log]
-    of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, RoundDecided)])
+    of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, CycleDecided)])
     assert (of_p.status, of_p.node) == ("nominated", "a")
     assert of_p.summary == (
         "round 1 asked pods on a to make room for it: d/low (priority 0), d/lower (priority -5); within every disruption budget"

@@ -10,7 +10,7 @@ from services.scheduler.selectors import canonical
 from services.scheduler.why import explain
 from shared.events import Cause, Event, Recorded
 from shared.events.cluster import EvictionRefused, ObjectObserved
-from shared.events.intents import EvictionAsked
+from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodNominated
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
@@ -48,7 +48,7 @@ def budget(app: str, allowed: int, disrupted: Sequence[str] = ()) -> Event:
 
 
 def evicted(records: Sequence[Recorded]) -> list[str]:
-    return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionAsked))
+    return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested))
 
 
 def nominations(records: Sequence[Recorded]) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -209,7 +209,7 @@ def test_a_victim_counts_against_its_budget_until_the_budget_records_it_and_not_
 def test_a_victim_that_stays_may_be_chosen_again() -> None:
     world = two_victims_on_one_node()
     records = world.round()
-    refused, carried_out = (record for record in records if isinstance(record.event, EvictionAsked))
+    refused, carried_out = (record for record in records if isinstance(record.event, EvictionRequested))
     (stays, goes) = evicted([refused]) + evicted([carried_out])
     world.observe(EvictionRefused(pod=f"d/{stays}", pod_uid=stays, reason="budget"), Cause("scheduling", refused.seq))
     world.drop_pod(goes)

@@ -18,8 +18,8 @@ from services.scheduler.selectors import canonical
 from services.scheduler.why import explain
 from shared.events import Cause, Recorded
 from shared.events.cluster import EvictionRefused
-from shared.events.intents import EvictionAsked
-from shared.events.scheduling import PodNominated, PodUnschedulable, RoundDecided
+from shared.events.intents import EvictionRequested
+from shared.events.scheduling import PodNominated, PodUnschedulable, CycleDecided
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
 from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.selectors import LabelSelector
@@ -106,7 +106,7 @@ def runs(world: Teams, *pods: Pod) -> None:
 
 
 def asked(records: Sequence[Recorded]) -> list[str]:
-    return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionAsked))
+    return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested))
 
 
 def nominated(records: Sequence[Recorded]) -> list[PodNominated]:
@@ -205,7 +205,7 @@ def test_two_pods_of_a_round_rest_on_different_victims() -> None:
 def test_a_victim_that_stays_makes_another_one_go() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
-    eviction = next(record for record in world.round() if isinstance(record.event, EvictionAsked))
+    eviction = next(record for record in world.round() if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRefused(pod="d/low", pod_uid="low", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(20)
@@ -239,7 +239,7 @@ def test_it_is_told_to_whom_it_serves_and_to_whom_it_costs() -> None:
     add(world, of("a", "p", priority=100))
     [said] = nominated(world.round())
     records = [record for log in world.logs.values() for record in log]
-    of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, RoundDecided)])
+    of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, CycleDecided)])
     assert of_p.status == "nominated"
     assert of_p.summary == (
         f"round {said.round} asked pods of quota a to make room in it: d/low (priority 0); within every disruption budget; "
@@ -272,7 +272,7 @@ def test_the_example_of_the_document_is_what_happens() -> None:
     world, _ = world_with("2")
     records = [record for log in world.logs.values() for record in log]
     for uid in ("hotfix", "nightly"):
-        own = [r for r in records if getattr(r.event, "pod_uid", "") == uid or isinstance(r.event, RoundDecided)]
+        own = [r for r in records if getattr(r.event, "pod_uid", "") == uid or isinstance(r.event, CycleDecided)]
         story = explain([r for r in own if r.context != "quota"], uid)
         assert (story.summary if uid == "hotfix" else story.steps[-1].text) in example, uid
     assert asked(world_with("4")[1]) == ["nightly", "release"], "nightly and the later one of the other two"

@@ -12,17 +12,17 @@ from services.scheduler.quotas.verdict import Told, settled, to_charge
 from services.scheduler.quotas.view import QuotaView
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event, Recorded
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
     PodAttached,
     PodCharged,
     PodReleased,
-    PodUncharged,
+    PodChargeReverted,
     QuotaDeclared,
-    QuotaRetired,
+    QuotaDeleted,
     RuntimeRecomputed,
 )
-from shared.events.scheduling import ClassJudged, PodOutcome, PodPlaced, PodUnschedulable, RoundDecided
+from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, PodUnschedulable, CycleDecided
 from shared.kube.elastic_quota import QUOTA_NAME, DeclaredQuota
 
 LABELED = {QUOTA_NAME: "a"}
@@ -30,7 +30,7 @@ LABELED = {QUOTA_NAME: "a"}
 
 def view_of(*events: Event) -> QuotaView:
     view = QuotaView()
-    for event in (WriterStarted(epoch=1, release="0"), ConfigTaken(source="", digest="", text="{}"), *events):
+    for event in (WriterStarted(epoch=1, release="0"), ConfigApplied(source="", digest="", text="{}"), *events):
         tell(view, event)
     return view
 
@@ -76,7 +76,7 @@ def test_without_a_ledger_nobody_is_asked_and_with_one_only_for_pods_of_quotas()
     tell(view, declared("a"))
     view.lose("x/a")
     assert view.must_ask("ns", LABELED), "the ledger has still to retire it"
-    tell(view, QuotaRetired(quota="a"))
+    tell(view, QuotaDeleted(quota="a"))
     assert not view.must_ask("ns", LABELED)
 
 
@@ -88,7 +88,7 @@ def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:
         assert gate.place(uid, facts, 0) == (None, 0)
     assert gate.changed() == []
     view.seq = seen  # type: ignore[attr-defined]
-    tell(view, PodUncharged(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="round-ended"))
+    tell(view, PodChargeReverted(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="round-ended"))
     assert gate.changed() == ["p2"]
     assert gate.place("p2", waiting["p2"], 0) == (waiting["p2"], 6)
     assert gate.place("p3", waiting["p3"], 0) == (None, 0)
@@ -121,7 +121,7 @@ def test_a_pod_whose_ledger_did_not_answer_is_tried_again_after_its_backoff() ->
 
 def round_of(*outcomes: tuple[str, str]) -> list[Draft]:
     pods = tuple(PodOutcome(pod_uid=uid, judged=0, node=node) for uid, node in outcomes)
-    drafts = [Draft(RoundDecided(round=7, pods=pods, classes=(ClassJudged(nodes=3, feasible=2),)))]
+    drafts = [Draft(CycleDecided(round=7, pods=pods, classes=(ClassEvaluated(nodes=3, feasible=2),)))]
     for uid, node in outcomes:
         event: Event = PodPlaced(pod_uid=uid, pod=uid, node=node, round=7, request={})
         if not node:
@@ -135,7 +135,7 @@ def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_trie
     assert to_charge(drafts, lambda uid: uid != "p3") == (("p2",),)
     short = QuotaShort(quota="a", stage="quota", short={"cpu": 500}, message="Insufficient quotas")
     decided, *rest = (draft.event for draft in settled(drafts, {"p2": short}, lambda _: Told("", 2), 40))
-    assert isinstance(decided, RoundDecided)
+    assert isinstance(decided, CycleDecided)
     assert [(outcome.pod_uid, outcome.node) for outcome in decided.pods] == [("p1", ""), ("p2", ""), ("p3", "n2")]
     assert decided.charged_at == 40
     [rejected] = decided.classes[decided.pods[1].judged].rejected

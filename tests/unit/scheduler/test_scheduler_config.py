@@ -13,7 +13,7 @@ from services.scheduler.state import ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
-from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.log import ConfigRejected, ConfigApplied
 from tests.support.scheduling_world import World
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -163,7 +163,7 @@ def take(world: World, file: Offered | None = None) -> list[Event]:
 def test_the_shipped_profile_is_in_force_when_nobody_offers_another() -> None:
     world = World()
     (taken,) = take(world)
-    assert isinstance(taken, ConfigTaken)
+    assert isinstance(taken, ConfigApplied)
     assert taken.text == SHIPPED
     assert take(world) == []
 
@@ -173,13 +173,13 @@ def test_a_config_map_is_taken_over_when_it_is_seen_and_given_up_when_it_goes() 
     take(world)
     put_config_map(world, {"koord-scheduler-config": LOAD_AWARE, "other": "x"})
     (taken,) = take(world)
-    assert isinstance(taken, ConfigTaken)
+    assert isinstance(taken, ConfigApplied)
     assert (taken.source, taken.text) == ("ConfigMap koordinator-system/koord-scheduler-config", LOAD_AWARE)
     assert taken.digest == world.view.config_digest
     world.observe(ObjectDeleted(resource="configmaps", name="koordinator-system/koord-scheduler-config", uid="u"))
     world.read()
     (taken,) = take(world)
-    assert isinstance(taken, ConfigTaken)
+    assert isinstance(taken, ConfigApplied)
     assert taken.text == SHIPPED
 
 
@@ -187,7 +187,7 @@ def test_a_file_outranks_the_config_map() -> None:
     world = World()
     put_config_map(world, {"config.yaml": LOAD_AWARE})
     (taken,) = take(world, Offered("file f", SHIPPED))
-    assert isinstance(taken, ConfigTaken)
+    assert isinstance(taken, ConfigApplied)
     assert taken.source == "file f"
     assert take(world, Offered("file f", SHIPPED)) == []
 
@@ -197,7 +197,7 @@ def test_a_bad_configuration_is_refused_once_and_the_last_good_one_stays() -> No
     take(world)
     bad = Offered("file f", profile("  plugins: {filter: {enabled: [{name: Nope}]}}"))
     (refused,) = take(world, bad)
-    assert isinstance(refused, ConfigRefused)
+    assert isinstance(refused, ConfigRejected)
     assert refused.path == "profiles[0].plugins.filter.enabled[0].name"
     assert take(world, bad) == []
     assert list(config_of(world.view).profiles) == ["koord-scheduler"]
@@ -206,7 +206,7 @@ def test_a_bad_configuration_is_refused_once_and_the_last_good_one_stays() -> No
 def test_a_bad_configuration_at_the_first_start_leaves_the_shipped_one_in_force() -> None:
     world = World()
     events = take(world, Offered("file f", "nonsense"))
-    assert [type(event) for event in events] == [ConfigTaken, ConfigRefused]
+    assert [type(event) for event in events] == [ConfigApplied, ConfigRejected]
     assert take(world, Offered("file f", "nonsense")) == []
 
 

@@ -10,7 +10,7 @@ from services.scheduler.measured import newest
 from services.scheduler.state import ClusterView
 from shared.events import Event, Recorded
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
-from shared.events.metrics import NodeForgotten, NodeReported, Usage
+from shared.events.metrics import NodeReportsExpired, NodeReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec, NodeMetricStatus, NodeUsage, ResourceMap
@@ -74,7 +74,7 @@ of_cluster = st.one_of(
 )
 of_metrics = st.one_of(
     st.builds(lambda name, at_s: reported(at_s, at_s, name), names, instants),
-    st.builds(lambda name, at_s: NodeForgotten(node=name, at_ns=START_NS + at_s * SECOND), names, instants),
+    st.builds(lambda name, at_s: NodeReportsExpired(node=name, at_ns=START_NS + at_s * SECOND), names, instants),
 )
 
 

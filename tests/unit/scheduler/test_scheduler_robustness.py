@@ -203,7 +203,7 @@ def test_a_report_with_an_absurd_time_ends_nothing(time: str) -> None:
 async def test_the_configuration_file_is_read_again_after_the_clock_was_set_back(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("first")
-    file = ConfigFile(SchedulerSettings(config=str(path), config_every_s=5))
+    file = ConfigFile(SchedulerSettings(config=str(path), config_interval_s=5))
     assert (await file.read(START_NS)) == Offered(f"file {path}", "first")
     path.write_text("second")
     assert (await file.read(START_NS + SECOND)) == Offered(f"file {path}", "first")

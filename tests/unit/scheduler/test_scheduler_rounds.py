@@ -20,7 +20,7 @@ from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.ties import name_hash
 from shared.events import Cause
-from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.events.scheduling import PodPlaced, CycleDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Affinity, NodeAffinity, PreferredNodeTerm, Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
@@ -73,7 +73,7 @@ def test_the_worked_example_of_the_readme() -> None:
 def totals(world: World) -> dict[str, int]:
     """Node -> total of the next decision, the best first."""
     decided = decide(world.indexed(), world.now_ns, 1)[0].event
-    assert isinstance(decided, RoundDecided)
+    assert isinstance(decided, CycleDecided)
     return {best.node: best.score for best in decided.classes[0].best}
 
 
@@ -356,7 +356,7 @@ def test_each_choice_is_the_highest_total_of_a_judgement_made_anew(world: World)
     index = world.indexed()
     index.settle()
     for record in world.rounds(batch=1):
-        if not isinstance(record.event, RoundDecided):
+        if not isinstance(record.event, CycleDecided):
             continue
         (outcome,) = record.event.pods
         before = ClusterView()

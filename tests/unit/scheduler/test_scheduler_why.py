@@ -16,9 +16,9 @@ from shared.events.quota import (
     PodMoved,
     PodReleased,
     PodResized,
-    PodUncharged,
+    PodChargeReverted,
 )
-from shared.events.scheduling import RoundDecided
+from shared.events.scheduling import CycleDecided
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
@@ -28,7 +28,7 @@ def story(world: World, uid: str) -> list[Recorded]:
     return [
         record
         for record in records
-        if getattr(record.event, "pod_uid", "") == uid or isinstance(record.event, RoundDecided)
+        if getattr(record.event, "pod_uid", "") == uid or isinstance(record.event, CycleDecided)
     ]
 
 
@@ -67,7 +67,7 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
         PodAttached(**about, request={"cpu": 1}),
         PodAdmissionDecided(**about, epoch=1, round=7, ok=False, stage="quota", short={"memory": 2, "cpu": 1}),
         PodCharged(**about, request={"cpu": 1}),
-        PodUncharged(**about, request={"cpu": 1}, reason="bind-refused"),
+        PodChargeReverted(**about, request={"cpu": 1}, reason="bind-refused"),
         PodMoved(**about, before="others", request={"cpu": 1}),
         PodResized(**about, before={"cpu": 1}, after={"cpu": 2}),
         PodReleased(**about, reason="deleted"),

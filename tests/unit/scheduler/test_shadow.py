@@ -12,7 +12,7 @@ from services.scheduler.index import Index
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import ClusterView
 from shared.events import Cause, Recorded
-from shared.events.cluster import Listed
+from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared, PodPlaced, Rejections
 from shared.kube.node import Taint
@@ -124,7 +124,7 @@ def test_what_was_bound_before_everything_was_listed_is_not_compared() -> None:
     world.observe(WriterStarted(epoch=2, release="x"))
     world.bind("p", "small")
     world.bind("old", "small")
-    world.observe(Listed(objects=4))
+    world.observe(InitialListCompleted(objects=4))
     world.add_pod(theirs("q"))
     world.bind("q", "small")
     assert [found.pod_uid for found in world.compared()] == ["q"]

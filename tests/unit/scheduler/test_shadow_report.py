@@ -7,7 +7,7 @@ from services.scheduler.followed import Followed
 from services.scheduler.shadow_log import ShadowLog
 from services.scheduler.shadow_report import ShadowReport, report
 from services.scheduler.why import explain, render
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.node import Taint
 from tests.support.scheduling_world import node, pod
 from tests.unit.scheduler.beside import THEIRS, Beside, theirs
@@ -23,7 +23,7 @@ def told(world: Beside) -> ShadowLog:
 
 def followed(world: Beside) -> dict[str, str]:
     """Pod -> where it would be had we been followed."""
-    configs = [record for record in world.logs["scheduling"] if isinstance(record.event, ConfigTaken)]
+    configs = [record for record in world.logs["scheduling"] if isinstance(record.event, ConfigApplied)]
     cluster = Followed([one.found for one in told(world).compared.values()], configs)
     for record in world.logs["cluster"]:
         cluster.tell(record)

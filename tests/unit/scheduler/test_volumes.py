@@ -8,7 +8,7 @@ import pytest
 from services.scheduler.state import ClusterView
 from shared.events import Recorded
 from shared.events.cluster import ObjectObserved
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.kube.pod import ClaimSource, EphemeralSource, GoogleDisk, Pod, RbdDisk, Volume
 from tests.support.scheduling_world import World, node, placements, pod, told
 
@@ -71,7 +71,7 @@ def add(world: World, *pods: Pod) -> None:
 
 
 def written(records: list[Recorded]) -> dict[str, Raw]:
-    return {r.event.name: r.event.patch for r in records if isinstance(r.event, FieldsDecided)}
+    return {r.event.name: r.event.patch for r in records if isinstance(r.event, FieldsDesired)}
 
 
 def test_a_bound_volume_draws_its_pod_to_where_it_can_be_reached() -> None:

@@ -6,16 +6,16 @@ from msgspec.structs import replace
 
 from shared.events.cluster import (
     BindRejected,
-    LevelRejected,
-    LevelSuperseded,
-    LevelWritten,
+    DesiredStateRejected,
+    DesiredStateSuperseded,
+    DesiredStateApplied,
     ObjectDeleted,
     PodBound,
     PodDeleted,
     PodEvicted,
     PodObserved,
 )
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.unit.simulator.world import World, node, pod
 
@@ -84,7 +84,7 @@ def test_a_gated_pod_is_not_bound() -> None:
 def test_an_unschedulable_pod_gets_the_condition() -> None:
     world = a_world()
     intent = PodUnschedulable(pod_uid=uid(world), pod="default/web", round=1, code="Full", message="0/2 nodes: full")
-    assert world.intend(intent) == [LevelWritten(resource="pods", name="default/web", fields="PodScheduled")]
+    assert world.intend(intent) == [DesiredStateApplied(resource="pods", name="default/web", fields="PodScheduled")]
     condition = world.state.pods()["default/web"].condition("PodScheduled")
     assert condition is not None
     assert (condition.status, condition.reason, condition.message) == ("False", "Unschedulable", "0/2 nodes: full")
@@ -97,7 +97,7 @@ def test_only_the_newest_verdict_on_a_pod_is_written() -> None:
     )
     second = world.append("scheduling", placed(world, round=2))
     world.step()
-    assert isinstance(world.outcomes(first)[0], LevelSuperseded)
+    assert isinstance(world.outcomes(first)[0], DesiredStateSuperseded)
     assert isinstance(world.outcomes(second)[0], PodBound)
 
 
@@ -107,7 +107,7 @@ def test_an_evicted_pod_that_waits_is_gone_at_once_and_one_that_runs_after_its_g
     world.intend(placed(world))
     world.advance(1)
     for key in ("default/waiting", "default/web"):
-        (outcome,) = world.intend(EvictionAsked(pod_uid=uid(world, key), pod=key, reason="too hot"))
+        (outcome,) = world.intend(EvictionRequested(pod_uid=uid(world, key), pod=key, reason="too hot"))
         assert isinstance(outcome, PodEvicted)
     assert [event.pod for event in world.events(PodDeleted)] == ["default/waiting"]
     leaving = world.state.pods()["default/web"]
@@ -121,13 +121,13 @@ def test_an_evicted_pod_that_waits_is_gone_at_once_and_one_that_runs_after_its_g
 
 def test_an_eviction_of_another_pod_of_that_name_touches_nothing() -> None:
     world = a_world()
-    (outcome,) = world.intend(EvictionAsked(pod_uid="old", pod="default/web", reason="too hot"))
+    (outcome,) = world.intend(EvictionRequested(pod_uid="old", pod="default/web", reason="too hot"))
     assert isinstance(outcome, PodEvicted)
     assert "default/web" in world.state.pods()
 
 
-def fields(value: str, group: str = "load") -> FieldsDecided:
-    return FieldsDecided(resource="nodes", name="n1", fields=group, patch={"metadata": {"labels": {group: value}}})
+def fields(value: str, group: str = "load") -> FieldsDesired:
+    return FieldsDesired(resource="nodes", name="n1", fields=group, patch={"metadata": {"labels": {group: value}}})
 
 
 def test_of_two_levels_of_a_group_the_newer_is_written() -> None:
@@ -135,7 +135,11 @@ def test_of_two_levels_of_a_group_the_newer_is_written() -> None:
     causes = [world.append("scheduling", fields(value)) for value in ("old", "new")]
     causes.append(world.append("scheduling", fields("x", "other")))
     world.step()
-    assert [type(world.outcomes(cause)[0]) for cause in causes] == [LevelSuperseded, LevelWritten, LevelWritten]
+    assert [type(world.outcomes(cause)[0]) for cause in causes] == [
+        DesiredStateSuperseded,
+        DesiredStateApplied,
+        DesiredStateApplied,
+    ]
     assert world.state.nodes()["n1"].metadata.labels == {"load": "new", "other": "x"}
 
 
@@ -159,23 +163,26 @@ def test_a_level_ends_with_its_object() -> None:
     cause = world.append("scheduling", fields("high"))
     world.step()
     world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-    assert [type(outcome) for outcome in world.outcomes(cause)] == [LevelWritten, LevelSuperseded]
+    assert [type(outcome) for outcome in world.outcomes(cause)] == [DesiredStateApplied, DesiredStateSuperseded]
     world.create(node("n1"))
     assert world.state.nodes()["n1"].metadata.labels is None
 
 
 def test_a_level_of_an_absent_object_is_rejected_and_one_of_another_uid_superseded() -> None:
     world = a_world()
-    absent = FieldsDecided(resource="nodes", name="n9", fields="f", patch={})
-    another = FieldsDecided(resource="nodes", name="n1", fields="f", patch={"spec": {"unschedulable": True}}, uid="old")
-    assert [type(world.intend(level)[0]) for level in (absent, another)] == [LevelRejected, LevelSuperseded]
+    absent = FieldsDesired(resource="nodes", name="n9", fields="f", patch={})
+    another = FieldsDesired(resource="nodes", name="n1", fields="f", patch={"spec": {"unschedulable": True}}, uid="old")
+    assert [type(world.intend(level)[0]) for level in (absent, another)] == [
+        DesiredStateRejected,
+        DesiredStateSuperseded,
+    ]
     assert not world.state.nodes()["n1"].spec.unschedulable
 
 
 def test_a_level_that_the_api_does_not_take_is_rejected() -> None:
     world = a_world()
-    (outcome,) = world.intend(FieldsDecided(resource="nodes", name="n1", fields="f", patch={"spec": {"taints": 1}}))
-    assert isinstance(outcome, LevelRejected)
+    (outcome,) = world.intend(FieldsDesired(resource="nodes", name="n1", fields="f", patch={"spec": {"taints": 1}}))
+    assert isinstance(outcome, DesiredStateRejected)
     assert "$.spec.taints" in outcome.reason
 
 
@@ -183,8 +190,8 @@ def test_a_custom_resource_is_created_updated_and_deleted() -> None:
     world = a_world()
 
     def decide(body: dict[str, Any] | None) -> Any:
-        (outcome,) = world.intend(ObjectDecided(resource=RESERVATIONS, name="slot", body=body))
-        assert isinstance(outcome, LevelWritten)
+        (outcome,) = world.intend(ObjectDesired(resource=RESERVATIONS, name="slot", body=body))
+        assert isinstance(outcome, DesiredStateApplied)
         return world.state.objects[RESERVATIONS].get("slot")
 
     created = decide(RESERVATION | {"metadata": {"labels": {"a": "1"}}, "spec": {"ttl": "1h", "owners": []}})
@@ -198,8 +205,8 @@ def test_a_custom_resource_is_created_updated_and_deleted() -> None:
     assert "labels" not in updated["metadata"]
     assert decide(None) is None
     assert len(world.events(ObjectDeleted)) == 1
-    (again,) = world.intend(ObjectDecided(resource=RESERVATIONS, name="slot", body=None))
-    assert isinstance(again, LevelWritten)
+    (again,) = world.intend(ObjectDesired(resource=RESERVATIONS, name="slot", body=None))
+    assert isinstance(again, DesiredStateApplied)
 
 
 def test_a_flood_of_intents_is_carried_out_over_several_steps() -> None:

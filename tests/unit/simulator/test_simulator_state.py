@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from services.simulator.decide import Due, decide
 from services.simulator.state import SimulatorState
 from shared.events import Cause
-from shared.events.cluster import LevelSuperseded, LevelWritten
-from shared.events.intents import EvictionAsked, FieldsDecided, ObjectDecided
+from shared.events.cluster import DesiredStateSuperseded, DesiredStateApplied
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.examples import examples
 from tests.unit.simulator.world import World, node, pod, shuffled
@@ -25,12 +25,12 @@ def a_history() -> World:
     world.advance(1)
     for value in ("1", "2"):
         patch = {"metadata": {"labels": {"v": value}}}
-        world.append("scheduling", FieldsDecided(resource="nodes", name="n9", fields="v", patch=patch))
-        world.append("scheduling", FieldsDecided(resource="nodes", name="node-0001", fields="v", patch=patch))
+        world.append("scheduling", FieldsDesired(resource="nodes", name="n9", fields="v", patch=patch))
+        world.append("scheduling", FieldsDesired(resource="nodes", name="node-0001", fields="v", patch=patch))
         world.step()
     body = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "spec": {}}
-    world.append("scheduling", ObjectDecided(resource="nodeslos.slo.koordinator.sh", name="n9", body=body))
-    world.append("descheduling", EvictionAsked(pod_uid=uids[key], pod=key, reason="hot"))
+    world.append("scheduling", ObjectDesired(resource="nodeslos.slo.koordinator.sh", name="n9", body=body))
+    world.append("descheduling", EvictionRequested(pod_uid=uids[key], pod=key, reason="hot"))
     world.step()
     world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}})
     world.advance(5)
@@ -63,11 +63,11 @@ def test_any_interleaving_of_the_contexts_ends_in_the_same_state(order: list[int
 
 
 def test_an_outcome_that_is_heard_before_its_intent_ends_it() -> None:
-    level = FieldsDecided(resource="nodes", name="n1", fields="f", patch={})
+    level = FieldsDesired(resource="nodes", name="n1", fields="f", patch={})
     for outcomes, stands in (
-        ([LevelWritten], True),
-        ([LevelSuperseded], False),
-        ([LevelWritten, LevelSuperseded], False),
+        ([DesiredStateApplied], True),
+        ([DesiredStateSuperseded], False),
+        ([DesiredStateApplied, DesiredStateSuperseded], False),
     ):
         world = World()
         for outcome in outcomes:

@@ -16,8 +16,8 @@ from shared.events.cluster import (
     ObjectObserved,
     PodDeleted,
 )
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.log import ConfigRefused, ConfigTaken
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigRejected, ConfigApplied
 from shared.events.slo import NodeOvercommitted
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeStatus
@@ -39,11 +39,11 @@ def test_what_a_node_sells_is_on_record_with_every_term() -> None:
 
 def test_the_node_is_to_say_so_in_capacity_and_allocatable() -> None:
     said = running().decide(31)
-    (amounts,) = [e for e in said if isinstance(e, FieldsDecided) and e.fields == AMOUNTS]
+    (amounts,) = [e for e in said if isinstance(e, FieldsDesired) and e.fields == AMOUNTS]
     assert (amounts.resource, amounts.name, amounts.subresource) == (NODES, "n", "status")
     assert amounts.patch["status"]["allocatable"] == amounts.patch["status"]["capacity"]
     assert amounts.patch["status"]["allocatable"][batch.CPU] == "25k"
-    (metadata,) = [e for e in said if isinstance(e, FieldsDecided) and e.fields == METADATA]
+    (metadata,) = [e for e in said if isinstance(e, FieldsDesired) and e.fields == METADATA]
     assert metadata.patch["metadata"]["annotations"]["node.koordinator.sh/cpu-normalization-ratio"] == "1.00"
 
 
@@ -146,7 +146,7 @@ def test_without_a_colocation_document_the_amounts_of_others_are_left_alone() ->
     cluster = Cluster()
     cluster.node()
     cluster.report(30, {})
-    assert not [event for event in cluster.decide(31) if isinstance(event, FieldsDecided)]
+    assert not [event for event in cluster.decide(31) if isinstance(event, FieldsDesired)]
 
 
 def test_floor_and_cap_bound_what_is_sold() -> None:
@@ -176,13 +176,13 @@ def test_a_bad_document_is_refused_on_record_and_the_last_good_one_stays() -> No
     cluster.decide(31)
     cluster.configure({"enable": True, "cpuReclaimThresholdPercent": -1})
     said = cluster.decide(40)
-    (refused,) = [event for event in said if isinstance(event, ConfigRefused)]
+    (refused,) = [event for event in said if isinstance(event, ConfigRejected)]
     assert refused.path == "colocation-config: cpuReclaimThresholdPercent"
-    assert not [event for event in said if isinstance(event, ConfigTaken)]
+    assert not [event for event in said if isinstance(event, ConfigApplied)]
     assert cluster.batch_cpu() == 25_000
     assert cluster.decide(41) == []
     cluster.configure()
-    assert [type(event) for event in cluster.decide(42)] == [ConfigTaken]
+    assert [type(event) for event in cluster.decide(42)] == [ConfigApplied]
     assert cluster.decide(43) == []
 
 
@@ -190,18 +190,18 @@ def test_a_node_gets_a_nodeslo_that_follows_the_configmap_and_goes_with_it() -> 
     cluster = Cluster()
     cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": True}})
     cluster.node()
-    (made,) = [event for event in cluster.decide(1) if isinstance(event, ObjectDecided)]
+    (made,) = [event for event in cluster.decide(1) if isinstance(event, ObjectDesired)]
     assert (made.resource, made.name) == (NODE_SLOS, "n")
     assert made.body is not None
     assert made.body["spec"]["resourceUsedThresholdWithBE"]["enable"] is True
     cluster.say("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object=made.body))
     assert not cluster.decide(2)
     cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": False}})
-    (changed,) = [event for event in cluster.decide(3) if isinstance(event, ObjectDecided)]
+    (changed,) = [event for event in cluster.decide(3) if isinstance(event, ObjectDesired)]
     assert changed.body is not None
     assert changed.body["spec"]["resourceUsedThresholdWithBE"]["enable"] is False
     cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
-    (gone,) = [event for event in cluster.decide(4) if isinstance(event, ObjectDecided)]
+    (gone,) = [event for event in cluster.decide(4) if isinstance(event, ObjectDesired)]
     assert gone.body is None
 
 
@@ -212,17 +212,17 @@ def test_a_nodeslo_that_another_hand_deleted_is_made_again() -> None:
     cluster.decide(1)
     cluster.say("cluster", ObjectObserved(resource=NODE_SLOS, name="n", uid="s", object={"spec": {}}))
     cluster.say("cluster", ObjectDeleted(resource=NODE_SLOS, name="n", uid="s"))
-    assert [event.name for event in cluster.decide(2) if isinstance(event, ObjectDecided)] == ["n"]
+    assert [event.name for event in cluster.decide(2) if isinstance(event, ObjectDesired)] == ["n"]
 
 
 def test_a_nodemetric_gets_its_collect_policy() -> None:
     cluster = Cluster()
     cluster.configure(ON | {"metricReportIntervalSeconds": 30})
     cluster.node()
-    assert not [e for e in cluster.decide(1) if isinstance(e, FieldsDecided) and e.resource == NODE_METRICS]
+    assert not [e for e in cluster.decide(1) if isinstance(e, FieldsDesired) and e.resource == NODE_METRICS]
     metric = NodeMetric(metadata=Metadata(name="n"), spec=NodeMetricSpec(metric_collect_policy=MetricCollectPolicy()))
     cluster.say("cluster", NodeMetricObserved(node="n", object=metric))
-    (asked,) = [e for e in cluster.decide(2) if isinstance(e, FieldsDecided) and e.resource == NODE_METRICS]
+    (asked,) = [e for e in cluster.decide(2) if isinstance(e, FieldsDesired) and e.resource == NODE_METRICS]
     assert asked.fields == SPEC
     assert asked.patch["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 30
 
@@ -231,7 +231,7 @@ def test_a_nodemetric_without_a_node_is_removed() -> None:
     cluster = Cluster()
     cluster.configure()
     cluster.say("cluster", NodeMetricObserved(node="ghost", object=NodeMetric(metadata=Metadata(name="ghost"))))
-    (gone,) = [event for event in cluster.decide(1) if isinstance(event, ObjectDecided)]
+    (gone,) = [event for event in cluster.decide(1) if isinstance(event, ObjectDesired)]
     assert (gone.resource, gone.name, gone.body) == (NODE_METRICS, "ghost", None)
 
 
@@ -268,7 +268,7 @@ def test_zones_of_a_topology_get_their_part() -> None:
         for index in (0, 1)
     ]
     cluster.say("cluster", ObjectObserved(resource=name, name="n", uid="t", object={"zones": zones}))
-    (said,) = [e for e in cluster.decide(31) if isinstance(e, FieldsDecided) and e.resource == name]
+    (said,) = [e for e in cluster.decide(31) if isinstance(e, FieldsDesired) and e.resource == name]
     found = [
         {each["name"]: each["allocatable"] for each in zone["resources"]}[batch.CPU] for zone in said.patch["zones"]
     ]
@@ -306,9 +306,9 @@ def test_a_node_and_its_zones_are_written_from_the_moment_when_its_status_has_ca
     cluster.say("cluster", NodeObserved(node="n", object=bare))
     cluster.say("cluster", ObjectObserved(resource=NODE_TOPOLOGIES, name="n", uid="t", object={"zones": zones}))
     cluster.report(10, {})
-    assert not [e for e in cluster.decide(11) if isinstance(e, FieldsDecided | NodeOvercommitted)]
+    assert not [e for e in cluster.decide(11) if isinstance(e, FieldsDesired | NodeOvercommitted)]
     cluster.say("cluster", NodeObserved(node="n", object=Node(metadata=meta, status=status)))
-    written = [e.resource for e in cluster.decide(12) if isinstance(e, FieldsDecided)]
+    written = [e.resource for e in cluster.decide(12) if isinstance(e, FieldsDesired)]
     assert written == [NODE_TOPOLOGIES, "nodes", "nodes"]
 
 
@@ -317,7 +317,7 @@ def test_what_a_node_sells_stays_while_its_status_lacks_allocatable() -> None:
     assert cluster.decided(31) is not None
     bare = Node(metadata=Metadata(name="n", uid="uid-n"), status=NodeStatus(capacity=FOUR_CPUS))
     cluster.say("cluster", NodeObserved(node="n", object=bare))
-    assert not [e for e in cluster.decide(2_000) if isinstance(e, FieldsDecided | NodeOvercommitted)]
+    assert not [e for e in cluster.decide(2_000) if isinstance(e, FieldsDesired | NodeOvercommitted)]
     cluster.node()
     decided = cluster.decided(2_001)
     assert decided is not None

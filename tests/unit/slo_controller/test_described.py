@@ -6,8 +6,8 @@ from typing import Any
 from services.slo_controller import batch
 from services.slo_controller.described import MANAGED_BY, ZONES, merged
 from shared.events.cluster import NodeDeleted, ObjectDeleted, ObjectObserved
-from shared.events.intents import FieldsDecided, ObjectDecided
-from shared.events.nodes import NodeTopologyForgotten, NodeTopologyStated
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
 from shared.kube.node_topology import CPU_BASIC_INFO, NUMA_RESERVATION, SHARED_POOLS
 from shared.kube.resource_names import NODE_TOPOLOGIES
 from tests.support.slo_cluster import Cluster, running
@@ -17,15 +17,15 @@ TWO = {f"node-{zone}": {"cpu": ("50", "50"), "memory": ("60G", "60G")} for zone 
 
 def statement(
     pools: str = "[]", label: str = "", zones: dict[str, dict[str, tuple[str, str]]] | None = None
-) -> NodeTopologyStated:
-    return NodeTopologyStated(
+) -> NodeTopologyReported:
+    return NodeTopologyReported(
         node="n", boot="b", number=1, at_ns=1, annotations={SHARED_POOLS: pools}, policy="None",
         zones=TWO if zones is None else zones, numa_reservation=label,
     )  # fmt: skip
 
 
-def said(cluster: Cluster, at_s: float) -> list[FieldsDecided | ObjectDecided]:
-    found = (e for e in cluster.decide(at_s) if isinstance(e, FieldsDecided | ObjectDecided))
+def said(cluster: Cluster, at_s: float) -> list[FieldsDesired | ObjectDesired]:
+    found = (e for e in cluster.decide(at_s) if isinstance(e, FieldsDesired | ObjectDesired))
     return [event for event in found if event.resource == NODE_TOPOLOGIES]
 
 
@@ -36,7 +36,7 @@ def shows(cluster: Cluster, body: dict[str, Any]) -> None:
 def made(cluster: Cluster, at_s: float = 1) -> dict[str, Any]:
     """The object that a turn makes."""
     (event,) = said(cluster, at_s)
-    assert isinstance(event, ObjectDecided)
+    assert isinstance(event, ObjectDesired)
     assert event.body is not None
     return event.body
 
@@ -73,7 +73,7 @@ def test_once_it_is_there_its_zones_are_no_part_of_what_made_it() -> None:
     body = made(cluster)
     shows(cluster, body)
     (asked,) = said(cluster, 2)
-    assert isinstance(asked, FieldsDecided)
+    assert isinstance(asked, FieldsDesired)
     assert (asked.fields, "zones" in asked.patch) == ("", False)
     foreign = json.loads(json.dumps(body))
     foreign["zones"][0]["resources"].insert(0, resource("example.com/thing", "3"))
@@ -82,7 +82,7 @@ def test_once_it_is_there_its_zones_are_no_part_of_what_made_it() -> None:
     smaller = {"node-0": {"cpu": ("48", "48")}, "node-1": TWO["node-1"]}
     cluster.say("nodes-0", statement(zones=smaller))
     (asked,) = said(cluster, 4)
-    assert isinstance(asked, FieldsDecided)
+    assert isinstance(asked, FieldsDesired)
     assert asked.fields == ZONES
     assert asked.patch["zones"][0]["resources"] == [
         resource("cpu", "48"),
@@ -105,7 +105,7 @@ def test_an_object_that_says_so_already_is_left_alone_whoever_wrote_it() -> None
     assert said(cluster, 1) == []
     cluster.say("nodes-0", statement('[{"node":1}]', zones=same))
     (asked,) = said(cluster, 2)
-    assert isinstance(asked, FieldsDecided)
+    assert isinstance(asked, FieldsDesired)
     assert asked.patch["metadata"]["annotations"] == {SHARED_POOLS: '[{"node":1}]'}
 
 
@@ -114,7 +114,7 @@ def test_measured_and_batch_resources_of_zones_are_written_together() -> None:
     cluster.say("nodes-0", statement())
     body = made(cluster, 31)
     shows(cluster, body)
-    asked = [event for event in said(cluster, 32) if isinstance(event, FieldsDecided) and event.fields == ZONES]
+    asked = [event for event in said(cluster, 32) if isinstance(event, FieldsDesired) and event.fields == ZONES]
     found = [{each["name"]: each["allocatable"] for each in zone["resources"]} for zone in asked[0].patch["zones"]]
     assert [zone["cpu"] for zone in found] == ["50", "50"]
     assert [zone[batch.CPU] for zone in found] == ["12500", "12500"]
@@ -130,7 +130,7 @@ def test_a_label_that_the_node_has_no_longer_goes_from_the_topology() -> None:
     said(cluster, 2)
     cluster.say("nodes-0", statement())
     (asked,) = said(cluster, 3)
-    assert isinstance(asked, FieldsDecided)
+    assert isinstance(asked, FieldsDesired)
     assert asked.patch["metadata"]["labels"] == MANAGED_BY | {NUMA_RESERVATION: None}
     cluster.state.changed["n"] = None
     assert said(cluster, 4) == []
@@ -147,9 +147,9 @@ def test_what_somebody_deletes_is_made_again_and_what_is_of_a_node_that_is_gone_
     assert made(cluster, 3) == body
     shows(cluster, body)
     cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
-    cluster.say("nodes-0", NodeTopologyForgotten(node="n"))
+    cluster.say("nodes-0", NodeTopologyRemoved(node="n"))
     (gone,) = said(cluster, 4)
-    assert isinstance(gone, ObjectDecided)
+    assert isinstance(gone, ObjectDesired)
     assert gone.body is None
 
 

@@ -4,8 +4,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from services.slo_controller.exported import Exported
 from shared.events import Cause, Draft, Event, Recorded
-from shared.events.cluster import LevelRejected, LevelWritten
-from shared.events.intents import FieldsDecided, ObjectDecided
+from shared.events.cluster import DesiredStateRejected, DesiredStateApplied
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.slo import NodeOvercommitted
 from shared.kube.resource_names import NODE_SLOS
 from tests.support.slo_cluster import Cluster
@@ -33,12 +33,12 @@ class Watched:
 
     def answer(self, intent: Recorded, *, ok: bool = True, context: str = "slo") -> None:
         event = intent.event
-        assert isinstance(event, (FieldsDecided, ObjectDecided))
+        assert isinstance(event, (FieldsDesired, ObjectDesired))
         self.outcomes += 1
         what: Event = (
-            LevelWritten(resource=event.resource, name=event.name)
+            DesiredStateApplied(resource=event.resource, name=event.name)
             if ok
-            else LevelRejected(resource=event.resource, name=event.name, reason="no")
+            else DesiredStateRejected(resource=event.resource, name=event.name, reason="no")
         )
         self.exported.ended(Recorded("cluster", self.outcomes, what, 0, Cause(context, intent.seq)))
 
@@ -61,7 +61,7 @@ def test_a_write_counts_when_it_has_ended_by_what_became_of_it() -> None:
     said = sold(watched)
     name = "slo_controller_node_resource_reconcile_count"
     assert watched.lines(name) == set(), "nothing is written yet"
-    writes = [each for each in said if isinstance(each.event, FieldsDecided)]
+    writes = [each for each in said if isinstance(each.event, FieldsDesired)]
     watched.answer(writes[0], context="metrics-0")
     assert watched.lines(name) == set(), "the outcome of another's write"
     watched.answer(writes[0])
@@ -77,12 +77,12 @@ def test_a_write_counts_when_it_has_ended_by_what_became_of_it() -> None:
 def test_a_nodeslo_is_created_updated_and_deleted() -> None:
     watched = Watched()
     for intent in sold(watched):
-        if isinstance(intent.event, ObjectDecided) and intent.event.resource == NODE_SLOS:
+        if isinstance(intent.event, ObjectDesired) and intent.event.resource == NODE_SLOS:
             watched.answer(intent)
     cluster = watched.cluster
     cluster.state.slos["n"] = {}
     cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": True}})
-    (update,) = [each for each in watched.decide(32) if isinstance(each.event, ObjectDecided)]
+    (update,) = [each for each in watched.decide(32) if isinstance(each.event, ObjectDesired)]
     watched.answer(update)
     assert watched.lines("slo_controller_nodeslo_reconcile_count") == {
         '{reason="createNodeSLO",status="succeeded"} 1.0',

@@ -6,8 +6,8 @@ from services.slo_controller.recommend import LOW_CONFIDENCE, NO_OBJECTS, UNSUPP
 from services.slo_controller.shapes import ContainerShape, PodShape, shape_of
 from shared.domain.cpu_memory import Amount
 from shared.events.cluster import ObjectDeleted, ObjectObserved
-from shared.events.intents import FieldsDecided
-from shared.events.slo import RecommendationEnded, RecommendationMade
+from shared.events.intents import FieldsDesired
+from shared.events.slo import RecommendationEnded, RecommendationUpdated
 from shared.kube.instants import SECOND
 from shared.kube.meta import OwnerReference
 from shared.kube.pod import Container, Pod, ResourceRequirements
@@ -68,8 +68,8 @@ def test_what_was_used_is_recommended_with_a_margin_and_low_confidence_at_first(
     on = Asked(DEPLOYMENT)
     on.report(30, {"web-1": (2_000, 2 * G)})
     made, written = on.turn(60)
-    assert isinstance(made, RecommendationMade)
-    assert isinstance(written, FieldsDecided)
+    assert isinstance(made, RecommendationUpdated)
+    assert isinstance(written, FieldsDesired)
     assert made.conditions == (LOW_CONFIDENCE,)
     # A bucket is 5 % wide; its end is recommended, and a tenth on top.
     assert 1_500 * 1.1 <= nanos(made.containers["main"]["cpu"]) / 10**6 <= 1_500 * 1.1 * 1.05

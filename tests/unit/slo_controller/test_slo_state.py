@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from services.slo_controller.state import SloState
 from shared.events import Recorded
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
-from shared.events.metrics import ApplicationReported, NodeForgotten, NodeReported, Usage
+from shared.events.metrics import ApplicationReported, NodeReportsExpired, NodeReported, Usage
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
@@ -45,7 +45,7 @@ def history() -> list[Recorded]:
     cluster.decide(101)
     cluster.say("cluster", NodeMetricDeleted(node="n"))
     cluster.report(150, {"b": (1_500, G)}, node="m")
-    cluster.say("metrics-0", NodeForgotten(node="n", at_ns=BEGAN + 90 * SECOND))
+    cluster.say("metrics-0", NodeReportsExpired(node="n", at_ns=BEGAN + 90 * SECOND))
     cluster.decide(151)
     cluster.say("cluster", NodeDeleted(node="n", node_uid="uid-n"))
     cluster.pod("b", at_s=40, phase="Succeeded")
@@ -73,7 +73,7 @@ def test_any_interleaving_of_the_same_prefixes_gives_the_same_state(random: obje
 def test_the_history_decides_something() -> None:
     assert {record.event.type_name() for record in HISTORY if record.context == "slo"} >= {
         "koord.slo.NodeOvercommitted.v1",
-        "koord.intents.FieldsDecided.v1",
+        "koord.intents.FieldsDesired.v1",
     }
 
 

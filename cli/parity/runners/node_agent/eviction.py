@@ -104,9 +104,9 @@ def _threshold(raw: Given | None) -> ResourceThreshold | None:
 
 
 def _load(given: Given, now: Given, pods: list[Pod], threshold: ResourceThreshold, now_ns: int) -> Load:
-    store, every_s = Store(now["series"]), given["collectIntervalSeconds"]
-    latest_ns = now_ns - 2 * every_s * SECOND
-    begin_ns = now_ns - cpu_evict.window_s(threshold, every_s) * SECOND
+    store, interval_s = Store(now["series"]), given["collectIntervalSeconds"]
+    latest_ns = now_ns - 2 * interval_s * SECOND
+    begin_ns = now_ns - cpu_evict.window_s(threshold, interval_s) * SECOND
 
     def last(metric: str) -> dict[str, float]:
         found = {uid: store.last(metric, latest_ns, now_ns, pod_uid=uid) for uid in (pod.metadata.uid for pod in pods)}
@@ -129,7 +129,7 @@ def _load(given: Given, now: Given, pods: list[Pod], threshold: ResourceThreshol
         store.last("node_memory_usage", latest_ns, now_ns),
         last("pod_cpu_usage"),
         last("pod_memory_usage"),
-        every_s,
+        interval_s,
     )
 
 

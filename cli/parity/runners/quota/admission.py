@@ -15,7 +15,7 @@ from services.quota_ledger.charge import charge
 from services.quota_ledger.resolve import counted_request, is_preemptible
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import mask, nonzero
-from shared.domain.quota_charge import ChargeAsk
+from shared.domain.quota_charge import ChargeRequest
 from shared.kube.pod import Pod
 
 EVENTS_AT = "2026-07-24T00:00:00Z"
@@ -63,7 +63,7 @@ def _attempt(ledger: RecordedLedger, attempt: Mapping[str, Any], number: int) ->
     }
     refused = _refused(ledger, tree, quota, pod)
     if (held := ledger.held(key)) is not None and not held.charged:
-        ask = ChargeAsk(epoch=1, round=number, seen={}, groups=((key,),))
+        ask = ChargeRequest(epoch=1, round=number, seen={}, groups=((key,),))
         drafts, [response] = charge(ledger.state, [ask], ledger.settings.admission())
         refused = None if key in response.charged else refused
         if attempt["reserve"]:

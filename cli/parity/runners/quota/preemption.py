@@ -26,7 +26,7 @@ from services.scheduler.state import ClusterView
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Draft, Event, Recorded
 from shared.events.cluster import ObjectObserved, PodObserved
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.scheduling import PodNominated, PodPlaced
 from shared.kube import resource_names
 from shared.service import Runtime
@@ -77,7 +77,7 @@ class _Cluster:
         for raw in budgets:
             name = pod_key(raw)
             self._apply("cluster", ObjectObserved(resource=resource_names.BUDGETS, name=name, uid="", object=dict(raw)))
-        own = (WriterStarted(epoch=1, release=""), ConfigTaken(source="", digest="", text=ledger.settings.text()))
+        own = (WriterStarted(epoch=1, release=""), ConfigApplied(source="", digest="", text=ledger.settings.text()))
         for event in (*own, *ledger.recorded):
             self._apply("quota", event)
         self.view.read()

@@ -12,7 +12,7 @@ from services.scheduler.quotas.codes import EXCEEDED, PLUGIN
 from services.scheduler.quotas.gate import QuotaGate
 from services.scheduler.quotas.view import QuotaView
 from shared.events import Event, Recorded
-from shared.events.log import ConfigTaken, WriterStarted
+from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.pod import Pod
 
 
@@ -45,7 +45,7 @@ class _Follower:
         self._ledger, self._upto = ledger, 0
         self.view, self.seq = QuotaView(), 0
         self._apply(WriterStarted(epoch=1, release=""))
-        self._apply(ConfigTaken(source="", digest="", text=ledger.settings.text()))
+        self._apply(ConfigApplied(source="", digest="", text=ledger.settings.text()))
         self.read()
 
     def read(self) -> None:

@@ -22,7 +22,7 @@ from services.scheduler.reasons import text
 from services.scheduler.ties import name_hash
 from services.scheduler.trials import WideTrial
 from shared.events import Draft
-from shared.events.scheduling import PodPlaced, RoundDecided
+from shared.events.scheduling import PodPlaced, CycleDecided
 
 Scores = Mapping[str, Mapping[str, int]]
 """Plugin -> node -> weighted score; a plugin without a score for the class is absent."""
@@ -161,7 +161,7 @@ class Evaluation:
         while given is None and (row := judge.choose(pod_hash)) >= 0:
             given = self.copies.givers.give(judge, row)
         decided = drafts[0].event
-        assert isinstance(decided, RoundDecided), "a round's first event"
+        assert isinstance(decided, CycleDecided), "a round's first event"
         agree("pods of the round", [uid], [outcome.pod_uid for outcome in decided.pods])
         agree("record of the round", judge.judged(pod_hash), decided.classes[decided.pods[0].judged])
         placed = next((draft.event for draft in drafts if isinstance(draft.event, PodPlaced)), None)

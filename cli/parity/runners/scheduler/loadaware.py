@@ -22,7 +22,7 @@ from shared.domain.priority import priority
 from shared.domain.qos import qos
 from shared.events import Cause
 from shared.events.cluster import BindRejected, NodeMetricDeleted, NodeMetricObserved
-from shared.events.scheduling import PodOutcome, PodPlaced, RoundDecided
+from shared.events.scheduling import PodOutcome, PodPlaced, CycleDecided
 from shared.kube.instants import duration_ns, duration_text, instant_ns, instant_text
 from shared.kube.node import NodeMetric
 from shared.kube.pod import Pod
@@ -109,7 +109,7 @@ class Scenario(Cluster):
         if uid not in view.pods:  # a round places pods that it has seen
             self.observe_pod(pod, now_ns)
         number, outcome = view.round + 1, PodOutcome(pod_uid=uid, judged=0, node=node)
-        decided = RoundDecided(round=number, pods=(outcome,), seen=dict(view.positions), now_ns=now_ns)
+        decided = CycleDecided(round=number, pods=(outcome,), seen=dict(view.positions), now_ns=now_ns)
         self.engine.append("scheduling", decided, now_ns)
         placed = PodPlaced(pod_uid=uid, pod=pod.metadata.key, node=node, round=number, request={})
         self._placed[uid] = self.engine.append("scheduling", placed, now_ns)

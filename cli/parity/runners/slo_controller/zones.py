@@ -8,7 +8,7 @@ from services.slo_controller import batch
 from services.slo_controller.calculate import Pass
 from services.slo_controller.described import decide_topology
 from services.slo_controller.topology import FIELDS, has_zones
-from shared.events.intents import FieldsDecided
+from shared.events.intents import FieldsDesired
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import milli, nanos
 
@@ -27,7 +27,7 @@ def zones_after(recorded: RecordedNode, found: Pass) -> dict[str, Any]:
         patches = [
             draft.event.patch
             for draft in decide_topology(recorded.state, recorded.name, found)
-            if isinstance(draft.event, FieldsDecided)
+            if isinstance(draft.event, FieldsDesired)
         ]
         written = bool(patches) or _is_late(recorded, found) or any(map(_has_batch, _others(zones or (), calculated)))
         zones = patches[0]["zones"] if patches else zones

@@ -9,7 +9,7 @@ from services.gateway.webhooks.desk import Desk, Held, Terms
 from services.gateway.webhooks.review import Request
 from services.gateway.webhooks.view import CLASSES, CONFIG_MAPS, NAMESPACES, PROFILES, AdmissionView
 from shared.admission.gates import gates_of
-from shared.events.cluster import Listed, NodeObserved, ObjectDeleted, ObjectObserved
+from shared.events.cluster import InitialListCompleted, NodeObserved, ObjectDeleted, ObjectObserved
 from shared.kube.node import Node
 
 SYSTEM = "koordinator-system"
@@ -56,7 +56,7 @@ def cluster() -> AdmissionView:
             spec={"selector": {"matchLabels": {"app": "batch"}}, "qosClass": "BE", "priorityClassName": "koord-batch"},
         ),
         observed(CONFIG_MAPS, "slo-controller-config", namespace=SYSTEM, data={}),
-        Listed(objects=5),
+        InitialListCompleted(objects=5),
     ):
         view.apply(event)
     return view

@@ -52,7 +52,7 @@ def test_e11_best_effort_that_is_held_too_short(last: BestEffort, released: int)
         cpu_evict_be_satisfaction_lower_percent=50, cpu_evict_be_satisfaction_upper_percent=80
     )
     mean = Window(BestEffort(7_500, 20_000, 8_000), 1, None)
-    task = cpu_evict.best_effort(threshold, node(), [], {}, mean=mean, last=last, collect_every_s=1)
+    task = cpu_evict.best_effort(threshold, node(), [], {}, mean=mean, last=last, collect_interval_s=1)
     assert isinstance(task, Task)
     assert task.release == {"kubernetes.io/batch-cpu": released}
 
