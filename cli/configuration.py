@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shared.errors import KoordError
-from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.log.database import Database
 from shared.log.newest import newest, writer_of
 from shared.log.reader import LogReader

@@ -53,7 +53,9 @@ async def _serve(service: Service, settings: Settings, environment: Environment)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.drain)
-    probes = await health.serve(environment.http_addr, runtime.status, runtime.metrics) if environment.http else None
+    probes = (
+        await health.serve(environment.http_addr, runtime.status, runtime.metrics) if environment.http_addr else None
+    )
     await runtime.bus.start()
     leading: asyncio.Task[None] | None = None
     around = AsyncExitStack()

@@ -18,7 +18,7 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.process import Process
 from cli.services import contexts
 from shared.bus import Bus, NoAnswer
-from shared.domain.quota_charge import SUBJECT, ChargeResponse, ChargeRequest, answer_of, encode
+from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, answer_of, encode
 from shared.errors import KoordError
 from shared.events import Draft, Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
@@ -77,7 +77,7 @@ async def measure(folder: Path, quotas: int, pods: int, batch: int) -> ChargingF
                     started = time.perf_counter()
                     await _observe(cluster, quotas, pods)
                     seen = {"cluster": cluster.head.seq, "scheduling": scheduling.head.seq}
-                    await _ask(bus, ChargeRequest(epoch=scheduling.epoch, round=1, seen=seen, groups=()))
+                    await _ask(bus, ChargeRequest(epoch=scheduling.epoch, cycle=1, seen=seen, groups=()))
                     attached_s = time.perf_counter() - started
                     note("charging them")
                     took_ms, charging_s = await _charge(bus, scheduling.epoch, seen, pods, batch)
@@ -103,7 +103,7 @@ async def _charge(bus: Bus, epoch: int, seen: dict[str, int], pods: int, batch: 
     for number, start in enumerate(range(0, pods, batch), 2):
         groups = tuple((f"p{uid}",) for uid in range(start, min(start + batch, pods)))
         asked = time.perf_counter()
-        answer = await _ask(bus, ChargeRequest(epoch=epoch, round=number, seen=seen, groups=groups))
+        answer = await _ask(bus, ChargeRequest(epoch=epoch, cycle=number, seen=seen, groups=groups))
         took_ms.append((time.perf_counter() - asked) * 1e3)
         if len(answer.charged) != len(groups):
             raise KoordError(f"round {number}: {len(groups) - len(answer.charged)} pods were not charged")

@@ -221,7 +221,7 @@ def charge(books: Books, count: int) -> float:
         uid = f"pod-{number}"
         pod = books.pods[uid]
         if shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules) is None:
-            event: Event = PodCharged(pod_uid=uid, pod=pod.pod, quota=pod.quota, request=pod.request, round=1)
+            event: Event = PodCharged(pod_uid=uid, pod=pod.pod, quota=pod.quota, request=pod.request, cycle=1)
             books.apply(event)
             charged += 1
     took = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""`koord bench scheduler`: the engine alone, without servers: rounds decided, recorded and folded.
+"""`koord bench scheduler`: the engine alone, without servers: cycles decided, recorded and folded.
 
 Every node is considered for every class of pods, with all plugins of the profile; CycleDecided and the pods' events are built and
 folded back. What is not timed: making the pods, and folding their observation (reported beside it).
@@ -29,12 +29,12 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
     """What `--json` prints.
 
     Attributes:
-        pods_per_s: pods placed, by the time of the rounds.
-        p50_us, p99_us: a pod's share of its round.
-        round_ms_p99: how long a round holds the process.
+        pods_per_s: pods placed, by the time of the cycles.
+        p50_us, p99_us: a pod's share of its cycle.
+        cycle_ms_p99: how long a cycle holds the process.
         fold_us: folding one pod's observation.
         rss_mib: the process at its largest.
-        checked: placements that were compared with those of rounds of one pod; None when they were not.
+        checked: placements that were compared with those of cycles of one pod; None when they were not.
         differ: how many of them differ.
     """
 
@@ -45,7 +45,7 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
     pods_per_s: float
     p50_us: float
     p99_us: float
-    round_ms_p99: float
+    cycle_ms_p99: float
     fold_us: float
     rss_mib: float
     load_1m: float
@@ -64,9 +64,9 @@ class SchedulerFigures(msgspec.Struct, frozen=True):
 @click.option(
     "--profile", default="default", show_default=True, help="`default`, or a KubeSchedulerConfiguration file."
 )
-@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Pods of one round.")
+@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Pods of one cycle.")
 @click.option(
-    "--check", type=click.IntRange(min=0), default=0, help="Compare so many placements with one-by-one rounds."
+    "--check", type=click.IntRange(min=0), default=0, help="Compare so many placements with one-by-one cycles."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def scheduler(
@@ -87,7 +87,7 @@ def scheduler(
 
 
 def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int) -> SchedulerFigures:
-    """Place the pods and time the rounds; compiled passes are loaded before."""
+    """Place the pods and time the cycles; compiled passes are loaded before."""
     placements(FEW, FEW, kind, config, batch)
     engine = Engine(config)
     engine.observe(nodes(node_count), NOW_NS)
@@ -99,7 +99,7 @@ def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int)
     engine.observe(waiting, NOW_NS)
     fold_s = time.perf_counter() - began
     shares: list[float] = []
-    rounds: list[float] = []
+    cycles: list[float] = []
     placed = 0
     now_ns = NOW_NS
     while True:
@@ -109,15 +109,15 @@ def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int)
         if not events:
             break
         here = _placed(events)
-        rounds.append(taken)
+        cycles.append(taken)
         if not here:  # what is left fits nowhere
             break
         placed += here
         shares += [taken / here] * here
         now_ns += SECOND // 100
     shares.sort()
-    rounds.sort()
-    total = sum(rounds)
+    cycles.sort()
+    total = sum(cycles)
     return SchedulerFigures(
         nodes=node_count,
         pods=pod_count,
@@ -126,7 +126,7 @@ def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int)
         pods_per_s=round(placed / total, 1) if total else 0.0,
         p50_us=_at(shares, 0.5, 1e6),
         p99_us=_at(shares, 0.99, 1e6),
-        round_ms_p99=_at(rounds, 0.99, 1e3),
+        cycle_ms_p99=_at(cycles, 0.99, 1e3),
         fold_us=round(fold_s / pod_count * 1e6, 2),
         rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         load_1m=round(os.getloadavg()[0], 2),
@@ -134,7 +134,7 @@ def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int)
 
 
 def placements(node_count: int, pod_count: int, kind: str, config: str, batch: int) -> dict[str, str]:
-    """Where each pod went, by uid, in rounds of `batch` pods."""
+    """Where each pod went, by uid, in cycles of `batch` pods."""
     engine = Engine(config)
     engine.observe(nodes(node_count), NOW_NS)
     engine.observe(islice(pods(kind, 0, pod_count), pod_count), NOW_NS)

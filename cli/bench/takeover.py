@@ -1,7 +1,7 @@
 """`koord bench takeover`: how long nobody places pods when a scheduler starts, and when a standby takes over.
 
 The log is that of a cluster at work. What is measured ends with the announcement of a placement: the pod was there before, so the first
-round can place it. Scheduler, Postgres and NATS are processes of their own on this machine.
+cycle can place it. Scheduler, Postgres and NATS are processes of their own on this machine.
 """
 
 import asyncio

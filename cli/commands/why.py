@@ -36,7 +36,7 @@ def why() -> None:
 def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> None:
     """Say why a pod is where it is, or nowhere.
 
-    Shows how the round that decided judged the nodes (how many each plugin refused and why, the best few with each
+    Shows how the cycle that decided judged the nodes (how many each plugin refused and why, the best few with each
     plugin's part of the score) and what happened to the pod since. A NAME without a namespace is one in `default`.
     """
     full = name if "/" in name else f"default/{name}"
@@ -53,15 +53,15 @@ async def _why_pod(postgres: str, name: str, uid: str, language: str) -> Explana
 
 
 async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = "en") -> Explanation:
-    """Explain a pod from its events and the rounds that they name.
+    """Explain a pod from its events and the cycles that they name.
 
     Raises:
         UnknownPod: there are no events about it.
     """
     codec = Codec(list(EVENT_TYPES.values()))
     records = await _read(log, codec, key=name)
-    rounds = {record.event.round for record in records if isinstance(record.event, PodPlaced | PodUnschedulable)}
-    for number in sorted(rounds):
+    cycles = {record.event.cycle for record in records if isinstance(record.event, PodPlaced | PodUnschedulable)}
+    for number in sorted(cycles):
         records += await _read(log, codec, context="scheduling", kind="CycleDecided", key=str(number))
     found = explain(records, uid, language)
     if not found.steps:

@@ -31,7 +31,7 @@ class Progress:
         loads: node -> its newest report.
         created_ns, bound_ns: pod -> when it was first seen, and bound.
         places: pod -> node.
-        waiting: pods that no round could place yet, with the reason.
+        waiting: pods that no cycle could place yet, with the reason.
     """
 
     HOT_PERCENT = 40.0

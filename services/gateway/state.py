@@ -20,8 +20,8 @@ from shared.events import Cause, Recorded
 from shared.events.cluster import (
     OUTCOMES,
     AdmissionMissed,
-    DesiredStateSuppressed,
     DesiredStateApplied,
+    DesiredStateSuppressed,
     NodeDeleted,
     NodeMetricDeleted,
     NodeMetricObserved,

@@ -16,7 +16,7 @@ from shared.agents.report import BadReport, Report
 from shared.domain.node_reports import status_of
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.events.metrics import ClassReported, GpuReported, NodeReportsExpired, NodeReported, PodReported, Usage
+from shared.events.metrics import ClassReported, GpuReported, NodeReported, NodeReportsExpired, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import Reclaimable, ResourceMap
 from shared.kube.resource_names import NODE_METRICS

@@ -25,7 +25,7 @@ from shared.errors import KoordError
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeReportsExpired, NodeReported
+from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.instants import SECOND
 from shared.retain import Retention
 from shared.service import Runtime, Service

@@ -11,9 +11,9 @@ from shared.domain.priority import priority
 from shared.domain.qos import qos
 from shared.events import Event, Recorded
 from shared.events.cluster import (
+    DesiredStateApplied,
     DesiredStateFailed,
     DesiredStateRejected,
-    DesiredStateApplied,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -26,7 +26,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeReportsExpired, NodeReported
+from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.node import NodeMetricSpec

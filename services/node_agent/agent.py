@@ -18,7 +18,7 @@ from services.node_agent.samples import MICRO, SECOND_NS, Round, Usage
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
 from shared.agents import deeds, report
-from shared.agents.deeds import AnyDeed, ActionReport, PodsRequested
+from shared.agents.deeds import ActionReport, AnyDeed, PodsRequested
 from shared.agents.subjects import DEED, REPORT
 from shared.errors import KoordError
 

@@ -78,7 +78,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, draining.set)
-    pages = await _pages(environment.http_addr, agent, carrier, draining) if environment.http else None
+    pages = await _pages(environment.http_addr, agent, carrier, draining) if environment.http_addr else None
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look at it again
     measuring = asyncio.create_task(agent.run(), name="measure")

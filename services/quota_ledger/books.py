@@ -20,15 +20,15 @@ from shared.events.quota import (
     OveruseStarted,
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
-    QuotaUpdated,
     QuotaDeclared,
+    QuotaDeleted,
     QuotaRejected,
     QuotaReparented,
-    QuotaDeleted,
+    QuotaUpdated,
     RevocationDecided,
     RuntimeRecomputed,
 )
@@ -40,7 +40,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         request: the vector frozen when it was attached or resized; what is released is what was posted.
-        epoch, round: of the scheduler's newest ask; 0 for a pod that others placed.
+        epoch, cycle: of the scheduler's newest ask; 0 for a pod that others placed.
     """
 
     pod: str
@@ -51,9 +51,9 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     charged: bool = False
     how: str = "label"
     epoch: int = 0
-    round: int = 0
+    cycle: int = 0
 
-    def charged_by(self, epoch: int, round_: int) -> "Held":
+    def charged_by(self, epoch: int, cycle: int) -> "Held":
         """The same pod once an ask has charged it."""
         return Held(
             self.pod,
@@ -64,7 +64,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
             charged=True,
             how=self.how,
             epoch=epoch,
-            round=round_,
+            cycle=cycle,
         )  # half the time of replacing some fields, for every charge
 
 
@@ -209,7 +209,7 @@ class Books:
         pod = self.pods.get(uid)
         if pod is None:
             return []
-        self.pods[uid] = pod.charged_by(event.epoch, event.round)
+        self.pods[uid] = pod.charged_by(event.epoch, event.cycle)
         return [] if pod.charged else self._use(pod)
 
     def _uncharged(self, uid: str) -> list[Posting]:
@@ -255,7 +255,7 @@ class Books:
         batch += self._attached(event.pod_uid, after)
         if before.charged:
             self.pods[event.pod_uid] = msgspec.structs.replace(
-                after, charged=True, epoch=before.epoch, round=before.round
+                after, charged=True, epoch=before.epoch, cycle=before.cycle
             )
             batch += self._use(after)
         return batch

@@ -1,7 +1,7 @@
-"""Charging the pods of a scheduler's round, before the round is recorded.
+"""Charging the pods of a scheduler's cycle, before the cycle is recorded.
 
 What an ask charges counts for those that come after it in the same append. An ask asked again charges nothing again: its pods change
-hands to the newest round. An ask of a round that is over is late and changes nothing.
+hands to the newest cycle. An ask of a cycle that is over is late and changes nothing.
 
 Source: architecture.md, Charging quota; spec/quota.md 6.1, 7.3.
 """
@@ -12,7 +12,7 @@ from services.quota_ledger.admission import AdmissionRules, Shortfall, shortfall
 from services.quota_ledger.books import Held
 from services.quota_ledger.state import LedgerState
 from shared.domain.amounts import Amounts, add, negated, nonzero, raise_clamped, sub
-from shared.domain.quota_charge import ChargeResponse, ChargeRequest, QuotaShort
+from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort
 from shared.events import Draft, Event
 from shared.events.quota import PodAdmissionDecided, PodCharged
 
@@ -45,8 +45,8 @@ class _Desk:
         self.events: list[Event] = []
 
     def answer(self, ask: ChargeRequest) -> ChargeResponse:
-        if self._state.is_over(ask.epoch, ask.round):
-            return ChargeResponse(epoch=ask.epoch, round=ask.round, late=True)
+        if self._state.is_over(ask.epoch, ask.cycle):
+            return ChargeResponse(epoch=ask.epoch, cycle=ask.cycle, late=True)
         charged: dict[str, str] = {}
         refused: dict[str, QuotaShort] = {}
         for group in ask.groups:
@@ -55,7 +55,7 @@ class _Desk:
                 self._refuse(ask, group, found, refused)
             else:
                 self._charge(ask, members, charged)
-        return ChargeResponse(epoch=ask.epoch, round=ask.round, charged=charged, refused=refused)
+        return ChargeResponse(epoch=ask.epoch, cycle=ask.cycle, charged=charged, refused=refused)
 
     def _held(self, uid: str) -> Held | None:
         """None for a pod that is gone or belongs to no quota: there is nothing to charge."""
@@ -96,13 +96,13 @@ class _Desk:
     def _charge(self, ask: ChargeRequest, members: list[tuple[str, Held]], charged: dict[str, str]) -> None:
         for uid, held in members:
             charged[uid] = held.quota
-            if held.charged and (held.epoch, held.round) == (ask.epoch, ask.round):
+            if held.charged and (held.epoch, held.cycle) == (ask.epoch, ask.cycle):
                 continue
             event = PodCharged(
-                pod_uid=uid, pod=held.pod, quota=held.quota, request=held.request, epoch=ask.epoch, round=ask.round
+                pod_uid=uid, pod=held.pod, quota=held.quota, request=held.request, epoch=ask.epoch, cycle=ask.cycle
             )
             self.events.append(event)
-            self._newest[uid] = held.charged_by(ask.epoch, ask.round)
+            self._newest[uid] = held.charged_by(ask.epoch, ask.cycle)
 
     def _refuse(
         self, ask: ChargeRequest, group: Sequence[str], found: Shortfall, refused: dict[str, QuotaShort]
@@ -117,7 +117,7 @@ class _Desk:
                     pod_uid=uid,
                     pod=held.pod,
                     epoch=ask.epoch,
-                    round=ask.round,
+                    cycle=ask.cycle,
                     ok=False,
                     quota=why.quota,
                     stage=why.stage,

@@ -23,15 +23,15 @@ from shared.events.quota import (
     OveruseStarted,
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
-    QuotaUpdated,
     QuotaDeclared,
+    QuotaDeleted,
     QuotaRejected,
     QuotaReparented,
-    QuotaDeleted,
+    QuotaUpdated,
     RevocationDecided,
 )
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
@@ -192,16 +192,16 @@ def _pod(state: LedgerState, uid: str, held: Held | None, wanted: Held | None) -
         pod=wanted.pod,
         quota=wanted.quota,
         request=wanted.request,
-        round=placed.round if placed and ours else 0,
+        cycle=placed.cycle if placed and ours else 0,
         reason="reserve" if ours else "bound-elsewhere",
     )
 
 
 def _why_uncharged(state: LedgerState, uid: str, held: Held) -> str:
     placed = state.placed.get(uid)
-    if held.epoch == 0 or (placed is not None and placed.round == held.round and placed.seq):
+    if held.epoch == 0 or (placed is not None and placed.cycle == held.cycle and placed.seq):
         return "bind-refused"
-    return "epoch-began" if held.epoch < state.epoch else "round-ended"
+    return "epoch-began" if held.epoch < state.epoch else "cycle-ended"
 
 
 def _runtimes(state: LedgerState) -> Iterator[Event]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from services.quota_ledger.state import FOLDED
 from shared.bus import Question
-from shared.domain.quota_charge import BadAsk, ChargeResponse, ChargeRequest, ask_of, encode
+from shared.domain.quota_charge import BadAsk, ChargeRequest, ChargeResponse, ask_of, encode
 from shared.kube.instants import SECOND
 from shared.service import Runtime
 

@@ -27,7 +27,7 @@ class Known:
         seen, placed: pods by uid.
         books: what the own log says; published: what it has told the objects.
         profiles: ElasticQuotaProfiles, and what their nodes come to.
-        epoch, round: of the scheduler's newest WriterStarted and CycleDecided: an ask of an earlier one, or of a round that is
+        epoch, cycle: of the scheduler's newest WriterStarted and CycleDecided: an ask of an earlier one, or of a cycle that is
             decided, is over.
         due: uids of pods of which the books say something else than what is wanted.
         quotas_due: names of quotas that may be declared otherwise than the books have them.
@@ -46,12 +46,12 @@ class Known:
         self.nodes: dict[str, Amounts] = {}
         self.seen: dict[str, Seen] = {}
         self.placed: dict[str, Placed] = {}
-        self.round_saw = 0
+        self.cycle_saw = 0
         self.epoch = 0
-        self.round = 0
+        self.cycle = 0
         self.due: dict[str, None] = {}
         self.quotas_due: dict[str, None] = {}
-        self._asked: dict[str, None] = {}  # pods whose charge rests on an ask of a round that is not over
+        self._asked: dict[str, None] = {}  # pods whose charge rests on an ask of a cycle that is not over
         self._of_nodes: Amounts | None = None
         self._roots: list[tuple[str, DeclaredQuota]] | None = None
         self.structure_changes = 0

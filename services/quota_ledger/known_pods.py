@@ -8,7 +8,7 @@ from services.quota_ledger.seen import Placed, Seen, same
 from shared.domain.amounts import mask
 from shared.events import Cause, Recorded
 from shared.events.log import WriterStarted
-from shared.events.scheduling import PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.elastic_quota import QUOTA_NAME
 
 
@@ -41,34 +41,34 @@ class KnownPods(Known):
         return placed is not None and placed.seq > placed.refused_seq
 
     def is_over(self, epoch: int, number: int) -> bool:
-        """Whether a round of the scheduler can place nothing any more that it has not placed."""
-        return epoch < self.epoch or number <= self.round
+        """Whether a cycle of the scheduler can place nothing any more that it has not placed."""
+        return epoch < self.epoch or number <= self.cycle
 
     def is_asked_for(self, uid: str) -> bool:
-        """Whether the pod is charged for a round that may yet place it."""
+        """Whether the pod is charged for a cycle that may yet place it."""
         held = self.books.pods.get(uid)
-        return held is not None and held.charged and held.epoch > 0 and not self.is_over(held.epoch, held.round)
+        return held is not None and held.charged and held.epoch > 0 and not self.is_over(held.epoch, held.cycle)
 
     def _scheduling(self, record: Recorded) -> None:
         match record.event:
             case WriterStarted(epoch=epoch):
                 self.epoch = epoch
                 self._look_at_asked()
-            case CycleDecided(seen=seen, round=number, pods=outcomes):
-                self.round_saw = (seen or {}).get("cluster", 0)
-                self.round = number
+            case CycleDecided(seen=seen, cycle=number, pods=outcomes):
+                self.cycle_saw = (seen or {}).get("cluster", 0)
+                self.cycle = number
                 for outcome in outcomes:
                     if outcome.node:  # its PodPlaced follows; until that is read the charge must not be given back
                         self._place(outcome.pod_uid, number, record.seq)
                 self._look_at_asked()
-            case PodPlaced(pod_uid=uid, round=number):
+            case PodPlaced(pod_uid=uid, cycle=number):
                 self._place(uid, number, record.seq)
 
     def _place(self, uid: str, number: int, seq: int) -> None:
-        # The round saw this pod; absent although we have read as far means gone for good.
-        if uid in self.seen or self.positions.get("cluster", 0) < self.round_saw:
+        # The cycle saw this pod; absent although we have read as far means gone for good.
+        if uid in self.seen or self.positions.get("cluster", 0) < self.cycle_saw:
             placed = self.placed.get(uid, Placed())
-            self.placed[uid] = replace(placed, seq=seq, round=number)
+            self.placed[uid] = replace(placed, seq=seq, cycle=number)
             self._look(uid)
 
     def _bind_refused(self, uid: str, cause: Cause | None) -> None:

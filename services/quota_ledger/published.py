@@ -16,14 +16,14 @@ from shared.events.quota import (
     CapacitySet,
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
-    QuotaUpdated,
     QuotaDeclared,
-    QuotaReparented,
     QuotaDeleted,
+    QuotaReparented,
+    QuotaUpdated,
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import PREFIX, ROOT, BadResourceList, resource_list

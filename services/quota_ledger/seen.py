@@ -35,17 +35,17 @@ class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
     """Our scheduler's newest word on a pod, and whether it was refused.
 
     Attributes:
-        seq, round: of the newest PodPlaced, or of the CycleDecided that announces it.
+        seq, cycle: of the newest PodPlaced, or of the CycleDecided that announces it.
         refused_seq: of the newest PodPlaced that was answered with anything but a binding.
     """
 
     seq: int = 0
-    round: int = 0
+    cycle: int = 0
     refused_seq: int = 0
 
 
 def same(held: Held | None, wanted: Held | None) -> bool:
-    """Whether the books hold what is wanted; the round that asked is of no account."""
+    """Whether the books hold what is wanted; the cycle that asked is of no account."""
     if held is None or wanted is None:
         return held is wanted
     return (held.quota, held.tree, held.request, held.preemptible, held.charged) == (

@@ -44,7 +44,7 @@ class Ledger:
         runtime.metrics.texts.append(self._metrics.page)
         self._charged = Counter("koord_quota_pods_charged", "Pods charged to their quota", registry=registry)
         self._refused = Counter("koord_quota_pods_refused", "Pods whose quota has no room", registry=registry)
-        self._late = Counter("koord_quota_late_asks", "Asks of rounds that were over", registry=registry)
+        self._late = Counter("koord_quota_late_asks", "Asks of cycles that were over", registry=registry)
 
     @property
     def _state(self) -> LedgerState:

@@ -37,19 +37,19 @@ from shared.events.quota import (
     PodAdmissionDecided,
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
-    QuotaUpdated,
     QuotaDeclared,
+    QuotaDeleted,
     QuotaRejected,
     QuotaReparented,
-    QuotaDeleted,
+    QuotaUpdated,
     RevocationDecided,
     RuntimeRecomputed,
 )
-from shared.events.scheduling import PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.elastic_quota import RESERVED, RESOURCES, DeclaredQuota
 
 OWN: tuple[type[Event], ...] = (
@@ -102,17 +102,17 @@ class LedgerState(KnownQuotas, KnownPods):
             nodes=self.nodes,
             seen=self.seen,
             placed=self.placed,
-            round_saw=self.round_saw,
+            cycle_saw=self.cycle_saw,
             epoch=self.epoch,
-            round=self.round,
+            cycle=self.cycle,
         )
         return _ENCODER.encode(image)
 
     def restore(self, data: bytes) -> None:
         """Take over what `encode` wrote."""
         image = msgspec.msgpack.decode(data, type=StateImage)
-        self.positions, self.round_saw = image.positions, image.round_saw
-        self.epoch, self.round = image.epoch, image.round
+        self.positions, self.cycle_saw = image.positions, image.cycle_saw
+        self.epoch, self.cycle = image.epoch, image.cycle
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
         self.faults, self.says = image.faults, image.says
         restored(self.books, image.books)
@@ -198,9 +198,9 @@ class StateImage(msgspec.Struct, frozen=True):
     nodes: dict[str, Amounts]
     seen: dict[str, Seen]
     placed: dict[str, Placed]
-    round_saw: int
+    cycle_saw: int
     epoch: int
-    round: int
+    cycle: int
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")

@@ -15,10 +15,10 @@ from shared.events import Recorded
 from shared.events.quota import (
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import RESERVED, ROOT

@@ -1,7 +1,7 @@
-"""The next pods of a round, each of a class of its own, placed one after the other in one compiled pass before they are taken.
+"""The next pods of a cycle, each of a class of its own, placed one after the other in one compiled pass before they are taken.
 
 That can be done for classes that differ in amounts alone, where all that is said of them is arithmetic or the same for all of them. What
-comes out holds for as long as the round goes as foreseen; the result is the one that taking them one by one has.
+comes out holds for as long as the cycle goes as foreseen; the result is the one that taking them one by one has.
 """
 
 from collections import deque
@@ -16,20 +16,20 @@ from services.scheduler.pods import PodFacts
 from services.scheduler.ties import name_hash
 
 MOST, WORTH_IT = 64, 4
-"""So many pods are placed ahead at most, and at least: more are lost when a round goes otherwise than foreseen."""
+"""So many pods are placed ahead at most, and at least: more are lost when a cycle goes otherwise than foreseen."""
 
 MOST_VAIN = 3
-"""After so many vain attempts of a round a kin is looked at pod by pod: no node may be left for most of its pods."""
+"""After so many vain attempts of a cycle a kin is looked at pod by pod: no node may be left for most of its pods."""
 
 
 class Ahead:
-    """What a round foresees."""
+    """What a cycle foresees."""
 
     def __init__(self, panel_of: Callable[[PodAsk], Panel]) -> None:
         """Foresee nothing yet.
 
         Args:
-            panel_of: the round's panel for a class, narrowed to its kin.
+            panel_of: the cycle's panel for a class, narrowed to its kin.
         """
         self._panel_of = panel_of
         self._kins: dict[Panel, Kin] = {}
@@ -43,7 +43,7 @@ class Ahead:
         """Where the pod goes; None when it has to be looked at closely. Who is told so places it there.
 
         Args:
-            placements: of the round so far.
+            placements: of the cycle so far.
             behind: the pod and those that come behind it, for as long as each is the only one of its class; none when the pod is not.
         """
         if not self._holds(pod, placements):

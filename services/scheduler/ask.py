@@ -1,7 +1,7 @@
 """What a pod asks for: the part of it that every replica of a workload has in common, read once and shared.
 
 Thousands of pods come from a few templates. Equal pods share one `PodAsk`, so their requests are parsed once, their
-nodes are judged once a round, and a pod costs the state a few hundred bytes. What differs between replicas (name, uid, node,
+nodes are judged once a cycle, and a pod costs the state a few hundred bytes. What differs between replicas (name, uid, node,
 times) stays with the pod. Namespace and labels are part of the class, because selectors read them; annotations count only
 where this scheduler reads them.
 """

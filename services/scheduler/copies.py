@@ -1,4 +1,4 @@
-"""What a round works on: the room on the nodes, and every plugin's working copy, moved on by each pod that is placed."""
+"""What a cycle works on: the room on the nodes, and every plugin's working copy, moved on by each pod that is placed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from services.scheduler.trials import Counting, Removing, Returning, Surprising,
 
 
 class WorkingCopies:
-    """The nodes as a settled index has them, for one round or for one question of what would be.
+    """The nodes as a settled index has them, for one cycle or for one question of what would be.
 
     Attributes:
         room: what is taken.
@@ -64,7 +64,7 @@ class WorkingCopies:
         return all(trial.as_foreseen() for trial in self._surprising)
 
     def move(self, held: Held, row: int, sign: int) -> None:
-        """A pod that ran when the round began is taken off its node (-1), or put back (+1)."""
+        """A pod that ran when the cycle began is taken off its node (-1), or put back (+1)."""
         self.room.move(held.ask, row, sign)
         for trial in self.trials.values():
             if is_kind(trial, Removing):

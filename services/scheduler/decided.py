@@ -14,25 +14,25 @@ from shared.events.cluster import (
     EvictionRefused,
 )
 from shared.events.intents import EvictionRequested, FieldsDesired
-from shared.events.log import ConfigRejected, ConfigApplied
+from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.scheduling import (
     ClassEvaluated,
+    CycleDecided,
     PlacementCompared,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
-    CycleDecided,
 )
 
 
 class DecidedFacts(KnownFacts):
     """Folds what we decided, and what we took for our configuration."""
 
-    def _round_decided(self, record: Recorded, event: CycleDecided) -> None:
+    def _cycle_decided(self, record: Recorded, event: CycleDecided) -> None:
         self._hear_clock(record.at_ns)
-        self.round = event.round
-        self.round_saw = (event.seen or {}).get("cluster", 0)
-        self.round_ns = event.now_ns or 0
+        self.cycle = event.cycle
+        self.cycle_saw = (event.seen or {}).get("cluster", 0)
+        self.cycle_ns = event.now_ns or 0
         saw_reports = {name: seq for name, seq in (event.seen or {}).items() if name.startswith("metrics-")}
         saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
         reasons: dict[int, tuple[PluginReason, ...]] = {}
@@ -42,9 +42,9 @@ class DecidedFacts(KnownFacts):
             if outcome.judged not in reasons:
                 reasons[outcome.judged] = _reasons(event.classes[outcome.judged])
             facts.attempts += 1
-            facts.tried_ns = self.round_ns
+            facts.tried_ns = self.cycle_ns
             facts.tried_seq = record.seq
-            facts.saw = self.round_saw
+            facts.saw = self.cycle_saw
             facts.saw_quota = saw_quota
             facts.saw_reports = saw_reports
             facts.reasons = reasons[outcome.judged]
@@ -57,7 +57,7 @@ class DecidedFacts(KnownFacts):
             return
         facts.placed_node = event.node
         facts.placed_seq = record.seq
-        facts.placed_ns = self.round_ns
+        facts.placed_ns = self.cycle_ns
         facts.placed_allotted = allotments(event.annotations)
         facts.attempts = 0
         facts.nominated = ""
@@ -117,12 +117,12 @@ class DecidedFacts(KnownFacts):
         self.refused_digest = event.digest
 
     def _seen_by_round(self, uid: str, cause: Cause | None = None) -> PodFacts | None:
-        """The pod that the last round meant, or, where the cause is an observation, who decided after it; None when it is gone.
+        """The pod that the last cycle meant, or, where the cause is an observation, who decided after it; None when it is gone.
 
         The pod was seen then: absent although we have read as far means gone for good, and one that was first observed
         later is another life of the same uid.
         """
-        saw = max(self.round_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
+        saw = max(self.cycle_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
         facts = self.pods.get(uid)
         if facts is None:
             if self.positions.get("cluster", 0) >= saw:
@@ -133,7 +133,7 @@ class DecidedFacts(KnownFacts):
         return facts
 
     folds: ClassVar[dict[type[Event], Callable[[Any, Recorded, Any], None]]] = {
-        CycleDecided: _round_decided,
+        CycleDecided: _cycle_decided,
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,
         FieldsDesired: _fields_decided,

@@ -1,6 +1,6 @@
-"""The scheduler without servers: what it observes and decides is kept in memory, and one call decides one round.
+"""The scheduler without servers: what it observes and decides is kept in memory, and one call decides one cycle.
 
-The engine is the same fold, index and round as the service's; only the log is a counter. `koord simulate` and
+The engine is the same fold, index and cycle as the service's; only the log is a counter. `koord simulate` and
 `koord bench scheduler` run it.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from services.scheduler.config import config_of, read_config
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
-from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.events import Cause, Event, Recorded
@@ -48,7 +48,7 @@ class Engine:
             self.append("cluster", event, now_ns)
 
     def decide(self, now_ns: int, batch_size: int) -> tuple[Event, ...]:
-        """Decide one round and fold it; its events, none when no pod may be tried.
+        """Decide one cycle and fold it; its events, none when no pod may be tried.
 
         Placed pods hold what they ask for from then on, as they do between a placement and the answer to it.
         """

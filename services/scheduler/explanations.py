@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 def answers(index: Index, now_ns: int) -> tuple[Draft, ...]:
-    """What is to be said to the questions there are: nothing for most, most of the time. Judges each of them: not for each round."""
+    """What is to be said to the questions there are: nothing for most, most of the time. Judges each of them: not for each cycle."""
     view = index.view
     if not view.questions:
         return ()

@@ -21,7 +21,7 @@ from services.scheduler.room import Room
 from services.scheduler.trials import Foreseeing, Summed, Trial
 
 WORTH_IT = 12
-"""Equal pods of a round from which on it pays to look ahead."""
+"""Equal pods of a cycle from which on it pays to look ahead."""
 
 
 class Foresight(NamedTuple):
@@ -50,7 +50,7 @@ def foresee(
 
     Args:
         panel: of the class.
-        room: the round's.
+        room: the cycle's.
         by: who refuses which node now, FEASIBLE where none does.
         summing: those of the panel whose scores one pass sums up.
         scorers: those that are asked each for itself; raw, highest: what they say now.

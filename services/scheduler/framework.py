@@ -1,8 +1,8 @@
 """What a plugin is, and what a profile makes of its plugins.
 
 A plugin judges all nodes at once. Its `filter` gives each node a verdict (0 lets it through), its `score` a number; both
-in integers as upstream has them. In a round, pods are placed one after the other, so a plugin hands out a *trial*: its working
-copy for the round, which `place` moves on. A plugin that keeps an account of its own over the nodes (measured load, NUMA
+in integers as upstream has them. In a cycle, pods are placed one after the other, so a plugin hands out a *trial*: its working
+copy for the cycle, which `place` moves on. A plugin that keeps an account of its own over the nodes (measured load, NUMA
 zones) declares a ledger, which the index keeps up to date.
 
 Filters run in the profile's order; the first plugin that refuses a node is that node's reason. Source:
@@ -37,7 +37,7 @@ class Normalize(Enum):
 
 
 class Plugin(Protocol):
-    """One of a profile's plugins. Stateless: what a round needs is in its trial, what outlasts it in its ledger.
+    """One of a profile's plugins. Stateless: what a cycle needs is in its trial, what outlasts it in its ledger.
 
     Attributes:
         name: as in KubeSchedulerConfiguration.
@@ -59,7 +59,7 @@ class Plugin(Protocol):
         ...
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:
-        """A working copy for the round that is decided at `now_ns`; `ledger` is what `new_ledger` returned."""
+        """A working copy for the cycle that is decided at `now_ns`; `ledger` is what `new_ledger` returned."""
         ...
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:

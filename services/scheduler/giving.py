@@ -11,7 +11,7 @@ from services.scheduler.trials import Giver, Returning, Trial
 
 
 class Givers:
-    """The working copies that give something; none in most rounds that need none."""
+    """The working copies that give something; none in most cycles that need none."""
 
     def __init__(self, trials: Mapping[Plugin, Trial]) -> None:
         self._givers = {plugin: trial for plugin, trial in trials.items() if is_kind(trial, Giver)}

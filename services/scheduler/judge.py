@@ -1,4 +1,4 @@
-"""How the nodes stand for one class of equal pods, in the course of one round.
+"""How the nodes stand for one class of equal pods, in the course of one cycle.
 
 The class is judged once over all nodes; after each placement only the row that took a pod is judged again. The outcome is
 the one that judging everything for every pod would have: filters and scores of a node depend on that node alone, and what does not is
@@ -39,7 +39,7 @@ _HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}
 
 
 class Placement(NamedTuple):
-    """A pod of the round went to a node.
+    """A pod of the cycle went to a node.
 
     Attributes:
         foreseen: it changed the node as `foresee` says of its class.
@@ -65,7 +65,7 @@ class Judge:
 
         Args:
             panel: of the profile.
-            placements: of the round so far, and of its next pods: the round appends to it.
+            placements: of the cycle so far, and of its next pods: the cycle appends to it.
         """
         self.ask = ask
         self.profile = panel.profile
@@ -148,7 +148,7 @@ class Judge:
             self._foresight = foresee(self._panel, self.ask, room, self.by, self._summing, *asked)
 
     def catch_up(self) -> None:
-        """Work in the round's placements since the last call."""
+        """Work in the cycle's placements since the last call."""
         placements = self._placements
         if self._upto == len(placements):
             return

@@ -36,7 +36,7 @@ class Foreseen(NamedTuple):
 
 
 class Kin:
-    """Classes that differ in amounts alone, in one round."""
+    """Classes that differ in amounts alone, in one cycle."""
 
     def __init__(self, panel: Panel, ask: PodAsk) -> None:
         """Find out what is said of all of them.

@@ -31,7 +31,7 @@ class KnownFacts:
         listed_seq: `cluster` seq at which the gateway last had everything listed; what it said before may be incomplete.
         config_map: text of CONFIG_MAP, None while there is none.
         clock_ns: when our own log last began something, by the clock of whoever wrote it.
-        round, round_saw, round_ns: the last round of our log: its number, the `cluster` seq it saw, its `now_ns`.
+        cycle, cycle_saw, cycle_ns: the last cycle of our log: its number, the `cluster` seq it saw, its `now_ns`.
         config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: when (`scheduling`
             seq) it came into force.
         refused_digest: digest of the last configuration that was refused, empty when one was taken since.
@@ -57,9 +57,9 @@ class KnownFacts:
         self.listed_seq = 0
         self.config_map: str | None = None
         self.clock_ns = 0
-        self.round = 0
-        self.round_saw = 0
-        self.round_ns = 0
+        self.cycle = 0
+        self.cycle_saw = 0
+        self.cycle_ns = 0
         self.config_source = ""
         self.config_text = ""
         self.config_digest = ""

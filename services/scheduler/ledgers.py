@@ -1,4 +1,4 @@
-"""A plugin's account over the nodes, kept from round to round."""
+"""A plugin's account over the nodes, kept from cycle to cycle."""
 
 from typing import Protocol, runtime_checkable
 

@@ -19,7 +19,7 @@ NOMINATED_NODE = "nominated-node"
 
 
 def nomination(
-    pod: PodFacts, candidate: Candidate, round_: int, *, candidates: int = 0, quota: str = ""
+    pod: PodFacts, candidate: Candidate, cycle: int, *, candidates: int = 0, quota: str = ""
 ) -> PodNominated:
     """A choice as it is recorded.
 
@@ -31,7 +31,7 @@ def nomination(
         pod_uid=pod.uid,
         pod=pod.name,
         node=candidate.node,
-        round=round_,
+        cycle=cycle,
         victims=tuple(victim.uid for victim in candidate.victims),
         violations=candidate.violations,
         budgets=candidate.budgets,
@@ -76,7 +76,7 @@ def _consequences(
         if other.uid in cycle.ended or other.nominated != said.node:
             continue
         if other.ask is not None and other.ask.priority < ask.priority:
-            yield PodNominated(pod_uid=other.uid, pod=other.name, node="", round=said.round)
+            yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=said.cycle)
             yield nominated_node(other, "")
 
 

@@ -34,7 +34,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeReportsExpired, NodeReported
+from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.pod import Pod
 

@@ -1,6 +1,6 @@
-"""A profile's plugins with their working copies of one round, sorted by what the judge has to do with each.
+"""A profile's plugins with their working copies of one cycle, sorted by what the judge has to do with each.
 
-Once a round for all classes; and once for classes that differ in amounts alone: of most of these, most plugins have nothing to say.
+Once a cycle for all classes; and once for classes that differ in amounts alone: of most of these, most plugins have nothing to say.
 """
 
 from collections.abc import Mapping, Sequence

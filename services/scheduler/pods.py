@@ -58,11 +58,11 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
             the estimate as it was.
         stayed_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
     From `scheduling`:
-        placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last round that found no node, and what
+        placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last cycle that found no node, and what
         refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
         compared with what we would have done. nominated: the node on which pods were asked to make room for it. asked_seq: our newest
-        wish that it goes. saw_quota: the `quota` seq up to which that round, or the ledger for it, had read. saw_reports: the same of
-        each of `metrics-*`, one dict for all pods of a round.
+        wish that it goes. saw_quota: the `quota` seq up to which that cycle, or the ledger for it, had read. saw_reports: the same of
+        each of `metrics-*`, one dict for all pods of a cycle.
     """
 
     uid: str

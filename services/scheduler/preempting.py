@@ -1,4 +1,4 @@
-"""Preemption within a round: the nodes as they would be without some of their pods, and room that is kept for whom it was made.
+"""Preemption within a cycle: the nodes as they would be without some of their pods, and room that is kept for whom it was made.
 
 Victims are asked to go through the eviction intent, which honours disruption budgets; the pod is nominated for the node and comes once
 there is room. Until then its room is kept from pods of its own and of lower priority.
@@ -34,29 +34,29 @@ from shared.domain.amounts import Amounts, mask, sub
 from shared.events import Event
 
 MOST_A_ROUND = 8
-"""How many pods of a round may look for victims, so that it never holds the service for long. The others do at their next attempt."""
+"""How many pods of a cycle may look for victims, so that it never holds the service for long. The others do at their next attempt."""
 
 _HIGHEST = 1 << 62
 
 Kept = tuple[PodFacts, PodAsk, int, Mapping[str, str]]
-"""(pod, class, row, what it was given) of what counts on a node in the round, besides what ran there as it began."""
+"""(pod, class, row, what it was given) of what counts on a node in the cycle, besides what ran there as it began."""
 
 
 class WhatIf:
-    """The nodes as a round sees them, from which pods can be taken and to which they can be put back."""
+    """The nodes as a cycle sees them, from which pods can be taken and to which they can be put back."""
 
     def __init__(self, copies: WorkingCopies, kept: Sequence[Kept]) -> None:
         """Take over working copies of one's own.
 
         Args:
-            kept: what the round has counted so far, and will: it appends to it.
+            kept: what the cycle has counted so far, and will: it appends to it.
         """
         self._copies = copies
         self._kept = kept
         self._upto = 0
 
     def catch_up(self) -> None:
-        """Count what the round has counted since the last call."""
+        """Count what the cycle has counted since the last call."""
         for pod, ask, row, given in self._kept[self._upto :]:
             self._copies.count(pod, ask, row, given)
         self._upto = len(self._kept)
@@ -71,7 +71,7 @@ class WhatIf:
 
 
 class Preemptor:
-    """Looks for victims on behalf of the refused pods of a round.
+    """Looks for victims on behalf of the refused pods of a cycle.
 
     Attributes:
         has_looked: the last question was looked into, rather than put off.
@@ -81,11 +81,11 @@ class Preemptor:
     def __init__(
         self, index: Index, cycle: CyclePreemptions, kept: Sequence[Kept], copies: Callable[[], WorkingCopies]
     ) -> None:
-        """Prepare for a round.
+        """Prepare for a cycle.
 
         Args:
-            cycle: the preemptions of the round so far.
-            kept: what the round has counted so far, and will: it appends to it.
+            cycle: the preemptions of the cycle so far.
+            kept: what the cycle has counted so far, and will: it appends to it.
             copies: makes the working copies, once the first pod needs them.
         """
         self._index = index
@@ -136,7 +136,7 @@ class Preemptor:
                 yield None
 
     def _short_of(self, entry: Entry, priority: int) -> Amounts | None:
-        """Resource -> amount that a pod's quota lacks for it once the pods that the round placed or nominated before it are charged and
+        """Resource -> amount that a pod's quota lacks for it once the pods that the cycle placed or nominated before it are charged and
         the pods of the quota that are evicted for them are gone; None where no preemptible pod can free it.
         """
         quota = self._index.view.quota
@@ -228,7 +228,7 @@ class Preemptor:
         names = sorted({name for victim in chosen[0] for name in beyond.get(victim.uid, ())})
         return Candidate(self._index.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
 
-    def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, round_: int) -> tuple[Event, ...]:
+    def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, cycle: int) -> tuple[Event, ...]:
         """The events of a choice."""
-        said = nomination(pod, candidate, round_, candidates=self.candidates)
+        said = nomination(pod, candidate, cycle, candidates=self.candidates)
         return consequences(self._index, self._cycle, pod, ask, said, candidate.victims)

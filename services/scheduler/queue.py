@@ -6,8 +6,8 @@ what, at which position) and from `now`:
     due      never tried; or its backoff is over and it asks for something else than before, the configuration is another, or a
              binding failed; or refused so long ago that it is tried whatever changed
     cooling  refused; waits for its backoff: 1 s, doubled with each attempt, at most 10 s
-    pooled   backoff over; waits for a change that can cure one of its reasons. Pods of one class refused in one round share
-             a pool, pools of one reason and round share a bin, so that a flood costs one look a round
+    pooled   backoff over; waits for a change that can cure one of its reasons. Pods of one class refused in one cycle share
+             a pool, pools of one reason and cycle share a bin, so that a flood costs one look a cycle
 
 Of equal priority, classes of which no pod has been refused come first, so that a flood of pods that fit nowhere delays nobody else; what
 a change has woken comes last.
@@ -35,7 +35,7 @@ FLUSH_S = 300
 
 
 class BinKey(NamedTuple):
-    """What the pods of a bin have in common: profile, reasons, and the positions of the round that refused them.
+    """What the pods of a bin have in common: profile, reasons, and the positions of the cycle that refused them.
 
     Attributes:
         saw: of `cluster`.
@@ -60,7 +60,7 @@ class Chosen(NamedTuple):
 
     Attributes:
         due: it has to be tried; otherwise a change may have cured its reasons, and when another pod of its class is refused in the
-            same round, it has not.
+            same cycle, it has not.
         order: when its turn is, among pods of equal right to room that was made.
     """
 

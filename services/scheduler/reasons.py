@@ -123,7 +123,7 @@ REASONS: Mapping[str, Text] = {
     "Withheld": Text("placed in shadow mode; nothing is written", "影子模式下已决策，不写入集群"),
     "OtherScheduler": Text("it waits for scheduler {detail}", "由调度器 {detail} 负责"),
     "BindingUnderWay": Text("it is placed on {detail}; the binding is under way", "已选定节点 {detail}，正在绑定"),
-    "InQueue": Text("it is tried in one of the next rounds", "已在队列中，即将调度"),
+    "InQueue": Text("it is tried in one of the next cycles", "已在队列中，即将调度"),
     "BackingOff": Text("it was refused and is not tried again before {detail}", "上次调度失败，{detail} 之前不再尝试"),
     "AwaitsChange": Text(
         "nothing has happened that could end what refused it; it is tried again at {detail} at the latest",

@@ -1,4 +1,4 @@
-"""What a round records of a class: who refused how many nodes and why."""
+"""What a cycle records of a class: who refused how many nodes and why."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from services.scheduler.kernels.rows import Int64
 from shared.events.scheduling import Rejections
 
 BEST = 3
-"""How many of the best nodes a round records per class."""
+"""How many of the best nodes a cycle records per class."""
 
 
 def rejections(profile: Profile, ask: PodAsk, by: Int64, verdict: Int64) -> tuple[Rejections, ...]:

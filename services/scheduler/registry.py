@@ -113,7 +113,7 @@ MULTI_POINT: Mapping[str, int] = {
 """What every profile has unless it says otherwise, in order, with score weights. Source: spec/scheduler-core.md 2."""
 
 BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "DefaultPreBind"))
-"""Plugins that the queue, the round and the gateway are made of; of these only DefaultPreemption can be taken out."""
+"""Plugins that the queue, the cycle and the gateway are made of; of these only DefaultPreemption can be taken out."""
 
 ELSEWHERE = frozenset((
     "DynamicResources", "NodeDeclaredFeatures",

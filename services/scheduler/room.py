@@ -1,4 +1,4 @@
-"""What is taken on the nodes in the course of a round."""
+"""What is taken on the nodes in the course of a cycle."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -14,12 +14,12 @@ from services.scheduler.surroundings import Surroundings
 
 
 class Room:
-    """What is taken on the nodes in the course of a round: a copy that placements count in.
+    """What is taken on the nodes in the course of a cycle: a copy that placements count in.
 
     Attributes:
         requested, scored, pods: as in NodeTable.
         ports: host ports in use, by row.
-        book: which classes of pods run where, as the round began.
+        book: which classes of pods run where, as the cycle began.
         surroundings: what there is beyond nodes and pods.
     """
 
@@ -34,7 +34,7 @@ class Room:
         self.ports = HostPorts(table.ports)
 
     def column(self, resource: str) -> int:
-        """The resource's column in the arrays, -1 when no node had it as the round began."""
+        """The resource's column in the arrays, -1 when no node had it as the cycle began."""
         column = self.table.columns.get(resource, -1)
         return column if column < self.requested.shape[1] else -1
 
@@ -73,7 +73,7 @@ class Room:
     def move(self, ask: PodAsk, row: int, sign: int) -> None:
         """Count a pod on a node (+1), or no more (-1)."""
         for column, size in self.table.vector(ask):
-            if column < self.requested.shape[1]:  # else no node had the resource when the round began
+            if column < self.requested.shape[1]:  # else no node had the resource when the cycle began
                 self.requested[row, column] += sign * size
         self.scored[row, 0] += sign * ask.held.get("cpu", 0)
         self.scored[row, 1] += sign * ask.held.get("memory", 0)

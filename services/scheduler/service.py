@@ -1,6 +1,6 @@
-"""The scheduler's shell: wake when the state changed or a wait is over, decide a round, append it.
+"""The scheduler's shell: wake when the state changed or a wait is over, decide a cycle, append it.
 
-Source: architecture.md, "The core of a service". What is decided is in `round.py`, from what in `state.py`.
+Source: architecture.md, "The core of a service". What is decided is in `cycle.py`, from what in `state.py`.
 """
 
 import asyncio
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.declared import DECLARED
 from services.scheduler.explanations import answers
 from services.scheduler.index import Index
 from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.purse import Purse
-from services.scheduler.round import decide
 from services.scheduler.serving.desk import Desk
 from services.scheduler.serving.server import serving
 from services.scheduler.settings import SchedulerSettings
@@ -23,8 +23,8 @@ from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.collecting import uncollected
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
-from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
-from shared.events.scheduling import PlacementCompared, PodNominated, PodPlaced, PodUnschedulable, CycleDecided
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service
 
@@ -80,7 +80,7 @@ def _new_index(view: ClusterView, settings: SchedulerSettings) -> Index:
 
 
 async def lead(runtime: Runtime) -> None:
-    """Decide round after round while this replica is the writer of `scheduling`."""
+    """Decide cycle after cycle while this replica is the writer of `scheduling`."""
     settings: SchedulerSettings = runtime.settings
     view: ClusterView = runtime.state
     ready: Ready | None = runtime.prepared

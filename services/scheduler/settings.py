@@ -22,12 +22,12 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
             description="another scheduler's name: its pods are left to it, and each binding is compared with our choice"
         ),
     ] = ""
-    batch_size: Annotated[int, Meta(ge=1, le=4096, description="pods a round takes at most")] = 256
+    batch_size: Annotated[int, Meta(ge=1, le=4096, description="pods a cycle takes at most")] = 256
     cycle_interval_s: Annotated[
-        float, Meta(ge=0, description="seconds from one round's start to the next; pods that come meanwhile share it")
+        float, Meta(ge=0, description="seconds from one cycle's start to the next; pods that come meanwhile share it")
     ] = 0.02
     quota_timeout_s: Annotated[
-        float, Meta(gt=0, description="how long a round waits for the quota ledger; its pods wait longer, others go on")
+        float, Meta(gt=0, description="how long a cycle waits for the quota ledger; its pods wait longer, others go on")
     ] = 1.0
     config_interval_s: Annotated[
         float, Meta(gt=0, description="seconds between two looks at the configuration file")

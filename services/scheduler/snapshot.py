@@ -35,7 +35,7 @@ class _Kept(msgspec.Struct):
 
 
 _SCALARS = (
-    "released_seq", "gateway_since", "config_map", "round", "round_saw", "round_ns", "config_source", "config_text",
+    "released_seq", "gateway_since", "config_map", "cycle", "cycle_saw", "cycle_ns", "config_source", "config_text",
     "config_digest", "config_seq", "refused_digest", "listed_seq", "clock_ns",
 )  # fmt: skip
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

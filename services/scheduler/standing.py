@@ -1,6 +1,6 @@
 """Why a pod that waits is not being tried at the moment: for people who look at a pod that stays Pending.
 
-A function of the settled index and `now`, like the rounds themselves; nothing of it is recorded, for it changes as time passes.
+A function of the settled index and `now`, like the cycles themselves; nothing of it is recorded, for it changes as time passes.
 
 Source: spec/scheduler-core.md 1.3.
 """

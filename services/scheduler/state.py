@@ -32,14 +32,14 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionRequested, FieldsDesired
-from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
-from shared.events.metrics import NodeReportsExpired, NodeReported
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.scheduling import (
+    CycleDecided,
     PlacementCompared,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
-    CycleDecided,
 )
 
 FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {

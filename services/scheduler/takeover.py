@@ -7,7 +7,7 @@ from services.scheduler.config import BadConfig, read_config
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from shared.events import Draft
-from shared.events.log import ConfigRejected, ConfigApplied
+from shared.events.log import ConfigApplied, ConfigRejected
 
 
 class Offered(NamedTuple):

@@ -1,6 +1,6 @@
-"""A plugin's working copy for one round, and what more some plugins' copies can do.
+"""A plugin's working copy for one cycle, and what more some plugins' copies can do.
 
-In a round, pods are placed one after the other; `place` moves a trial on. All judge in integers as upstream has them.
+In a cycle, pods are placed one after the other; `place` moves a trial on. All judge in integers as upstream has them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from services.scheduler.room import Room
 
 
 class Trial(Protocol):
-    """A plugin's working copy for one round."""
+    """A plugin's working copy for one cycle."""
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """Judge nodes for a class of pods.
@@ -43,10 +43,10 @@ class Trial(Protocol):
 
 @runtime_checkable
 class Counting(Trial, Protocol):
-    """The trial of a plugin that counts more of a round's placements than the room does."""
+    """The trial of a plugin that counts more of a cycle's placements than the room does."""
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        """Count a pod of the class on the node, for the pods that come after it in the round."""
+        """Count a pod of the class on the node, for the pods that come after it in the cycle."""
         ...
 
 
@@ -55,7 +55,7 @@ class Removing(Trial, Protocol):
     """The trial of a plugin of which pods that run can be taken, to see what would fit without them. Of others they stay."""
 
     def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:
-        """A pod that ran on the node when the round began is taken off it (-1), or put back (+1).
+        """A pod that ran on the node when the cycle began is taken off it (-1), or put back (+1).
 
         Args:
             ending: it is being deleted.
@@ -68,16 +68,16 @@ class Returning(Trial, Protocol):
     """The trial of a plugin that gave running pods something, which would be free without them."""
 
     def give_back(self, held: Held, row: int, sign: int) -> None:
-        """A pod that ran on the node when the round began is taken off it with all it has (-1), or put back (+1)."""
+        """A pod that ran on the node when the cycle began is taken off it with all it has (-1), or put back (+1)."""
         ...
 
 
 @runtime_checkable
 class Selective(Trial, Protocol):
-    """The trial of a plugin that has nothing to say of most classes, whatever happens in the round."""
+    """The trial of a plugin that has nothing to say of most classes, whatever happens in the cycle."""
 
     def concerns(self, ask: PodAsk) -> bool:
-        """Whether it may say anything of the class, or give its pods anything, at any time of the round.
+        """Whether it may say anything of the class, or give its pods anything, at any time of the cycle.
 
         Classes that differ in amounts alone are answered alike.
         """
@@ -143,7 +143,7 @@ class WideTrial(Trial, Protocol):
     """
 
     def revision(self, ask: PodAsk) -> int:
-        """A number that grows when a placement of the round may have changed `filter` or `scores` for the class."""
+        """A number that grows when a placement of the cycle may have changed `filter` or `scores` for the class."""
         ...
 
     def indifferent(self, ask: PodAsk) -> bool:
@@ -175,5 +175,5 @@ class Giver(Trial, Protocol):
         ...
 
     def hold(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:
-        """Count what a pod was given, by whichever profile's plugin, for the pods that come after it in the round."""
+        """Count what a pod was given, by whichever profile's plugin, for the pods that come after it in the cycle."""
         ...

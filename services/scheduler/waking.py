@@ -1,4 +1,4 @@
-"""Which refused pods a round tries again: those since whose refusal something changed that lets one of them pass.
+"""Which refused pods a cycle tries again: those since whose refusal something changed that lets one of them pass.
 
 Source: spec/scheduler-core.md 1.4.
 """

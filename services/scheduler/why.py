@@ -28,11 +28,11 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import (
     ClassEvaluated,
+    CycleDecided,
     PlacementCompared,
     PodNominated,
     PodPlaced,
     PodUnschedulable,
-    CycleDecided,
 )
 from shared.kube.instants import instant_text
 
@@ -70,19 +70,19 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The round that decided, and how it judged the nodes; or how we judged them for a pod that another scheduler placed.
+    """The cycle that decided, and how it judged the nodes; or how we judged them for a pod that another scheduler placed.
 
     Attributes:
-        round: its number; 0 where another scheduler decided.
+        cycle: its number; 0 where another scheduler decided.
         event: `context/seq` of its CycleDecided.
         now_ns: the instant it was decided at; seen: the positions it rests on; config: digest of the configuration.
-        equals_before: pods of the same class placed before this one in the round: the nodes were judged before the first
+        equals_before: pods of the same class placed before this one in the cycle: the nodes were judged before the first
             of them.
         node: the node chosen, empty when none was.
         score: its total when this pod took it; `best` is as of the first pod of the class.
     """
 
-    round: int
+    cycle: int
     event: str
     now_ns: int
     seen: dict[str, int]
@@ -103,7 +103,7 @@ class Explanation(msgspec.Struct, frozen=True):
         status: `bound`, `placed`, `nominated`, `unschedulable`, `refused`, `withheld`, `waiting`, `gated`, `ended`, `gone` or `unknown`.
         node: where it is, or is to be.
         summary: one sentence.
-        judgement: of its last placement or refusal, if its round is among the events.
+        judgement: of its last placement or refusal, if its cycle is among the events.
         steps: its events in the order in which they were appended.
     """
 
@@ -117,7 +117,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en") -> Explanation:
-    """Explain a pod from its events and the rounds they name, in any order; other events are passed over.
+    """Explain a pod from its events and the cycles they name, in any order; other events are passed over.
 
     Args:
         records: events with the pod's key, and the CycleDecided that its PodPlaced and PodUnschedulable name.
@@ -129,14 +129,14 @@ def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en"
         (uid for record in reversed(ordered) if (uid := str(getattr(record.event, "pod_uid", "")))), ""
     )
     own = [record for record in ordered if uid and getattr(record.event, "pod_uid", None) == uid]
-    rounds = {record.event.round: record for record in ordered if isinstance(record.event, CycleDecided)}
+    cycles = {record.event.cycle: record for record in ordered if isinstance(record.event, CycleDecided)}
     story = _Story(language)
     for record in own:
         story.tell(record)
     decided = next((r.event for r in reversed(own) if isinstance(r.event, PodPlaced | PodUnschedulable)), None)
     judgement = None
-    if decided is not None and decided.round in rounds:
-        judgement = _judgement(rounds[decided.round], decided, language)
+    if decided is not None and decided.cycle in cycles:
+        judgement = _judgement(cycles[decided.cycle], decided, language)
     elif compared := next((r for r in reversed(own) if isinstance(r.event, PlacementCompared)), None):
         judgement = _compared(compared, language)
     return Explanation(
@@ -178,7 +178,7 @@ def _in_order(records: Iterable[Recorded]) -> list[Recorded]:
 
 
 def _awaits(record: Recorded, logs: dict[str, list[Recorded]], upto: dict[str, int]) -> bool:
-    """Whether something that the record rests on (its cause, what its round saw) is yet to be told."""
+    """Whether something that the record rests on (its cause, what its cycle saw) is yet to be told."""
     rests_on = dict(record.event.seen or {})
     if record.cause is not None:
         rests_on[record.cause.context] = max(record.cause.seq, rests_on.get(record.cause.context, 0))
@@ -190,11 +190,11 @@ def _awaits(record: Recorded, logs: dict[str, list[Recorded]], upto: dict[str, i
 
 def _judgement_lines(judgement: Judgement) -> list[str]:
     passed = f"{judgement.feasible} of {judgement.nodes} nodes passed every filter"
-    what = f"round {judgement.round}" if judgement.round else "compared"
+    what = f"cycle {judgement.cycle}" if judgement.cycle else "compared"
     lines = [f"{what} ({judgement.event}) at {instant_text(judgement.now_ns)}: {passed}"]
     if judgement.equals_before:
         lines.append(
-            f"  judged before {judgement.equals_before} equal pods of the same round, which took their nodes first"
+            f"  judged before {judgement.equals_before} equal pods of the same cycle, which took their nodes first"
         )
     lines += [
         f"  {refusal.nodes:>6}  {refusal.plugin}: {refusal.text}{_detail(refusal)}" for refusal in judgement.rejected
@@ -213,20 +213,20 @@ def _detail(refusal: Refusal) -> str:
 
 
 def _judgement(record: Recorded, decided: PodPlaced | PodUnschedulable, language: str) -> Judgement | None:
-    round_ = record.event
-    assert isinstance(round_, CycleDecided), "rounds holds nothing else"
-    place = next((i for i, outcome in enumerate(round_.pods) if outcome.pod_uid == decided.pod_uid), None)
+    cycle = record.event
+    assert isinstance(cycle, CycleDecided), "cycles holds nothing else"
+    place = next((i for i, outcome in enumerate(cycle.pods) if outcome.pod_uid == decided.pod_uid), None)
     if place is None:
         return None
-    outcome = round_.pods[place]
-    judged: ClassEvaluated = round_.classes[outcome.judged]
+    outcome = cycle.pods[place]
+    judged: ClassEvaluated = cycle.classes[outcome.judged]
     return Judgement(
-        round=round_.round,
+        cycle=cycle.cycle,
         event=f"{record.context}/{record.seq}",
-        now_ns=round_.now_ns or 0,
-        seen=round_.seen or {},
-        config=round_.config or "",
-        equals_before=sum(1 for before in round_.pods[:place] if before.judged == outcome.judged and before.node),
+        now_ns=cycle.now_ns or 0,
+        seen=cycle.seen or {},
+        config=cycle.config or "",
+        equals_before=sum(1 for before in cycle.pods[:place] if before.judged == outcome.judged and before.node),
         node=outcome.node,
         score=decided.score if isinstance(decided, PodPlaced) else 0,
         nodes=judged.nodes,
@@ -240,7 +240,7 @@ def _compared(record: Recorded, language: str) -> Judgement:
     found = record.event
     assert isinstance(found, PlacementCompared), "chosen because it is"
     return Judgement(
-        round=0,
+        cycle=0,
         event=f"{record.context}/{record.seq}",
         now_ns=found.as_of_ns,
         seen=found.as_of,
@@ -306,11 +306,11 @@ class _Story:
 
     def _placed(self, event: PodPlaced) -> str:
         self.node = event.node
-        return self._stand("placed", f"round {event.round} placed it on {event.node}; the binding is under way")
+        return self._stand("placed", f"cycle {event.cycle} placed it on {event.node}; the binding is under way")
 
     def _unschedulable(self, event: PodUnschedulable) -> str:
         self.node = ""
-        return self._stand("unschedulable", f"round {event.round} found no node: {event.message}")
+        return self._stand("unschedulable", f"cycle {event.cycle} found no node: {event.message}")
 
     def _nominated(self, event: PodNominated) -> str:
         if not event.node:
@@ -330,18 +330,18 @@ class _Story:
         if not event.victims:
             return self._stand(
                 "nominated",
-                f"round {event.round} keeps room for it on {event.node}: pods that are leaving already free enough; nobody else is asked "
+                f"cycle {event.cycle} keeps room for it on {event.node}: pods that are leaving already free enough; nobody else is asked "
                 "to go",
             )
         if event.quota:
             return self._stand(
                 "nominated",
-                f"round {event.round} asked pods of quota {event.quota} to make room in it: {victims}; {budgets}; it is to go to {event.node}",
+                f"cycle {event.cycle} asked pods of quota {event.quota} to make room in it: {victims}; {budgets}; it is to go to {event.node}",
             )
         others = f"; of {event.candidates} nodes where that helps, this one loses least" if event.candidates > 1 else ""
         return self._stand(
             "nominated",
-            f"round {event.round} asked pods on {event.node} to make room for it: {victims}; {budgets}{others}",
+            f"cycle {event.cycle} asked pods on {event.node} to make room for it: {victims}; {budgets}{others}",
         )
 
     def _asked_to_go(self, event: EvictionRequested) -> str:

@@ -11,9 +11,9 @@ from services.simulator.state import Intent, SimulatorState, fields_of, uid_of
 from shared.events import Cause, Event
 from shared.events.cluster import (
     BindRejected,
+    DesiredStateApplied,
     DesiredStateRejected,
     DesiredStateSuperseded,
-    DesiredStateApplied,
     PodBound,
     PodEvicted,
 )

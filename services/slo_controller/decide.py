@@ -32,7 +32,7 @@ from services.slo_controller.strategy import DEFAULTS
 from shared.admission.slo_config import COLOCATION
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.events.log import ConfigRejected, ConfigApplied
+from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.kube.quantity import NANO, nanos

@@ -21,9 +21,9 @@ from services.slo_controller.plugins import CALCULATE, PLUGINS
 from services.slo_controller.state import NODES
 from shared.admission.slo_config import BURST, COLOCATION, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
 from shared.events import Draft, Recorded
-from shared.events.cluster import DesiredStateFailed, DesiredStateRejected, DesiredStateApplied, MissingPermission
+from shared.events.cluster import DesiredStateApplied, DesiredStateFailed, DesiredStateRejected, MissingPermission
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.events.log import ConfigRejected, ConfigApplied
+from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.slo import NodeOvercommitted
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES
 

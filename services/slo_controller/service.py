@@ -16,7 +16,7 @@ from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import FOLDED, SloState
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service

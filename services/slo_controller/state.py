@@ -27,8 +27,8 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.events.log import ConfigRejected, ConfigApplied
-from shared.events.metrics import NodeReportsExpired, NodeReported
+from shared.events.log import ConfigApplied, ConfigRejected
+from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
 from shared.kube.meta import Metadata

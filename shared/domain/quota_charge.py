@@ -1,4 +1,4 @@
-"""What a scheduler asks the quota ledger, and what it is told: the pods of one round, charged before the round is recorded.
+"""What a scheduler asks the quota ledger, and what it is told: the pods of one cycle, charged before the cycle is recorded.
 
 Source: architecture.md, Charging quota.
 """
@@ -11,16 +11,16 @@ SUBJECT = "koord.quota.charge"
 
 
 class ChargeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The pods that a round wants to place, in the order in which it placed them.
+    """The pods that a cycle wants to place, in the order in which it placed them.
 
     Attributes:
-        epoch, round: who asks. A charge belongs to the newest that asked.
-        seen: what the round rests on; the ledger answers once it has read that far.
+        epoch, cycle: who asks. A charge belongs to the newest that asked.
+        seen: what the cycle rests on; the ledger answers once it has read that far.
         groups: pods by uid; the pods of a group (a gang) are charged together or not at all.
     """
 
     epoch: int
-    round: int
+    cycle: int
     seen: dict[str, int]
     groups: tuple[tuple[str, ...], ...]
 
@@ -46,13 +46,13 @@ class ChargeResponse(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         charged_at: `quota` seq at which all of it was recorded.
-        late: the round was over; nothing was charged for it.
+        late: the cycle was over; nothing was charged for it.
         charged: uid -> the quota that was charged. A pod that is neither here nor in `refused` belongs to no quota, or is gone.
         refused: uid -> why it was not; of a group, all of its pods.
     """
 
     epoch: int
-    round: int
+    cycle: int
     charged_at: int = 0
     late: bool = False
     charged: dict[str, str] = {}

@@ -56,7 +56,7 @@ class Draft(NamedTuple):
 
     event: Event
     cause: Cause | None = None
-    correlation: str | None = None  # what belongs to one story: a pod's uid, a round
+    correlation: str | None = None  # what belongs to one story: a pod's uid, a cycle
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):

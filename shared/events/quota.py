@@ -97,7 +97,7 @@ class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecid
 
     Attributes:
         quota: the account that is short.
-        stage: `quota`, `nonPreemptible`, `ancestor`; `Late` when the round is over.
+        stage: `quota`, `nonPreemptible`, `ancestor`; `Late` when the cycle is over.
         short: resource -> what is missing.
     """
 
@@ -106,7 +106,7 @@ class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecid
     pod_uid: str
     pod: str
     epoch: int
-    round: int
+    cycle: int
     ok: bool
     quota: str = ""
     stage: str = ""
@@ -114,10 +114,10 @@ class PodAdmissionDecided(Event, frozen=True, tag="koord.quota.PodAdmissionDecid
 
 
 class PodCharged(Event, frozen=True, tag="koord.quota.PodCharged.v1"):
-    """A pod's request is used. Posts from `pending` to `used`; nothing when only the round changes.
+    """A pod's request is used. Posts from `pending` to `used`; nothing when only the cycle changes.
 
     Attributes:
-        epoch, round: the newest of the scheduler that asked; 0 for a pod that was placed by others.
+        epoch, cycle: the newest of the scheduler that asked; 0 for a pod that was placed by others.
         reason: `reserve`, or `bound-elsewhere`.
     """
 
@@ -128,7 +128,7 @@ class PodCharged(Event, frozen=True, tag="koord.quota.PodCharged.v1"):
     quota: str
     request: dict[str, int]
     epoch: int = 0
-    round: int = 0
+    cycle: int = 0
     reason: str = "reserve"
 
 
@@ -136,7 +136,7 @@ class PodChargeReverted(Event, frozen=True, tag="koord.quota.PodChargeReverted.v
     """A pod asks again for what it used. Posts from `used` to `pending`.
 
     Attributes:
-        reason: `unreserve`, `round-ended`, `epoch-began` or `bind-refused`.
+        reason: `unreserve`, `cycle-ended`, `epoch-began` or `bind-refused`.
     """
 
     KEY: ClassVar[str] = "pod"

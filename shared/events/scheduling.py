@@ -45,10 +45,10 @@ class ClassEvaluated(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PodOutcome(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
-    """One pod of a round, in the order in which the round took them.
+    """One pod of a cycle, in the order in which the cycle took them.
 
     Attributes:
-        judged: index into the round's `classes`.
+        judged: index into the cycle's `classes`.
         node: where it was placed; empty when it was not.
     """
 
@@ -61,17 +61,17 @@ class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
     """The scheduler took a batch of pods and placed what fits. Holds what the decision rested on: `seen`, `now_ns`, `config`.
 
     Attributes:
-        round: number of the round, from 1, within this context.
+        cycle: number of the cycle, from 1, within this context.
         pods: the pods in the order in which they were taken, with their outcomes.
         classes: per class of equal pods, how the nodes were judged.
-        by: who chose the nodes: empty for the round itself, `extender` when another scheduler did and asked for the binding.
-        charged_at: `quota` seq at which the quota ledger had recorded what it answered for this round; 0 when it was not asked. The pods
+        by: who chose the nodes: empty for the cycle itself, `extender` when another scheduler did and asked for the binding.
+        charged_at: `quota` seq at which the quota ledger had recorded what it answered for this cycle; 0 when it was not asked. The pods
             that it refused are among `pods`, with a class of reason `ElasticQuota`.
     """
 
-    KEY: ClassVar[str] = "round"
+    KEY: ClassVar[str] = "cycle"
 
-    round: int
+    cycle: int
     pods: tuple[PodOutcome, ...] = ()
     classes: tuple[ClassEvaluated, ...] = ()
     by: str = ""
@@ -82,7 +82,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     """The scheduler chose a node for a pod. An intent: the gateway answers with PodBound or BindRejected.
 
     Attributes:
-        round: the CycleDecided that holds `now_ns`, the positions seen, and how each plugin judged the nodes.
+        cycle: the CycleDecided that holds `now_ns`, the positions seen, and how each plugin judged the nodes.
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         score: the winner's total, weights applied, 0..100 a plugin.
         annotations: what the pod is given besides its node, as annotations that come onto it with the binding: CPUs, NUMA zones.
@@ -93,7 +93,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     pod_uid: str  # identity: a pod re-created under the same name is another pod
     pod: str  # namespace/name, for people
     node: str
-    round: int
+    cycle: int
     request: dict[str, int]
     score: int = 0
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
@@ -155,7 +155,7 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
     pod_uid: str
     pod: str
     node: str
-    round: int
+    cycle: int
     victims: tuple[str, ...] = ()
     violations: int = 0
     victim_pods: tuple[str, ...] = ()
@@ -172,14 +172,14 @@ class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulabl
         code: stable code of the reason that rejects most nodes.
         message: the reasons with their counts, for people.
         plugins: the plugins that rejected nodes; an event that can cure one of their reasons wakes the pod.
-        attempt: how many rounds have rejected the pod since it was last placed, from 1.
+        attempt: how many cycles have rejected the pod since it was last placed, from 1.
     """
 
     KEY: ClassVar[str] = "pod"
 
     pod_uid: str
     pod: str
-    round: int
+    cycle: int
     code: str
     message: str
     plugins: tuple[str, ...] = ()

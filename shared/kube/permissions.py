@@ -2,7 +2,7 @@
 
 import msgspec
 
-SUBJECT = "koord.ask.gateway.permissions"
+SUBJECT = "koord.request.gateway.permissions"
 """Any message asks; the answer is the JSON of `Permissions`."""
 
 

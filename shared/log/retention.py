@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, Draft, Event
-from shared.events.log import ConfigApplied, CarriedForward
+from shared.events.log import CarriedForward, ConfigApplied
 from shared.log.database import Database, sqlstate
 from shared.log.models import log_of, table_of
 from shared.log.reader import LogReader, Row

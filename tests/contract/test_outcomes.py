@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from shared.events.cluster import (
     BindRejected,
+    DesiredStateApplied,
     DesiredStateRejected,
     DesiredStateSuperseded,
-    DesiredStateApplied,
     NodeObserved,
     ObjectDeleted,
     ObjectObserved,
@@ -29,7 +29,7 @@ RESERVATIONS = "reservations.scheduling.koordinator.sh"
 
 
 def placed(world: World, uid: str, node: str, name: str = "web") -> PodPlaced:
-    return PodPlaced(pod_uid=uid, pod=world.key(name), node=node, round=1, request={"cpu": 500})
+    return PodPlaced(pod_uid=uid, pod=world.key(name), node=node, cycle=1, request={"cpu": 500})
 
 
 async def test_a_placed_pod_is_bound_and_then_observed_on_its_node(world: World) -> None:
@@ -110,7 +110,7 @@ async def test_many_pods_placed_at_once_are_all_bound(world: World) -> None:
 async def test_an_unschedulable_pod_has_the_condition_until_it_is_bound(world: World) -> None:
     node, uid = await world.create_node("n"), await world.create_pod()
     verdict = PodUnschedulable(
-        pod_uid=uid, pod=world.key("web"), round=1, code="InsufficientResource", message="0/1 nodes are available"
+        pod_uid=uid, pod=world.key("web"), cycle=1, code="InsufficientResource", message="0/1 nodes are available"
     )
     outcome = await world.log.outcome(verdict)
     assert isinstance(outcome, DesiredStateApplied)

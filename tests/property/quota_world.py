@@ -18,14 +18,14 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, LedgerState
 from services.quota_ledger.verify import checked, holds
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.verdict import Told, settled, to_charge
-from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from services.scheduler.takeover import config_drafts
 from shared.domain.amounts import exceeding
-from shared.domain.quota_charge import ChargeResponse, ChargeRequest, QuotaShort, answer_of, ask_of, encode
+from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort, answer_of, ask_of, encode
 from shared.events import Cause, Draft, Event, Recorded
 from shared.events.cluster import (
     BindRejected,
@@ -40,7 +40,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import PodCharged
-from shared.events.scheduling import PodNominated, PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodNominated, PodPlaced
 from shared.kube.elastic_quota import RESERVED
 from shared.kube.instants import SECOND
 from tests.support.quota_logs import pod, quota
@@ -53,7 +53,7 @@ SETTINGS = LedgerSettings()
 
 
 class Waiting(NamedTuple):
-    """A round of the scheduler between its ask and its append."""
+    """A cycle of the scheduler between its ask and its append."""
 
     drafts: tuple[Draft, ...]
     seen: dict[str, int]
@@ -73,7 +73,7 @@ class World:
         self.bound: dict[str, str] = {}
         self.elsewhere: set[str] = set()  # pods that another scheduler has bound
         self.answered: set[int] = set()  # placements (`scheduling` seq) with an outcome
-        self.asked_for: set[tuple[int, str]] = set()  # (round, uid) of which the ledger was asked
+        self.asked_for: set[tuple[int, str]] = set()  # (cycle, uid) of which the ledger was asked
         self.epoch = 0
         self.made = 0
         self.charged = self.refused = self.late = self.unanswered = self.preempted = self.kept = 0
@@ -212,7 +212,7 @@ class World:
             self.read(self.view, "scheduling", 10**6)
 
     def begin_round(self) -> None:
-        """Place in memory and ask; or record a round that charges nobody."""
+        """Place in memory and ask; or record a cycle that charges nobody."""
         if self.waiting is not None:
             return
         view = self.view
@@ -230,7 +230,7 @@ class World:
             groups = (groups[0] + groups[1], *groups[2:])  # a gang
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided)
-        ask = ChargeRequest(epoch=self.epoch, round=decided.round, seen=seen, groups=groups)
+        ask = ChargeRequest(epoch=self.epoch, cycle=decided.cycle, seen=seen, groups=groups)
         self.waiting = Waiting(drafts, seen, ask, kept)
         self.bus.append(encode(ask))
 
@@ -239,7 +239,7 @@ class World:
         if self.waiting is None:
             return
         drafts, seen, ask, kept = self.waiting
-        mine = [one for one in self.answers if (one.epoch, one.round) == (ask.epoch, ask.round) and not one.late]
+        mine = [one for one in self.answers if (one.epoch, one.cycle) == (ask.epoch, ask.cycle) and not one.late]
         chance = self.chance.random()
         refused: dict[str, QuotaShort | None]
         if mine:
@@ -257,7 +257,7 @@ class World:
         made = [draft.event for draft in QuotaPreemptor(self.index).made(drafts, after, refused)]
         self._check_preempted(made)
         events = [*(draft.event for draft in after), *made]
-        self.asked_for |= {(ask.round, uid) for group in ask.groups for uid in group}
+        self.asked_for |= {(ask.cycle, uid) for group in ask.groups for uid in group}
         self.tell_scheduler(*events, seen=seen)
 
     def _must_ask(self, uid: str) -> bool:
@@ -411,7 +411,7 @@ class World:
             placed = record.event
             if not isinstance(placed, PodPlaced) or record.seq in self.answered:
                 continue
-            if (placed.round, placed.pod_uid) in self.asked_for:
+            if (placed.cycle, placed.pod_uid) in self.asked_for:
                 standing[placed.pod_uid] = record
         for uid, record in standing.items():
             held = self.books.pods.get(uid)

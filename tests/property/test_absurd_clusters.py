@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
-from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.surroundings import BUDGETS, NODE_TOPOLOGIES

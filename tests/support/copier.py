@@ -110,13 +110,13 @@ async def count(runtime: Runtime, _question: bytes) -> bytes:
 
 
 SERVICE = Service(
-    declared=Declared("copier", "copy", ("source", "copy"), ("koord.ask.copier",)),
+    declared=Declared("copier", "copy", ("source", "copy"), ("koord.request.copier",)),
     follows={"source": (Seen,), "copy": (Copied,)},
     emits=(Copied, WriterStarted),
     settings=CopierSettings,
     new_state=CopyState,
     lead=lead,
-    answers={"koord.ask.copier": count},
+    answers={"koord.request.copier": count},
 )
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
-from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from shared.events import Cause, Draft, Event, Recorded
@@ -24,7 +24,7 @@ from shared.events.cluster import (
 )
 from shared.events.log import ConfigApplied
 from shared.events.metrics import NodeReported, Usage
-from shared.events.scheduling import PodOutcome, PodPlaced, PodUnschedulable, CycleDecided
+from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced, PodUnschedulable
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import (
@@ -200,19 +200,19 @@ class World:
             self.index = Index(self.view, config_of(self.view).profiles)
         return self.index
 
-    def round(self, batch: int = 256) -> list[Recorded]:
-        """One round on what the scheduler has read; its events, appended and folded."""
+    def cycle(self, batch: int = 256) -> list[Recorded]:
+        """One cycle on what the scheduler has read; its events, appended and folded."""
         return self.say(decide(self.indexed(), self.now_ns, batch))
 
     def rounds(self, batch: int = 256, most: int = 100) -> list[Recorded]:
-        """Rounds until one has nothing to do."""
+        """Cycles until one has nothing to do."""
         said: list[Recorded] = []
         for _ in range(most):
-            decided = self.round(batch)
+            decided = self.cycle(batch)
             if not decided:
                 return said
             said += decided
-        raise AssertionError(f"still deciding after {most} rounds")
+        raise AssertionError(f"still deciding after {most} cycles")
 
     def say(self, drafts: Sequence[Draft]) -> list[Recorded]:
         """Append and fold drafts of the scheduler, the first with what the runner fills in."""
@@ -226,9 +226,9 @@ class World:
         return records
 
     def place(self, uid: str, on: str) -> Recorded:
-        """A round of one pod that places it there, whatever the rules say."""
-        decided = CycleDecided(round=self.view.round + 1, pods=(PodOutcome(pod_uid=uid, judged=0, node=on),))
-        placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, round=self.view.round + 1, request={})
+        """A cycle of one pod that places it there, whatever the rules say."""
+        decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, judged=0, node=on),))
+        placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, cycle=self.view.cycle + 1, request={})
         return self.say((Draft(decided), Draft(placed)))[1]
 
     def wait(self, seconds: float) -> None:
@@ -251,7 +251,7 @@ def told(records: Sequence[Recorded]) -> dict[str, PodUnschedulable]:
     return {record.event.pod_uid: record.event for record in records if isinstance(record.event, PodUnschedulable)}
 
 
-def rounds_of(records: Sequence[Recorded]) -> list[CycleDecided]:
+def cycles_of(records: Sequence[Recorded]) -> list[CycleDecided]:
     return [record.event for record in records if isinstance(record.event, CycleDecided)]
 
 

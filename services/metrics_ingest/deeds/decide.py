@@ -4,9 +4,9 @@ from typing import Any
 
 from services.metrics_ingest.deeds.state import DeedsState, OnNode, digest_of
 from shared.agents.deeds import (
+    ActionReport,
     BadDeed,
     Burst,
-    ActionReport,
     EvictionRequested,
     Killed,
     PodsRequested,
@@ -15,8 +15,8 @@ from shared.agents.deeds import (
 )
 from shared.events import Draft, intents
 from shared.events.nodes import (
-    BestEffortSuppressed,
     AgentEvictionRequested,
+    BestEffortSuppressed,
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,

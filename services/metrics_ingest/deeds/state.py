@@ -18,8 +18,8 @@ from shared.events.cluster import (
 from shared.events.log import WriterStarted
 from shared.events.nodes import (
     DEEDS,
-    BestEffortSuppressed,
     AgentEvictionRequested,
+    BestEffortSuppressed,
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,

@@ -157,7 +157,7 @@ def place(
         _count(
             which[0], 1, pods, requested, scored, left_load, taken_resources, taken_sizes[pod], held[pod], left_incoming[pod]
         )  # fmt: skip
-    for pod in range(done):  # the round counts them as it takes them
+    for pod in range(done):  # the cycle counts them as it takes them
         _count(
             rows[pod, 0], -1, pods, requested, scored, left_load, taken_resources, taken_sizes[pod], held[pod],
             left_incoming[pod],

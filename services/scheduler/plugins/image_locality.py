@@ -132,7 +132,7 @@ class ImageLedger:
 
 
 class _ImageTrial:
-    """The plugin for one round."""
+    """The plugin for one cycle."""
 
     def __init__(self, room: Room, ledger: ImageLedger) -> None:
         self._size = room.size

@@ -115,7 +115,7 @@ class InterPodAffinity:
 
 
 class InterPodTrial:
-    """The plugin for one round."""
+    """The plugin for one cycle."""
 
     def __init__(self, args: InterPodArgs, room: Room, ledger: TermLedger) -> None:
         self._args = args
@@ -144,7 +144,7 @@ class InterPodTrial:
         return 0
 
     def revision(self, ask: PodAsk) -> int:
-        """How many placements of the round concerned the class."""
+        """How many placements of the cycle concerned the class."""
         return 0 if self._is_alone(ask) else self._neighbours(ask).revision
 
     def indifferent(self, ask: PodAsk) -> bool:
@@ -176,7 +176,7 @@ class InterPodTrial:
             self._with_terms.append((ask, row, sign))
 
     def _is_alone(self, ask: PodAsk) -> bool:
-        """Whether nobody has a term: neither the class, nor a pod that runs or is placed in the round."""
+        """Whether nobody has a term: neither the class, nor a pod that runs or is placed in the cycle."""
         return not self._with_terms and not self._ledger.any() and terms_of(ask) is NO_TERMS
 
     def _neighbours(self, ask: PodAsk) -> Neighbours:

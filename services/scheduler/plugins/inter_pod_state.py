@@ -1,4 +1,4 @@
-"""How pods stand to one class of pods by affinity terms of both sides, counted by domain; moved on by a round's placements."""
+"""How pods stand to one class of pods by affinity terms of both sides, counted by domain; moved on by a cycle's placements."""
 
 import numpy as np
 
@@ -31,12 +31,12 @@ class _Effect:
 
 
 class Neighbours:
-    """The state of one class in a round.
+    """The state of one class in a cycle.
 
     Attributes:
         has_terms: the class has terms of its own; without any, only placements of pods that have some concern it.
         prefers: it has preferred terms.
-        upto: how many of the round's placements are counted.
+        upto: how many of the cycle's placements are counted.
         revision: how many of those concerned the class.
     """
 
@@ -104,7 +104,7 @@ class Neighbours:
         return raw
 
     def count(self, placed: list[tuple[PodAsk, int, int]]) -> None:
-        """Count the pods that the round has placed since the last time."""
+        """Count the pods that the cycle has placed since the last time."""
         for ask, row, sign in placed[self.upto :]:
             effect = self._effects.get(ask)
             if effect is None:

@@ -1,6 +1,6 @@
 """LoadAwareScheduling as a plugin of a profile: fits the load-aware account to the framework.
 
-The rules are in `load_aware/`; this names its reasons, keeps its ledger by row, and counts the pods of a round.
+The rules are in `load_aware/`; this names its reasons, keeps its ledger by row, and counts the pods of a cycle.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ class RowLedger:
 
 
 class _RoundTrial:
-    """LoadAwareTrial at the instant of the round."""
+    """LoadAwareTrial at the instant of the cycle."""
 
     def __init__(self, trial: LoadAwareTrial, account: LoadAwareLedger, now_ns: int) -> None:
         self._trial = trial

@@ -77,7 +77,7 @@ class NodeNUMAResource:
         return NumaFleet()
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
-        """Gives CPUs and zones in the course of the round."""
+        """Gives CPUs and zones in the course of the cycle."""
         assert isinstance(ledger, NumaFleet), "the index hands back what new_ledger made"
         return _NumaTrial(self, room, ledger)
 
@@ -113,7 +113,7 @@ class NodeNUMAResource:
 
 
 class _NumaTrial:
-    """NodeNUMAResource for one round."""
+    """NodeNUMAResource for one cycle."""
 
     def __init__(self, plugin: NodeNUMAResource, room: Room, fleet: NumaFleet) -> None:
         self._plugin = plugin

@@ -83,7 +83,7 @@ class NodeResourcesBalancedAllocation:
 
 
 class _BalanceTrial:
-    """The plugin for one round."""
+    """The plugin for one cycle."""
 
     def __init__(self, resources: tuple[str, ...], room: Room) -> None:
         self._resources = resources

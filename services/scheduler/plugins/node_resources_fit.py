@@ -99,7 +99,7 @@ class _Checked(NamedTuple):
 
 
 class FitTrial:
-    """NodeResourcesFit for one round."""
+    """NodeResourcesFit for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFit, room: Room) -> None:
         self._plugin = plugin

@@ -81,7 +81,7 @@ class NodeResourcesFitPlus:
         """No account of its own."""
 
     def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
-        """Scores by what is requested in the course of the round."""
+        """Scores by what is requested in the course of the cycle."""
         return _FitPlusTrial(self, room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
@@ -105,7 +105,7 @@ class NodeResourcesFitPlus:
 
 
 class _FitPlusTrial:
-    """NodeResourcesFitPlus for one round."""
+    """NodeResourcesFitPlus for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFitPlus, room: Room) -> None:
         self._plugin = plugin

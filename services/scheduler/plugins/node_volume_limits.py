@@ -60,13 +60,13 @@ class NodeVolumeLimits:
 
 
 class LimitsTrial(VolumeTrial):
-    """The plugin for one round. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
+    """The plugin for one cycle. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
 
     def __init__(self, room: Room, ledger: VolumeLedger) -> None:
         super().__init__(room)
         self._storage = room.surroundings.storage
         self._ledger = ledger
-        # row -> claim -> how many more pods there use it than when the round began
+        # row -> claim -> how many more pods there use it than when the cycle began
         self._moved: dict[int, dict[str, int]] = {}
         self._limits: dict[str, dict[int, int]] | None = None
 

@@ -82,7 +82,7 @@ class PodTopologySpread:
 
 
 class SpreadTrial:
-    """The plugin for one round."""
+    """The plugin for one cycle."""
 
     def __init__(self, args: SpreadArgs, room: Room) -> None:
         self._args = args
@@ -119,7 +119,7 @@ class SpreadTrial:
         return 0
 
     def revision(self, ask: PodAsk) -> int:
-        """How many placements of the round concerned the class."""
+        """How many placements of the cycle concerned the class."""
         spread = self._spread(ask)
         return 0 if spread is None else spread.revision
 
@@ -171,7 +171,7 @@ class _Spread:
     Attributes:
         has_keys: bool[rows]: the node has the keys of all soft constraints.
         needs_keys: whether nodes without them are left out.
-        upto: how many of the round's placements are counted.
+        upto: how many of the cycle's placements are counted.
         revision: how many of those concerned the class.
     """
 
@@ -195,7 +195,7 @@ class _Spread:
         self.soft = [_Counted(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
     def count(self, placed: list[tuple[PodAsk, int, int]]) -> None:
-        """Count the pods that the round has placed since the last time."""
+        """Count the pods that the cycle has placed since the last time."""
         counted = (*self.hard, *self.soft)
         for ask, row, sign in placed[self.upto :]:
             matches = self._matches.get(ask)

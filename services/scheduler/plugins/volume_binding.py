@@ -67,10 +67,10 @@ class VolumeBinding:
 
 
 class BindingTrial(ClaimsTrial):
-    """The plugin for one round.
+    """The plugin for one cycle.
 
     Attributes:
-        taken: volumes that the round has chosen, by claim.
+        taken: volumes that the cycle has chosen, by claim.
     """
 
     def __init__(self, room: Room) -> None:
@@ -80,7 +80,7 @@ class BindingTrial(ClaimsTrial):
     def prepare(self, ask: PodAsk, row: int) -> Choice | None:
         """What has to be written before a pod can go to the node; None when all its claims are bound.
 
-        Volumes that it names are taken for the rest of the round.
+        Volumes that it names are taken for the rest of the cycle.
         """
         if not claim_keys(ask):
             return None
@@ -99,7 +99,7 @@ class BindingTrial(ClaimsTrial):
                 self.taken[found.metadata.name] = claim.metadata.key
                 if found.spec.claim_ref is None and storage.chosen.get(found.metadata.name) != claim.metadata.key:
                     choice.volumes.append((found, claim))
-            elif bool(can_make(claim, storage, table)[0][row]):  # else another pod of the round took the last one
+            elif bool(can_make(claim, storage, table)[0][row]):  # else another pod of the cycle took the last one
                 choice.claims.append(claim)
         return choice
 

@@ -54,12 +54,12 @@ class VolumeRestrictions:
 
 
 class RestrictionsTrial(VolumeTrial):
-    """The plugin for one round."""
+    """The plugin for one cycle."""
 
     def __init__(self, room: Room, ledger: VolumeLedger) -> None:
         super().__init__(room)
         self._ledger = ledger
-        self._claims: dict[str, int] = {}  # how many more pods use it than when the round began
+        self._claims: dict[str, int] = {}  # how many more pods use it than when the cycle began
         self._disks: dict[int, dict[Disk, int]] = {}  # likewise, by row
         self._placed = 0
 
@@ -83,7 +83,7 @@ class RestrictionsTrial(VolumeTrial):
         """It scores nothing."""
 
     def revision(self, ask: PodAsk) -> int:
-        """How many pods with volumes the round moved."""
+        """How many pods with volumes the cycle moved."""
         return self._placed if ask.pod.spec.volumes else 0
 
     def indifferent(self, ask: PodAsk) -> bool:

@@ -1,4 +1,4 @@
-"""What the trials of the volume plugins have in common: none scores, and those of claims judge a class of pods once in a round."""
+"""What the trials of the volume plugins have in common: none scores, and those of claims judge a class of pods once in a cycle."""
 
 from abc import ABC, abstractmethod
 
@@ -38,7 +38,7 @@ class VolumeTrial(ABC):
 
 
 class ClaimsTrial(VolumeTrial):
-    """A trial whose verdicts no placement of the round changes: they are worked out once for a class of pods."""
+    """A trial whose verdicts no placement of the cycle changes: they are worked out once for a class of pods."""
 
     def __init__(self, room: Room) -> None:
         super().__init__(room)

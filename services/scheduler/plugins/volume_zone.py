@@ -60,7 +60,7 @@ class VolumeZone:
 
 
 class _ZoneTrial(ClaimsTrial):
-    """The plugin for one round."""
+    """The plugin for one cycle."""
 
     def judge(self, ask: PodAsk) -> Int64 | None:
         """None for a pod without volumes that have a zone."""

@@ -1,8 +1,8 @@
-"""Preemption inside a quota, in rounds: a pod that found a node but no room in its quota has pods of that quota make room, and the room is kept
+"""Preemption inside a quota, in cycles: a pod that found a node but no room in its quota has pods of that quota make room, and the room is kept
 for it until it comes.
 
 Only pods of the same quota, of lower priority, charged and preemptible give way; of the system and default groups none do. The pod is nominated
-for the node that the round had found for it.
+for the node that the cycle had found for it.
 
 Source: spec/quota.md 6.3.
 """
@@ -31,7 +31,7 @@ class QuotaPreemptor:
         self._index = index
 
     def kept_from(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
-        """The pods of a round that would take room which is kept for one of their own or of higher priority; of a group, all of them."""
+        """The pods of a cycle that would take room which is kept for one of their own or of higher priority; of a group, all of them."""
         return _Kept(self._index).kept_from(groups)
 
     def made(
@@ -40,8 +40,8 @@ class QuotaPreemptor:
         """What is recorded so that room is made for pods that were refused.
 
         Args:
-            before: the round as it was decided, with the node of each pod.
-            after: the round without those that were refused.
+            before: the cycle as it was decided, with the node of each pod.
+            after: the cycle without those that were refused.
         """
         index = self._index
         placed = {draft.event.pod_uid: draft.event for draft in before if isinstance(draft.event, PodPlaced)}
@@ -62,7 +62,7 @@ class QuotaPreemptor:
             victims = tuple(by_importance(each.victim for each in gone))
             broken = sorted({name for each in gone for name in each.breaks})
             candidate = Candidate(placed[uid].node, victims, sum(bool(each.breaks) for each in gone), tuple(broken))
-            said = nomination(facts, candidate, placed[uid].round, quota=quota)
+            said = nomination(facts, candidate, placed[uid].cycle, quota=quota)
             for event in consequences(index, cycle, facts, facts.ask, said, victims):
                 yield Draft(event, Cause("cluster", facts.since), uid)
 
@@ -110,9 +110,9 @@ class _Kept:
 
 
 class _Making:
-    """What a round's refused pods ask of the others in their quotas, so that no two of them rest on the same room.
+    """What a cycle's refused pods ask of the others in their quotas, so that no two of them rest on the same room.
 
-    A pod that the round nominates for a node has the room that its victims free in its quota; they leave, and nobody else rests on it.
+    A pod that the cycle nominates for a node has the room that its victims free in its quota; they leave, and nobody else rests on it.
     """
 
     def __init__(self, index: Index, cycle: CyclePreemptions) -> None:
@@ -131,7 +131,7 @@ class _Making:
         self._leaving: dict[str, dict[str, Entry]] = {}
 
     def take(self, uid: str) -> None:
-        """The round has charged a pod, which the ledger's log may not have said yet."""
+        """The cycle has charged a pod, which the ledger's log may not have said yet."""
         entry = _entry(self._index, uid)
         if entry is not None and not entry.charged:
             self._view.take(entry, self._taken, self._np_taken)

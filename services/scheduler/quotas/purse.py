@@ -1,7 +1,7 @@
-"""Asking the ledger for a round's charges, and what becomes of the round then.
+"""Asking the ledger for a cycle's charges, and what becomes of the cycle then.
 
 While the ledger does not answer, the pods concerned wait and all others go on: after an ask that nobody answered, it is not asked for a
-moment, so that rounds are not held up.
+moment, so that cycles are not held up.
 """
 
 import logging
@@ -12,7 +12,7 @@ from services.scheduler.quotas.verdict import Told, settled, to_charge
 from services.scheduler.state import ClusterView
 from shared import failpoints
 from shared.bus import NoAnswer, NotPermitted
-from shared.domain.quota_charge import SUBJECT, BadAsk, ChargeResponse, ChargeRequest, QuotaShort, answer_of, encode
+from shared.domain.quota_charge import SUBJECT, BadAsk, ChargeRequest, ChargeResponse, QuotaShort, answer_of, encode
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided
 from shared.service import Runtime
@@ -27,7 +27,7 @@ AWAY_NS = 1_000_000_000
 
 
 class Purse:
-    """What a leading scheduler charges its rounds to.
+    """What a leading scheduler charges its cycles to.
 
     Attributes:
         asked, unanswered: how often.
@@ -43,10 +43,10 @@ class Purse:
     async def charged(
         self, drafts: Sequence[Draft], seen: dict[str, int], room: QuotaPreemptor, *, evicts: bool = True
     ) -> tuple[Draft, ...]:
-        """The round as it may be recorded: without the pods that the ledger refused, or did not answer for.
+        """The cycle as it may be recorded: without the pods that the ledger refused, or did not answer for.
 
         Args:
-            seen: the positions that the round rests on.
+            seen: the positions that the cycle rests on.
             room: keeps the room that was made in quotas, and makes it for those that were refused.
             evicts: room is made; False for pods of other schedulers, which preempt for themselves.
         """
@@ -62,7 +62,7 @@ class Purse:
         charged_at = 0
         if groups:
             answer = await self._ask(
-                ChargeRequest(epoch=self._runtime.writer.epoch, round=decided.round, seen=seen, groups=groups)
+                ChargeRequest(epoch=self._runtime.writer.epoch, cycle=decided.cycle, seen=seen, groups=groups)
             )
             failpoints.hit("scheduler.charged-before-append")
             refused |= dict.fromkeys(uid for group in groups for uid in group) if answer is None else answer.refused
@@ -84,11 +84,11 @@ class Purse:
             except (NotPermitted, BadAsk) as error:
                 log.warning("the quota ledger cannot be asked", extra={"error": str(error)})
                 break
-            if (answer.epoch, answer.round) == (ask.epoch, ask.round) and not answer.late:
+            if (answer.epoch, answer.cycle) == (ask.epoch, ask.cycle) and not answer.late:
                 return answer
         self.unanswered += 1
         self._away_until_ns = runtime.now_ns() + AWAY_NS
-        log.warning("the quota ledger does not answer", extra={"round": ask.round, "pods": len(ask.groups)})
+        log.warning("the quota ledger does not answer", extra={"cycle": ask.cycle, "pods": len(ask.groups)})
         return None
 
 

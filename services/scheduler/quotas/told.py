@@ -5,10 +5,10 @@ from shared.events.quota import (
     PodAdmissionDecided,
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
 )
 
 
@@ -28,9 +28,9 @@ def told(event: Event) -> str:
         case PodReleased():
             return f"quota {event.quota} counts it no more: {event.reason}"
         case PodAdmissionDecided() if event.ok:
-            return f"round {event.round} may place it without a charge"
+            return f"cycle {event.cycle} may place it without a charge"
         case PodAdmissionDecided():
             short = ", ".join(sorted(event.short)) or event.stage
-            return f"round {event.round} may not place it: quota {event.quota or 'of its own'} is short of {short}"
+            return f"cycle {event.cycle} may not place it: quota {event.quota or 'of its own'} is short of {short}"
         case _:
             return ""

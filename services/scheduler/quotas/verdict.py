@@ -1,6 +1,6 @@
-"""A round as the ledger left it: the pods that it refused are taken back, and so is what was decided on them.
+"""A cycle as the ledger left it: the pods that it refused are taken back, and so is what was decided on them.
 
-A pod that found no node behind one that is taken back may find one without it: it is left out of the round, and tried in the next.
+A pod that found no node behind one that is taken back may find one without it: it is left out of the cycle, and tried in the next.
 
 Source: architecture.md, Charging quota.
 """
@@ -14,7 +14,7 @@ from services.scheduler.quotas.codes import OF_STAGE, PLUGIN, UNREACHABLE
 from services.scheduler.reasons import text
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event
-from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, PodUnschedulable, Rejections, CycleDecided
+from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable, Rejections
 
 
 class Told(NamedTuple):
@@ -22,7 +22,7 @@ class Told(NamedTuple):
 
     Attributes:
         code: what it was told last.
-        attempt: how many rounds have refused it, with this one.
+        attempt: how many cycles have refused it, with this one.
     """
 
     code: str
@@ -30,7 +30,7 @@ class Told(NamedTuple):
 
 
 def to_charge(drafts: Sequence[Draft], must_ask: Callable[[str], bool]) -> tuple[tuple[str, ...], ...]:
-    """The pods of a round that the ledger has to be asked for, by uid, in the order in which they were placed."""
+    """The pods of a cycle that the ledger has to be asked for, by uid, in the order in which they were placed."""
     placed = (draft.event for draft in drafts if isinstance(draft.event, PodPlaced))
     return tuple((event.pod_uid,) for event in placed if must_ask(event.pod_uid))
 
@@ -41,7 +41,7 @@ def settled(
     told: Callable[[str], Told],
     charged_at: int,
 ) -> tuple[Draft, ...]:
-    """The round without the pods that were refused.
+    """The cycle without the pods that were refused.
 
     Args:
         refused: uid -> what its quota is short of; None where nobody answered.
@@ -106,7 +106,7 @@ def _told(placed: PodPlaced, decided: CycleDecided, short: QuotaShort | None, to
     return PodUnschedulable(
         pod_uid=placed.pod_uid,
         pod=placed.pod,
-        round=placed.round,
+        cycle=placed.cycle,
         code=code,
         message=f"0/{decided.classes[outcome.judged].nodes} nodes are available: {words}.",
         plugins=(PLUGIN,),

@@ -17,14 +17,14 @@ from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
-    QuotaUpdated,
     QuotaDeclared,
-    QuotaReparented,
     QuotaDeleted,
+    QuotaReparented,
+    QuotaUpdated,
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME, RESERVED, ROOT, DeclaredQuota, declared

@@ -18,7 +18,7 @@ from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaVictims
 from services.scheduler.ties import name_hash
 from shared.events import Cause, Draft
 from shared.events.intents import EvictionRequested
-from shared.events.scheduling import PodOutcome, PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
 from shared.kube.pod import Pod
 from shared.service import Runtime
 
@@ -72,7 +72,7 @@ class Desk:
         return self.opinion(ask.pod)
 
     async def bind(self, ask: BindAsk) -> str:
-        """Bind a pod through the gateway: a round of one pod. Returns once its outcome is known; why it is not bound, or empty."""
+        """Bind a pod through the gateway: a cycle of one pod. Returns once its outcome is known; why it is not bound, or empty."""
         ends = _now_s() + self._timeout_s
         pod = f"{ask.pod_namespace}/{ask.pod_name}"
         facts = await self._until(lambda: self._known(ask.pod_uid), ends)
@@ -132,21 +132,21 @@ class Desk:
                 return {node: victims} if going else {}
 
     async def _place(self, facts: PodFacts, opinion: Opinion, node: str, given: dict[str, str]) -> int:
-        """Append the round and the placement; the placement's seq, 0 when the pod's quota refused it."""
+        """Append the cycle and the placement; the placement's seq, 0 when the pod's quota refused it."""
         assert self.index is not None
         assert self.purse is not None
         assert facts.ask is not None
         view = self.index.view
         seen = dict(view.positions)
-        number, score = view.round + 1, opinion.score(node)
+        number, score = view.cycle + 1, opinion.score(node)
         judged = opinion.judge.judged(name_hash(facts.uid))
         outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=node)
-        decided = CycleDecided(round=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
+        decided = CycleDecided(cycle=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
         placed = PodPlaced(
             pod_uid=facts.uid,
             pod=facts.name,
             node=node,
-            round=number,
+            cycle=number,
             request=facts.ask.request,
             score=score,
             annotations=given,

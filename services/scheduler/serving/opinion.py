@@ -1,6 +1,6 @@
 """How the nodes stand for one pod, asked from outside: any pod, whether or not this cluster has it.
 
-A pure function of the settled index, the pod and `now`; the same judge as a round's, and as in a round capacity that is kept for a nominated
+A pure function of the settled index, the pod and `now`; the same judge as a cycle's, and as in a cycle capacity that is kept for a nominated
 pod is free for pods of higher priority alone.
 """
 

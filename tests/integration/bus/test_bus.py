@@ -162,11 +162,11 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
 
         return answer
 
-    await bus.answer("koord.ask.quota", named("bus"))  # type: ignore[arg-type]
-    await other.answer("koord.ask.quota", named("other"))  # type: ignore[arg-type]
+    await bus.answer("koord.request.quota", named("bus"))  # type: ignore[arg-type]
+    await other.answer("koord.request.quota", named("other"))  # type: ignore[arg-type]
     asker = Bus(server.url, name="asker")
     await asker.start()
-    answers = [await asker.ask("koord.ask.quota", b"charge", deadline_s=PATIENCE_S) for _ in range(50)]
+    answers = [await asker.ask("koord.request.quota", b"charge", deadline_s=PATIENCE_S) for _ in range(50)]
     assert answers == [b"CHARGE"] * 50
     assert len(asked) == 50
     await asker.close()
@@ -175,19 +175,19 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
 async def test_a_question_nobody_answers_ends_at_its_deadline(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
     began = time.monotonic()
     with pytest.raises(NoAnswer, match=r"koord\.ask\.nobody within 0\.3 s"):
-        await bus.ask("koord.ask.nobody", b"", deadline_s=0.3)
+        await bus.ask("koord.request.nobody", b"", deadline_s=0.3)
     assert time.monotonic() - began >= 0.3
 
     async def never(_data: bytes) -> bytes:
         await asyncio.sleep(3600)
         return b""
 
-    await other.answer("koord.ask.silent", never)
+    await other.answer("koord.request.silent", never)
     with pytest.raises(NoAnswer):
-        await bus.ask("koord.ask.silent", b"", deadline_s=0.3)
+        await bus.ask("koord.request.silent", b"", deadline_s=0.3)
     await server.suspend()
     with pytest.raises(NoAnswer):
-        await bus.ask("koord.ask.silent", b"", deadline_s=0.3)
+        await bus.ask("koord.request.silent", b"", deadline_s=0.3)
     await server.resume()
 
 
@@ -195,9 +195,9 @@ async def test_a_question_waits_for_a_service_that_is_starting(bus: Bus, other: 
     async def answer(data: bytes) -> bytes:
         return data
 
-    asked = asyncio.create_task(bus.ask("koord.ask.late", b"there?", deadline_s=PATIENCE_S))
+    asked = asyncio.create_task(bus.ask("koord.request.late", b"there?", deadline_s=PATIENCE_S))
     await asyncio.sleep(0.2)
-    await other.answer("koord.ask.late", answer)
+    await other.answer("koord.request.late", answer)
     assert await asked == b"there?"
 
 
@@ -207,11 +207,11 @@ async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answer
             raise ValueError(data)
         return data
 
-    await other.answer("koord.ask.some", answer)
+    await other.answer("koord.request.some", answer)
     await until(lambda: other.connected)
     with pytest.raises(NoAnswer):
-        await bus.ask("koord.ask.some", b"bad", deadline_s=0.5)
-    assert await bus.ask("koord.ask.some", b"good", deadline_s=PATIENCE_S) == b"good"
+        await bus.ask("koord.request.some", b"bad", deadline_s=0.5)
+    assert await bus.ask("koord.request.some", b"good", deadline_s=PATIENCE_S) == b"good"
 
 
 async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, bus: Bus, other: Bus) -> None:

@@ -34,7 +34,7 @@ async def append(url: str, context: str, drafts: list[Draft], now_ns: int = NOW_
 
 
 def placed(pod: str, node: str) -> Draft:
-    return Draft(PodPlaced(pod_uid=f"uid-{pod}", pod=f"default/{pod}", node=node, round=1, request={"cpu": 500}))
+    return Draft(PodPlaced(pod_uid=f"uid-{pod}", pod=f"default/{pod}", node=node, cycle=1, request={"cpu": 500}))
 
 
 async def run(log: Log, *arguments: str) -> Result:

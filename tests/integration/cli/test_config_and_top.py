@@ -14,7 +14,7 @@ from cli.embedded import EmbeddedNats
 from cli.main import koord
 from cli.ports import free_port
 from shared import health
-from shared.events.log import ConfigRejected, ConfigApplied, CarriedForward, WriterStarted
+from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.health import Metrics, Status
 from tests.integration.cli.installation import Installation
 from tests.support.terminal import CTRL_C, Terminal

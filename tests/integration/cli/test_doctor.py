@@ -22,7 +22,7 @@ from cli.services import contexts
 from cli.supervisor.servers import Endpoints
 from shared.errors import KoordError
 from shared.events.cluster import MissingPermission, NodeObserved
-from shared.events.log import ConfigRejected, ConfigApplied, WriterStarted
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node

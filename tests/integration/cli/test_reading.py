@@ -13,7 +13,7 @@ import yaml
 
 from shared.events import Cause, Draft
 from shared.events.cluster import BindRejected
-from shared.events.scheduling import Candidate, ClassEvaluated, PodOutcome, CycleDecided
+from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, PodOutcome
 from shared.log.database import Database
 from shared.log.registry import Registry
 from tests.integration.cli.recorded_log import NOW_NS, Log, append, placed, run
@@ -101,12 +101,12 @@ def test_a_database_that_is_not_there_is_said_in_one_line() -> None:
 
 
 async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log) -> None:
-    round_ = CycleDecided(
-        round=1,
+    cycle = CycleDecided(
+        cycle=1,
         pods=(PodOutcome("uid-web-1", 0, "n1"), PodOutcome("uid-web-2", 0, "n2")),
         classes=(ClassEvaluated(nodes=3, feasible=2, best=(Candidate("n1", 90, {"LoadAwareScheduling": 90}),)),),
     )
-    await append(log.url, "scheduling", [Draft(round_)], NOW_NS + 2_000_000)
+    await append(log.url, "scheduling", [Draft(cycle)], NOW_NS + 2_000_000)
     told = await run(log, "why", "pod", "web-2")
     assert told.exit_code == 0, told.stderr
     assert "default/web-2 (uid-web-2): the binding failed and it is tried again: node n2 is gone" in told.stdout

@@ -96,7 +96,7 @@ def placed(pod: dict[str, Any], node: str) -> PodPlaced:
     """The intent that a pod goes to a node."""
     metadata = pod["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
-    return PodPlaced(pod=key, pod_uid=metadata["uid"], node=node, round=1, request={})
+    return PodPlaced(pod=key, pod_uid=metadata["uid"], node=node, cycle=1, request={})
 
 
 def unschedulable(pod: dict[str, Any], message: str = "0/1 nodes are available", **fields: Any) -> PodUnschedulable:
@@ -104,4 +104,4 @@ def unschedulable(pod: dict[str, Any], message: str = "0/1 nodes are available",
     metadata = pod["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
     code = fields.pop("code", "InsufficientResource")
-    return PodUnschedulable(pod=key, pod_uid=metadata["uid"], round=1, code=code, message=message, **fields)
+    return PodUnschedulable(pod=key, pod_uid=metadata["uid"], cycle=1, code=code, message=message, **fields)

@@ -10,10 +10,10 @@ from services.gateway.intents import Place
 from services.gateway.resources import RESOURCES
 from shared.events import Event
 from shared.events.cluster import (
+    DesiredStateApplied,
     DesiredStateFailed,
     DesiredStateRejected,
     DesiredStateSuperseded,
-    DesiredStateApplied,
     MissingPermission,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -207,10 +207,10 @@ async def test_a_rebuild_agrees_with_a_sound_state_and_names_what_spoilt_another
 
 
 def test_the_first_difference_is_named_by_what_rows_begin_with() -> None:
-    ours = {"nodes": [["a", 1], ["b", 2], ["c", 3]], "round": 7}
-    assert first_difference(ours, {"nodes": [["a", 1], ["b", 5], ["c", 3]], "round": 7}) == ("nodes", "b", "1")
-    assert first_difference(ours, {"nodes": [["a", 1], ["c", 3]], "round": 7}) == ("nodes", "b")
-    assert first_difference(ours, {"nodes": ours["nodes"], "round": 8}) == ("round",)
+    ours = {"nodes": [["a", 1], ["b", 2], ["c", 3]], "cycle": 7}
+    assert first_difference(ours, {"nodes": [["a", 1], ["b", 5], ["c", 3]], "cycle": 7}) == ("nodes", "b", "1")
+    assert first_difference(ours, {"nodes": [["a", 1], ["c", 3]], "cycle": 7}) == ("nodes", "b")
+    assert first_difference(ours, {"nodes": ours["nodes"], "cycle": 8}) == ("cycle",)
     assert first_difference({"x": [1, 2]}, {"x": [1, 2, 3]}) == ("x", "2")
 
 

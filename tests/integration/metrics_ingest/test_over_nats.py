@@ -20,7 +20,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.events.metrics import ClassReported, NodeReportsExpired, NodeReported, PodReported, Usage
+from shared.events.metrics import ClassReported, NodeReported, NodeReportsExpired, PodReported, Usage
 from shared.families import shard_of
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata

@@ -11,7 +11,7 @@ from cli.supervisor import Endpoints, Spec, Supervisor
 from services.quota_ledger.books import Books
 from services.quota_ledger.verify import verify
 from shared.bus import Bus
-from shared.domain.quota_charge import SUBJECT, ChargeResponse, ChargeRequest, answer_of, encode
+from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, answer_of, encode
 from shared.events import Cause, Draft, Event, Recorded
 from shared.log.database import Database
 from shared.log.reader import LogReader
@@ -38,16 +38,16 @@ class Stage:
         return await self.cluster.append(drafts, now_ns=time.time_ns(), seen={})
 
     async def decide(self, *events: Event) -> list[Recorded]:
-        """The scheduler records a round."""
+        """The scheduler records a cycle."""
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq}
         return await self.scheduling.append([Draft(event) for event in events], now_ns=time.time_ns(), seen=seen)
 
-    async def ask(self, round_: int, *groups: tuple[str, ...], deadline_s: float = 20) -> ChargeResponse:
+    async def ask(self, cycle: int, *groups: tuple[str, ...], deadline_s: float = 20) -> ChargeResponse:
         """Ask for a charge as the scheduler would, having read everything."""
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq, "scheduling": self.scheduling.head.seq}
-        ask = ChargeRequest(epoch=self.scheduling.epoch, round=round_, seen=seen, groups=groups)
+        ask = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
         return answer_of(await self.bus.ask(SUBJECT, encode(ask), deadline_s=deadline_s))
 
     async def books(self) -> Books:

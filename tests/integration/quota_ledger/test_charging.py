@@ -10,7 +10,7 @@ from cli.embedded import EmbeddedNats
 from shared.events import EVENT_TYPES, Event
 from shared.events.cluster import NodeObserved, PodDeleted
 from shared.events.quota import PodAdmissionDecided, PodCharged
-from shared.events.scheduling import PodPlaced, PodUnschedulable, CycleDecided
+from shared.events.scheduling import CycleDecided, PodPlaced, PodUnschedulable
 from tests.integration.quota_ledger.stage import Stage, stage, used
 from tests.support.quota_logs import pod, quota
 from tests.support.scheduling_world import node as roomy_node
@@ -63,8 +63,8 @@ async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when
             event for event in (await events(on, "quota"))[before.seq :] if isinstance(event, PodAdmissionDecided)
         ]
         assert refused == [], "only the pod that there was room for was tried"
-        rounds = [event for event in await events(on, "scheduling") if isinstance(event, CycleDecided)]
-        assert rounds[-1].charged_at > before.seq
+        cycles = [event for event in await events(on, "scheduling") if isinstance(event, CycleDecided)]
+        assert cycles[-1].charged_at > before.seq
 
 
 async def test_while_the_ledger_is_away_its_pods_wait_and_all_others_go_on(

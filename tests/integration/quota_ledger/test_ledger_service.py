@@ -10,7 +10,7 @@ from cli.embedded import EmbeddedNats
 from shared.bus import NoAnswer
 from shared.events import Cause
 from shared.events.cluster import BindRejected
-from shared.events.scheduling import PodOutcome, PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
 from tests.integration.quota_ledger.stage import Stage, stage, used
 from tests.support.quota_logs import node, pod, quota
 from tests.support.waiting import PATIENCE_S, until
@@ -18,9 +18,9 @@ from tests.support.waiting import PATIENCE_S, until
 LEDGER = "quota-ledger"
 
 
-def placed(uid: str, round_: int) -> tuple[CycleDecided, PodPlaced]:
-    decided = CycleDecided(round=round_, pods=(PodOutcome(pod_uid=uid, judged=0, node="n1"),))
-    return decided, PodPlaced(pod_uid=uid, pod=f"ns/{uid}", node="n1", round=round_, request={"cpu": 2000})
+def placed(uid: str, cycle: int) -> tuple[CycleDecided, PodPlaced]:
+    decided = CycleDecided(cycle=cycle, pods=(PodOutcome(pod_uid=uid, judged=0, node="n1"),))
+    return decided, PodPlaced(pod_uid=uid, pod=f"ns/{uid}", node="n1", cycle=cycle, request={"cpu": 2000})
 
 
 async def two_teams(on: Stage) -> None:
@@ -82,16 +82,16 @@ async def test_an_ask_of_a_ledger_that_dies_is_asked_again_without_a_double_char
         await two_teams(on)
         await on.see(*(pod(f"p{n}", "a", "1") for n in range(6)))
         ends = time.monotonic() + PATIENCE_S
-        for round_ in range(1, 7):
+        for cycle in range(1, 7):
             while True:
                 assert time.monotonic() < ends
                 try:
-                    found = await on.ask(round_, (f"p{round_ - 1}",), deadline_s=1)
+                    found = await on.ask(cycle, (f"p{cycle - 1}",), deadline_s=1)
                 except NoAnswer:  # the ledger is being started again
                     await asyncio.sleep(0.05)
                     continue
                 break
-            assert found.charged == {f"p{round_ - 1}": "a"}
-            await on.decide(*placed(f"p{round_ - 1}", round_))
+            assert found.charged == {f"p{cycle - 1}": "a"}
+            await on.decide(*placed(f"p{cycle - 1}", cycle))
         assert on.supervisor.units[LEDGER].restarts > 0, "the failpoint was never reached"
         assert used(await on.books(), "a") == {"cpu": 6000}

@@ -15,14 +15,14 @@ import msgspec
 from cli.embedded import EmbeddedNats
 from cli.supervisor import Endpoints, Spec, Supervisor
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
-from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, Recorded
 from shared.events.cluster import NodeObserved
 from shared.events.log import WriterStarted
-from shared.events.scheduling import PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.log.database import Database
 from shared.log.writer import LogWriter
 from tests.support.pods import observed
@@ -111,10 +111,10 @@ async def test_pods_are_placed_and_none_twice_although_the_scheduler_is_killed(
     async with stage(database, nats, tmp_path) as on:
         await on.see(*nodes(20), *pods(0, 50))
         await on.until_placed(50)
-        for round_ in range(3):
-            first = 50 + 100 * round_
+        for cycle in range(3):
+            first = 50 + 100 * cycle
             await on.see(*pods(first, first + 100))
-            await asyncio.sleep(0.05 * round_)
+            await asyncio.sleep(0.05 * cycle)
             await on.supervisor.wait_leading()  # it may still be coming back from the last kill
             pid = on.supervisor.units["scheduler"].process.pid
             assert pid is not None
@@ -127,7 +127,7 @@ def epochs(rows: list[Row]) -> list[WriterStarted]:
     return [row.event for row in rows if isinstance(row.event, WriterStarted)]
 
 
-async def test_the_log_replays_every_round_as_it_was_decided(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with stage(database, nats, tmp_path, batch_size=16) as on:
         await on.see(*nodes(3))
         for first in range(0, 60, 20):
@@ -138,18 +138,18 @@ async def test_the_log_replays_every_round_as_it_was_decided(database: str, nats
     view = ClusterView()
     index = None
     for position, row in enumerate(ours):
-        round_ = row.event
-        if isinstance(round_, CycleDecided):
-            assert round_.seen is not None
-            assert round_.now_ns is not None
-            for seen in cluster[view.positions.get("cluster", 0) : round_.seen["cluster"]]:
+        cycle = row.event
+        if isinstance(cycle, CycleDecided):
+            assert cycle.seen is not None
+            assert cycle.now_ns is not None
+            for seen in cluster[view.positions.get("cluster", 0) : cycle.seen["cluster"]]:
                 view.apply(Recorded("cluster", seen.seq, seen.event, seen.at_ns))
             index = index or Index(view, config_of(view).profiles)
-            drafts = decide(index, round_.now_ns, 16)
+            drafts = decide(index, cycle.now_ns, 16)
             said = [other.event for other in ours[position + 1 : position + len(drafts)]]
             assert [draft.event for draft in drafts[1:]] == said
-            stamped = {"seen": round_.seen, "now_ns": round_.now_ns, "config": round_.config}
-            assert msgspec.structs.replace(drafts[0].event, **stamped) == round_
+            stamped = {"seen": cycle.seen, "now_ns": cycle.now_ns, "config": cycle.config}
+            assert msgspec.structs.replace(drafts[0].event, **stamped) == cycle
         view.apply(Recorded("scheduling", row.seq, row.event, row.at_ns))
     assert index is not None
 

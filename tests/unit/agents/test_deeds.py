@@ -5,7 +5,7 @@ import pytest
 
 from shared.agents import answer, deeds, slo
 from shared.agents.answer import Answer
-from shared.agents.deeds import AnyDeed, BadDeed, Burst, ActionReport, EvictionRequested, Killed, Suppressed
+from shared.agents.deeds import ActionReport, AnyDeed, BadDeed, Burst, EvictionRequested, Killed, Suppressed
 from shared.agents.slo import BadNodeSlo, NodeSlo
 
 

@@ -11,16 +11,16 @@ import pytest
 
 from shared.events import EVENT_TYPES
 from shared.events.cluster import NodeObserved
-from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, CycleDecided
+from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from tools.generate import asyncapi, documents, schema
 
-PLACED = PodPlaced(pod_uid="u", pod="default/web", node="n1", round=1, request={"cpu": 500})
+PLACED = PodPlaced(pod_uid="u", pod="default/web", node="n1", cycle=1, request={"cpu": 500})
 EXAMPLES = [
     PLACED,
     CycleDecided(
-        round=1, pods=(PodOutcome("u", 0, "n1"),), classes=(ClassEvaluated(3, 2),), seen={"cluster": 7}, now_ns=1
+        cycle=1, pods=(PodOutcome("u", 0, "n1"),), classes=(ClassEvaluated(3, 2),), seen={"cluster": 7}, now_ns=1
     ),
     NodeObserved(node="n1", object=Node(metadata=Metadata(name="n1"), status=NodeStatus(capacity={"cpu": "32"}))),
 ]

@@ -87,8 +87,8 @@ def test_after_any_sightings_the_log_says_what_was_seen_last(sightings: list[dic
 
 # -- verdicts
 
-PLACED = PodPlaced(pod="shop/web-0", pod_uid="uid-of-web-0", node="n1", round=1, request={})
-REPORT = PodUnschedulable(pod="shop/web-0", pod_uid="uid-of-web-0", round=1, code="x", message="x")
+PLACED = PodPlaced(pod="shop/web-0", pod_uid="uid-of-web-0", node="n1", cycle=1, request={})
+REPORT = PodUnschedulable(pod="shop/web-0", pod_uid="uid-of-web-0", cycle=1, code="x", message="x")
 EVICT = EvictionRequested(pod="shop/web-0", pod_uid="uid-of-web-0", reason="hot")
 
 

@@ -32,11 +32,11 @@ def observed(name: str, **fields: Any) -> PodObserved:
 
 
 def placed(name: str, node_name: str = "n1") -> PodPlaced:
-    return PodPlaced(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", node=node_name, round=1, request={})
+    return PodPlaced(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", node=node_name, cycle=1, request={})
 
 
 def unschedulable(name: str, code: str = "InsufficientResource") -> PodUnschedulable:
-    return PodUnschedulable(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", round=1, code=code, message=code)
+    return PodUnschedulable(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", cycle=1, code=code, message=code)
 
 
 def batch_cpu(milli: int, name: str = "n1") -> FieldsDesired:

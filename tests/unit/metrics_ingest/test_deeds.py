@@ -11,10 +11,10 @@ from services.metrics_ingest.deeds.decide import forgotten, recorded
 from services.metrics_ingest.deeds.state import NUMBERS_KEPT, DeedsState, is_told, with_number
 from shared.agents import deeds
 from shared.agents.deeds import (
+    ActionReport,
     AnyDeed,
     BadDeed,
     Burst,
-    ActionReport,
     EvictionRequested,
     Killed,
     PodsRequested,
@@ -26,8 +26,8 @@ from shared.agents.pods import BLOCK_IO
 from shared.events import Event, intents
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted
 from shared.events.nodes import (
-    BestEffortSuppressed,
     AgentEvictionRequested,
+    BestEffortSuppressed,
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,

@@ -13,9 +13,9 @@ from services.metrics_ingest.windows import Measured
 from shared.agents.report import Report
 from shared.events import Cause
 from shared.events.cluster import (
+    DesiredStateApplied,
     DesiredStateFailed,
     DesiredStateRejected,
-    DesiredStateApplied,
     MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
@@ -28,7 +28,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import ClassReported, NodeReportsExpired, NodeReported, PodReported, Usage
+from shared.events.metrics import ClassReported, NodeReported, NodeReportsExpired, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeMetricStatus

@@ -8,14 +8,14 @@ from shared.events.quota import (
     CapacitySet,
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
-    QuotaUpdated,
     QuotaDeclared,
-    QuotaReparented,
     QuotaDeleted,
+    QuotaReparented,
+    QuotaUpdated,
 )
 from shared.kube.elastic_quota import DEFAULT, RESERVED, ROOT, SYSTEM, DeclaredQuota
 
@@ -99,7 +99,7 @@ class History:
     def _pod(self, uid: str, kind: int, names: list[str]) -> None:
         pod = self.books.pods[uid]
         if kind <= 9:
-            self.add(PodCharged(pod_uid=uid, pod=uid, quota=pod.quota, request=pod.request, round=len(self.records)))
+            self.add(PodCharged(pod_uid=uid, pod=uid, quota=pod.quota, request=pod.request, cycle=len(self.records)))
         elif kind == 10:
             self.add(PodChargeReverted(pod_uid=uid, pod=uid, quota=pod.quota, request=pod.request, reason="unreserve"))
         elif kind == 11:

@@ -7,7 +7,7 @@ from services.quota_ledger.admission import AdmissionRules
 from services.quota_ledger.charge import charge
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.verify import holds
-from shared.domain.quota_charge import ChargeResponse, ChargeRequest
+from shared.domain.quota_charge import ChargeRequest, ChargeResponse
 from shared.events import Recorded
 from shared.events.quota import PodAdmissionDecided, PodCharged
 from tests.support.examples import examples
@@ -22,10 +22,10 @@ def team(*cpus: int, limit: str = "10") -> Logs:
     return logs
 
 
-def ask(logs: Logs, *groups: tuple[str, ...], round_: int = 1) -> ChargeResponse:
+def ask(logs: Logs, *groups: tuple[str, ...], cycle: int = 1) -> ChargeResponse:
     """Charge, append, and check that the books balance after every event."""
     state: LedgerState = logs.state
-    drafts, [answer] = charge(state, [ChargeRequest(epoch=1, round=round_, seen={}, groups=groups)], AdmissionRules())
+    drafts, [answer] = charge(state, [ChargeRequest(epoch=1, cycle=cycle, seen={}, groups=groups)], AdmissionRules())
     for draft in drafts:
         state.apply(Recorded("quota", state.positions.get("quota", 0) + 1, draft.event, 1))
         assert [*holds(state.books)] == []
@@ -52,7 +52,7 @@ def test_a_group_that_has_room_for_all_is_charged_whole_and_asked_again_not_twic
     logs = team(4, 4, 2)
     assert ask(logs, ("p0", "p1", "p2")).charged.keys() == {"p0", "p1", "p2"}
     assert used(logs) == 10_000
-    again = ask(logs, ("p0", "p1", "p2"), round_=2)
+    again = ask(logs, ("p0", "p1", "p2"), cycle=2)
     assert again.charged.keys() == {"p0", "p1", "p2"}
     assert used(logs) == 10_000
 
@@ -60,9 +60,9 @@ def test_a_group_that_has_room_for_all_is_charged_whole_and_asked_again_not_twic
 def test_of_a_group_one_of_whose_pods_is_charged_already_the_others_need_room_of_their_own() -> None:
     logs = team(6, 4, 2)
     ask(logs, ("p0",))
-    assert ask(logs, ("p0", "p1"), round_=2).charged.keys() == {"p0", "p1"}
-    refused = ask(logs, ("p1", "p2"), round_=3)
-    assert refused.refused.keys() == {"p1", "p2"}, "p1 keeps the charge of the round before until that is over"
+    assert ask(logs, ("p0", "p1"), cycle=2).charged.keys() == {"p0", "p1"}
+    refused = ask(logs, ("p1", "p2"), cycle=3)
+    assert refused.refused.keys() == {"p1", "p2"}, "p1 keeps the charge of the cycle before until that is over"
     assert used(logs) == 10_000
 
 

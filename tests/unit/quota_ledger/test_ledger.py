@@ -112,14 +112,14 @@ LOG = (
     QuotaDeclared(quota="team", declared=TEAM),
     PodAttached(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}),
     RuntimeRecomputed(tree="", runtimes={"cpu": {"team": 3}}),
-    PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, round=1),
+    PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, cycle=1),
 )
 
 
 def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_asked() -> None:
-    trial = verify(log(*LOG, PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, round=2)))
+    trial = verify(log(*LOG, PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, cycle=2)))
     assert trial.findings == []
-    assert trial.books.pods["u1"].round == 2
+    assert trial.books.pods["u1"].cycle == 2
     assert {name: balance for (_, _, name), balance in trial.books.ledger.balances.items()} == {
         "supply": {"cpu": -8},
         "hold:koordinator-root-quota": {"cpu": 5},

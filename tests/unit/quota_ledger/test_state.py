@@ -21,8 +21,8 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionRequested
-from shared.events.quota import PodCharged, PodReleased, QuotaRejected, QuotaDeleted, RevocationDecided
-from shared.events.scheduling import PodPlaced, CycleDecided
+from shared.events.quota import PodCharged, PodReleased, QuotaDeleted, QuotaRejected, RevocationDecided
+from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.elastic_quota import DEFAULT, PREFIX
 from shared.kube.instants import SECOND
 from tests.support.examples import examples
@@ -42,9 +42,9 @@ def test_a_team_borrows_what_the_other_does_not_ask_for_and_gives_it_back() -> N
 def test_a_pod_of_ours_is_charged_when_it_is_placed_and_not_when_that_is_refused() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "2"))
-    placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", round=1, request={"cpu": 2000})
-    [charged, *_] = logs.tell("scheduling", CycleDecided(round=1, seen={"cluster": 4}), placed)
-    assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, round=1)
+    placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", cycle=1, request={"cpu": 2000})
+    [charged, *_] = logs.tell("scheduling", CycleDecided(cycle=1, seen={"cluster": 4}), placed)
+    assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, cycle=1)
     logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
     assert not logs.state.books.pods["p1"].charged
 
@@ -179,8 +179,8 @@ def test_what_a_snapshot_restores_decides_the_same() -> None:
 def test_any_interleaving_of_the_logs_ends_in_the_same_state(chance: Any) -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "a", "8"), pod("p2", "b", "5"))
-    placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", round=1, request={"cpu": 8000})
-    logs.tell("scheduling", CycleDecided(round=1, seen={"cluster": 5}), placed)
+    placed = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", cycle=1, request={"cpu": 8000})
+    logs.tell("scheduling", CycleDecided(cycle=1, seen={"cluster": 5}), placed)
     logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
     logs.tell("cluster", quota("a", "3", "9"), PodDeleted(pod="ns/p2", pod_uid="p2"))
     queues: dict[str, list[Recorded]] = {}

@@ -60,7 +60,7 @@ def play(seed: int = 11) -> World:
             world.add_pod(observed[name])
         for _ in range(4):
             world.read()
-            for record in world.round(batch=5):
+            for record in world.cycle(batch=5):
                 if not isinstance(record.event, PodPlaced):
                     continue
                 if random.random() < 0.1:

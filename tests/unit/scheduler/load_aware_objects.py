@@ -109,7 +109,7 @@ def assign(account: LoadAwareLedger, pod: Pod, at_ns: int, row: int = 0) -> None
 
 
 def place(trial: LoadAwareTrial, account: LoadAwareLedger, pod: Pod, row: int = 0) -> None:
-    """A round places the pod on the node."""
+    """A cycle places the pod on the node."""
     trial.add(row, pod.metadata.key, account.templates.of(pod), NOW)
 
 

@@ -1,4 +1,4 @@
-"""One plugin asked as a round asks it, over nodes and pods that a test gives."""
+"""One plugin asked as a cycle asks it, over nodes and pods that a test gives."""
 
 from collections.abc import Mapping, Sequence
 

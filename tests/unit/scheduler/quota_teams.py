@@ -1,4 +1,4 @@
-"""A scheduler and a quota ledger without servers: the real fold, round, purse and charge; only the bus is a call."""
+"""A scheduler and a quota ledger without servers: the real fold, cycle, purse and charge; only the bus is a call."""
 
 import asyncio
 from types import SimpleNamespace
@@ -8,9 +8,9 @@ from services.quota_ledger.charge import charge
 from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
+from services.scheduler.cycle import decide
 from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.purse import Purse
-from services.scheduler.round import decide
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Event, Recorded
 from shared.events.log import ConfigApplied, WriterStarted
@@ -44,8 +44,8 @@ class Teams(World):
         for record in caught_up(self.ledger, self.settings, self.now_ns):
             self._tell(record.event)
 
-    def round(self, batch: int = 256) -> list[Recorded]:
-        """One round as the service does it: decided, charged, room made, recorded."""
+    def cycle(self, batch: int = 256) -> list[Recorded]:
+        """One cycle as the service does it: decided, charged, room made, recorded."""
         index = self.indexed()
         drafts = decide(index, self.now_ns, batch)
         if not drafts:

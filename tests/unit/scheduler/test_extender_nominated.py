@@ -61,7 +61,7 @@ def nominated_on_a() -> World:
     for each in (other("lesser"), other("equal", priority=1000), other("higher", priority=2000)):
         world.add_pod(each)
     world.read()
-    world.round()
+    world.cycle()
     assert world.view.pods["vip"].nominated == "a"
     return world
 
@@ -129,7 +129,7 @@ def test_quota_kept_for_a_nominated_pod_is_not_charged_for_another_of_its_own_pr
     world.read()
     world.add_pod(of("vip", 100))
     world.read()
-    world.round()
+    world.cycle()
     assert (evicted(world), world.view.pods["vip"].nominated != "") == (["low"], True)
     world.drop_pod("low")
     for name, priority in (("lesser", 0), ("higher", 200)):

@@ -6,11 +6,11 @@ When a decision changes on purpose: `python -m tests.unit.scheduler.golden_histo
 import msgspec
 
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
-from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from shared.events import EVENT_TYPES, Recorded
-from shared.events.scheduling import PodUnschedulable, CycleDecided
+from shared.events.scheduling import CycleDecided, PodUnschedulable
 from tests.unit.scheduler.golden_history import FILE, Line
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.nodes import NodeTable
-from services.scheduler.round import decide
 from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shipped import SHIPPED
@@ -83,4 +83,4 @@ async def test_a_standby_has_an_index_ready_that_decides_what_a_new_one_would() 
     assert replica.prepared is first, "brought up to date, not made anew"
     ready = decide(first.derived, world.now_ns, 16)
     assert ready == decide(Index(world.view, config_of(world.view).profiles), world.now_ns, 16)
-    assert len(ready) == 4  # the round and its three pods
+    assert len(ready) == 4  # the cycle and its three pods

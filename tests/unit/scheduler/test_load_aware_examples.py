@@ -91,8 +91,8 @@ def example_4(**args: Any) -> Any:
     ("incoming_cpu", "reason"),
     [
         pytest.param(1700, "", id="4 65.0 percent"),
-        pytest.param(1750, "", id="4 65.3 rounds to 65"),
-        pytest.param(1780, "node(s) cpu usage exceed threshold", id="4 65.5 rounds to 66"),
+        pytest.param(1750, "", id="4 65.3 cycles to 65"),
+        pytest.param(1780, "node(s) cpu usage exceed threshold", id="4 65.5 cycles to 66"),
     ],
 )
 def test_a_node_is_refused_beyond_its_threshold(incoming_cpu: int, reason: str) -> None:
@@ -120,8 +120,8 @@ def test_a_node_is_scored_by_the_room_left(args: dict[str, Any], incoming_cpu: i
 @pytest.mark.parametrize(
     ("incoming_cpu", "reason"),
     [
-        pytest.param(850, "", id="6 37.8 rounds to 38"),
-        pytest.param(1300, "node(s) cpu usage exceed threshold", id="6 40.6 rounds to 41"),
+        pytest.param(850, "", id="6 37.8 cycles to 38"),
+        pytest.param(1300, "node(s) cpu usage exceed threshold", id="6 40.6 cycles to 41"),
     ],
 )
 def test_prod_pods_are_compared_with_what_prod_pods_use(incoming_cpu: int, reason: str) -> None:
@@ -158,7 +158,7 @@ def test_a_percentile_is_taken_from_its_window(window: str, reported_windows: bo
     assign(account, expecting(4300, 1, "q"), NOW - 3600 * SECOND)
     assert added(account, "node_delta")[0] == 700
     assert added(account, "estimated")[0] == 6000
-    edge = 65 * 160 + 79 - used  # 65.49 percent of 16000 milli-cores, which still rounds to 65
+    edge = 65 * 160 + 79 - used  # 65.49 percent of 16000 milli-cores, which still cycles to 65
     assert filtered(account, expecting(edge, 1, "incoming")) == ""
     assert filtered(account, expecting(edge + 1, 1, "incoming")) == "node(s) cpu aggregated usage exceed threshold"
 

@@ -158,7 +158,7 @@ def test_a_pod_counts_from_its_condition_else_from_now() -> None:
         assert added(account, "node_delta")[0] == delta
 
 
-def test_a_placed_pod_weighs_on_the_next_of_its_round_alone() -> None:
+def test_a_placed_pod_weighs_on_the_next_of_its_cycle_alone() -> None:
     account = ledger()
     account.set_node(0, node())
     account.set_metric(0, metric(usage(1000)))
@@ -170,7 +170,7 @@ def test_a_placed_pod_weighs_on_the_next_of_its_round_alone() -> None:
     assert scored(account, incoming) == before
 
 
-def test_what_a_round_places_is_what_the_record_counts() -> None:
+def test_what_a_cycle_places_is_what_the_record_counts() -> None:
     account = busy()
     trial = account.trial()
     for index in range(5):

@@ -5,7 +5,7 @@ import pytest
 from services.scheduler.serving.views import plugin_views
 from services.scheduler.state import ClusterView
 from shared.kube.pod import Pod, PodCondition
-from tests.support.scheduling_world import World, metric, node, placements, pod, rounds_of
+from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod
 
 CLASS = "koordinator.sh/priority-class"
 RESERVE = {"scheduling.koordinator.sh/reserve-pod": "true"}
@@ -78,21 +78,21 @@ def test_a_pod_that_stands_for_a_reservation_uses_nothing_where_it_runs() -> Non
 
 
 def test_a_pod_that_stands_for_a_reservation_uses_nothing_once_it_is_placed() -> None:
-    """A round scores the pod behind it as if the first were not there, and so does the record afterwards."""
+    """A cycle scores the pod behind it as if the first were not there, and so does the record afterwards."""
     alone, behind = world_with(), world_with(pod("a", "1", priority=9000, annotations=RESERVE))
     loads = []
     for world in (alone, behind):
         world.add_pod(pod("b", "1"))
         world.read()
-        decided = world.round()
+        decided = world.cycle()
         assert placements(decided)["b"] == "n"
-        best = rounds_of(decided)[0].classes[-1].best[0]
+        best = cycles_of(decided)[0].classes[-1].best[0]
         loads.append(best.parts["LoadAwareScheduling"])
         assert estimated_cpu(world) == PROD_CPU
     assert loads[0] == loads[1]
 
 
-def test_many_equal_stand_ins_of_a_round_use_nothing_either() -> None:
+def test_many_equal_stand_ins_of_a_cycle_use_nothing_either() -> None:
     world = world_with()
     for number in range(40):
         world.add_node(node(f"m{number}"))

@@ -1,4 +1,4 @@
-"""Rounds in which a placement changes what other nodes are worth: spread and affinity between pods, placed in batches."""
+"""Cycles in which a placement changes what other nodes are worth: spread and affinity between pods, placed in batches."""
 
 from collections.abc import Sequence
 
@@ -55,7 +55,7 @@ def with_spread(pod: Pod, *constraints: TopologySpreadConstraint) -> Pod:
 def test_pods_that_avoid_each_other_take_one_node_each_and_the_last_one_none() -> None:
     world = world_of(*(zoned(f"n{number}", "z") for number in range(3)))
     add(world, *(pod(f"w{number}", labels={"app": "web"}, affinity=apart()) for number in range(4)))
-    records = world.round()
+    records = world.cycle()
     assert sorted(placements(records).values()) == ["n0", "n1", "n2"]
     assert told(records)["w3"].code == "PodAntiAffinityMismatch"
 
@@ -64,23 +64,23 @@ def test_a_running_pods_dislike_closes_its_domain_within_the_round() -> None:
     world = world_of(zoned("n0", "a"), zoned("n1", "a"), zoned("n2", "b"))
     add(world, pod("shy", labels={"app": "shy"}, affinity=apart("zone"), selector={HOST: "n0"}))
     add(world, *(pod(f"w{number}", labels={"app": "web"}) for number in range(3)))
-    placed = placements(world.round())
+    placed = placements(world.cycle())
     assert placed == {"shy": "n0", "w0": "n2", "w1": "n2", "w2": "n2"}
 
 
 def test_pods_spread_over_zones_pod_by_pod() -> None:
     world = world_of(zoned("a0", "a"), zoned("b0", "b"), zoned("c0", "c"), zoned("c1", "c"))
     add(world, *(with_spread(pod(f"w{number}", labels={"app": "web"}), spread()) for number in range(6)))
-    placed = [placements(world.round(batch=1)) for _ in range(6)]
+    placed = [placements(world.cycle(batch=1)) for _ in range(6)]
     zones = [name[0] for one in placed for name in one.values()]
     assert sorted(zones[:3]) == sorted(zones[3:]) == ["a", "b", "c"]
 
 
-def test_a_refused_class_is_tried_again_once_the_round_places_what_it_wants_to_be_near() -> None:
+def test_a_refused_class_is_tried_again_once_the_cycle_places_what_it_wants_to_be_near() -> None:
     world = world_of(zoned("n0", "a"), zoned("n1", "b"))
     friends = [pod(f"f{number}", labels={"app": "f"}, affinity=near("db")) for number in range(2)]
     add(world, friends[0], pod("db", labels={"app": "db"}, selector={HOST: "n1"}), friends[1])
-    records = world.round()
+    records = world.cycle()
     assert placements(records) == {"db": "n1", "f1": "n1"}
     assert told(records)["f0"].code == "PodAffinityMismatch"
 
@@ -88,13 +88,13 @@ def test_a_refused_class_is_tried_again_once_the_round_places_what_it_wants_to_b
 def test_a_pod_is_woken_when_the_one_it_wants_to_be_near_comes_to_run() -> None:
     world = world_of(zoned("n0", "a"))
     add(world, pod("f", labels={"app": "f"}, affinity=near("db")))
-    assert placements(world.round()) == {}
+    assert placements(world.cycle()) == {}
     world.wait(2)
-    assert world.round() == []
+    assert world.cycle() == []
     add(world, pod("other", on="n0", phase="Running"))
-    assert world.round() == []
+    assert world.cycle() == []
     add(world, pod("db", labels={"app": "db"}, on="n0", phase="Running"))
-    assert placements(world.round()) == {"f": "n0"}
+    assert placements(world.cycle()) == {"f": "n0"}
 
 
 def test_a_pod_is_woken_by_a_pod_that_goes_from_another_node() -> None:
@@ -102,22 +102,22 @@ def test_a_pod_is_woken_by_a_pod_that_goes_from_another_node() -> None:
     world.add_pod(pod("big", cpu="4", on="b0", phase="Running"))
     add(world, *(pod(f"w{number}", labels={"app": "web"}, on="a0", phase="Running") for number in range(2)))
     add(world, with_spread(pod("p", labels={"app": "web"}), spread()))
-    assert placements(world.round()) == {}
+    assert placements(world.cycle()) == {}
     world.wait(2)
     world.drop_pod("w0")
     world.drop_pod("w1")
     world.read()
-    assert placements(world.round()) == {"p": "a0"}
+    assert placements(world.cycle()) == {"p": "a0"}
 
 
 def test_labels_that_change_on_a_running_pod_count_at_once() -> None:
     world = world_of(zoned("n0", "a"))
     add(world, pod("runs", labels={"app": "web"}, on="n0", phase="Running"))
     add(world, pod("p", labels={"app": "web"}, affinity=apart()))
-    assert placements(world.round()) == {}
+    assert placements(world.cycle()) == {}
     world.wait(2)
     add(world, pod("runs", labels={"app": "other"}, on="n0", phase="Running"))
-    assert placements(world.round()) == {"p": "n0"}
+    assert placements(world.cycle()) == {"p": "n0"}
 
 
 @settings(max_examples=examples(120), deadline=None)

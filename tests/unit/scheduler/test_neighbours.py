@@ -124,7 +124,7 @@ def test_what_is_counted_is_what_reading_every_pod_says(
 
 @settings(max_examples=examples(150), deadline=None)
 @given(clusters(), st.lists(pods("p"), min_size=1, max_size=3), st.data())
-def test_a_placement_in_a_round_counts_as_the_pod_running_there(
+def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
     world: tuple[list[Node], list[tuple[Node, Pod]]], asking: list[Pod], data: st.DataObject
 ) -> None:
     drawn, running = world

@@ -1,4 +1,4 @@
-"""NodeNUMAResource in rounds: what pods are given, that nobody gets it twice, and that it is free again when they go."""
+"""NodeNUMAResource in cycles: what pods are given, that nobody gets it twice, and that it is free again when they go."""
 
 import json
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.config import read_config
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.plugins.node_numa_resource import NodeNUMAResource
 from services.scheduler.plugins.numa.fleet import NumaFleet
 from services.scheduler.plugins.numa.wire import allocation_of
-from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.surroundings import NODE_TOPOLOGIES
@@ -78,7 +78,7 @@ def bind(world: World, pods: Sequence[Pod], records: Sequence[Recorded]) -> None
     world.read()
 
 
-def test_pods_of_one_round_get_cpus_of_their_own_and_the_placement_says_which() -> None:
+def test_pods_of_one_cycle_get_cpus_of_their_own_and_the_placement_says_which() -> None:
     world = world_of("n")
     records = ask(world, bound_pod("a", 4), bound_pod("b", 4), bound_pod("c", 6, required=True, bind="FullPCPUs"))
     assert cpus_of(records) == {"a": "0-3", "b": "8-11", "c": "4-7,12-13"}
@@ -272,7 +272,7 @@ def check_same_from_scratch(world: World) -> None:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(shapes, min_size=2, max_size=12), st.sampled_from(("", "Restricted", "BestEffort", "SingleNUMANode")))
-def test_a_round_of_many_pods_ends_as_rounds_of_one(wishes: list[tuple[int, str, bool, str, str]], policy: str) -> None:
+def test_a_round_of_many_pods_ends_as_cycles_of_one(wishes: list[tuple[int, str, bool, str, str]], policy: str) -> None:
     def decided(batch: int) -> dict[str, tuple[str, dict[str, str]]]:
         world = world_of("a", "b")
         world.observe(reported("c"))
@@ -325,14 +325,14 @@ def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> Non
     assert cpus_of(world.rounds()) == {"high": "8-11"}
 
 
-def test_cpus_are_kept_from_the_same_round_on_and_while_the_victim_is_leaving() -> None:
+def test_cpus_are_kept_from_the_same_cycle_on_and_while_the_victim_is_leaving() -> None:
     world = world_of("n")
     held = holding_pod("low", "0-7", "n")
     world.add_pod(msgspec.structs.replace(held, spec=msgspec.structs.replace(held.spec, priority=5)))
     for name, cpus, priority in (("high", 12, 100), ("mid", 4, 50)):
         world.add_pod(bound_pod(name, cpus, "FullPCPUs", required=True, priority=priority))
     world.read()
-    records = world.round()
+    records = world.cycle()
     assert told(records).keys() == {"high", "mid"}, "8 CPUs are free; with the victim's, 12 are promised to the first"
     world.wait(5)
     world.drop_pod("low")

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.plugins.default_preemption import (
     BadPreemptionArgs,
@@ -19,7 +20,6 @@ from services.scheduler.plugins.default_preemption import (
     pick,
     read_preemption_args,
 )
-from services.scheduler.round import decide
 from services.scheduler.selectors import Selector, canonical
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
@@ -27,7 +27,7 @@ from services.scheduler.why import explain
 from shared.events import Cause, Recorded
 from shared.events.cluster import EvictionRefused, ObjectObserved
 from shared.events.intents import EvictionRequested, FieldsDesired
-from shared.events.scheduling import PodNominated, CycleDecided
+from shared.events.scheduling import CycleDecided, PodNominated
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from shared.kube.selectors import LabelSelector
 from tests.support.scheduling_world import World, node, placements, pod, use
@@ -136,7 +136,7 @@ def test_bad_arguments_are_refused(args: dict[str, Any]) -> None:
         read_preemption_args(args)
 
 
-# in rounds
+# in cycles
 
 
 def world_of(*names: str) -> World:
@@ -168,75 +168,75 @@ def test_a_pod_of_higher_priority_gets_the_room_of_a_lower_one_once_that_is_gone
     world = world_of("a", "b")
     add(world, runs("low", "a"), runs("mid", "a", priority=5), runs("high", "b", cpu="4", priority=200))
     add(world, pod("p", cpu="2", priority=100))
-    records = world.round()
+    records = world.cycle()
     assert placements(records) == {}
     assert (asked(records), nominated(records)) == (["low"], {"p": "a"})
     status = next(r.event for r in records if isinstance(r.event, FieldsDesired))
     assert (status.resource, status.name, status.patch) == ("pods", "d/p", {"status": {"nominatedNodeName": "a"}})
     world.wait(2)
-    assert world.round() == []
+    assert world.cycle() == []
     world.drop_pod("low")
     world.read()
-    assert placements(world.round()) == {"p": "a"}
+    assert placements(world.cycle()) == {"p": "a"}
 
 
 def test_a_pod_does_not_ask_again_while_its_victim_is_leaving() -> None:
     world = world_of("a", "b")
     add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4"), pod("p", cpu="2", priority=100))
-    (first,) = asked(world.round())
+    (first,) = asked(world.cycle())
     leaving = runs(first, "a" if first == "x" else "b", cpu="4", deleting=True)
     add(world, leaving)
     for _ in range(3):
         world.wait(400)  # the flush lets it try whatever changed
-        assert asked(world.round()) == []
+        assert asked(world.cycle()) == []
 
 
 def test_a_victim_that_stays_is_asked_again_or_another_one() -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
-    records = world.round()
+    records = world.cycle()
     eviction = next(record for record in records if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(2)
-    assert asked(world.round()) == ["x"]
+    assert asked(world.cycle()) == ["x"]
 
 
 def test_room_that_was_made_is_kept_from_pods_of_equal_and_lower_priority() -> None:
     world = world_of("a")
     add(world, runs("low", "a", cpu="4"), pod("p", cpu="4", priority=100))
-    assert asked(world.round()) == ["low"]
+    assert asked(world.cycle()) == ["low"]
     world.drop_pod("low")
     add(world, pod("thief", cpu="4", priority=100), pod("lesser", cpu="1", priority=1))
-    assert placements(world.round()) == {}  # p waits for its backoff
+    assert placements(world.cycle()) == {}  # p waits for its backoff
     world.wait(2)
-    assert placements(world.round()) == {"p": "a"}
+    assert placements(world.cycle()) == {"p": "a"}
 
 
 def test_a_pod_of_higher_priority_still_may_take_room_that_was_made_for_a_lesser_one() -> None:
     world = world_of("a")
     add(world, runs("low", "a", cpu="4"), pod("p", cpu="4", priority=100))
-    world.round()
+    world.cycle()
     world.drop_pod("low")
     add(world, pod("urgent", cpu="4", priority=1000))
-    assert placements(world.round()) == {"urgent": "a"}
+    assert placements(world.cycle()) == {"urgent": "a"}
 
 
 def test_a_higher_nomination_ends_a_lower_one_on_its_node() -> None:
     world = world_of("a")
     add(world, runs("low", "a", cpu="4"), pod("p", cpu="4", priority=100))
-    world.round()
+    world.cycle()
     add(world, pod("urgent", cpu="4", priority=1000))
-    records = world.round()
+    records = world.cycle()
     assert nominated(records) == {"urgent": "a", "p": ""}
     assert asked(records) == []  # low has been asked already
 
 
-def test_two_pods_of_a_round_ask_different_victims() -> None:
+def test_two_pods_of_a_cycle_ask_different_victims() -> None:
     world = world_of("a", "b")
     add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4"))
     add(world, pod("p", cpu="4", priority=100), pod("q", cpu="4", priority=100))
-    records = world.round()
+    records = world.cycle()
     assert sorted(asked(records)) == ["x", "y"]
     assert sorted(nominated(records).values()) == ["a", "b"]
 
@@ -252,7 +252,7 @@ def test_two_pods_of_a_round_ask_different_victims() -> None:
 def test_who_may_not_or_cannot_gain_asks_nobody(change: Any) -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), change(pod("p", cpu="4", priority=100)))
-    assert asked(world.round()) == []
+    assert asked(world.cycle()) == []
 
 
 def test_a_budget_decides_between_two_nodes() -> None:
@@ -262,7 +262,7 @@ def test_a_budget_decides_between_two_nodes() -> None:
     budget = {"metadata": {}, "spec": spec, "status": {"disruptionsAllowed": 0}}
     world.observe(ObjectObserved(resource="poddisruptionbudgets.policy", name="d/b", uid="b", object=budget))
     add(world, pod("p", cpu="4", priority=100))
-    assert asked(world.round()) == ["y"]
+    assert asked(world.cycle()) == ["y"]
 
 
 def test_the_budgets_that_a_preemption_goes_beyond_are_named() -> None:
@@ -274,7 +274,7 @@ def test_the_budgets_that_a_preemption_goes_beyond_are_named() -> None:
         key = f"d/budget-of-{name}"
         world.observe(ObjectObserved(resource="poddisruptionbudgets.policy", name=key, uid=key, object=budget))
     add(world, pod("p", cpu="4", priority=100))
-    (said,) = [record for record in world.round() if isinstance(record.event, PodNominated)]
+    (said,) = [record for record in world.cycle() if isinstance(record.event, PodNominated)]
     assert isinstance(said.event, PodNominated)
     assert (said.event.violations, said.event.budgets) == (1, ("d/budget-of-x",))
     assert "; 1 of them beyond their disruption budgets (d/budget-of-x)" in explain([said]).summary
@@ -286,7 +286,7 @@ def test_pods_are_asked_to_go_for_their_anti_affinity() -> None:
     shy = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
     add(world, runs("shy", "a", cpu="1", affinity=shy), runs("other", "a", cpu="1"))
     add(world, pod("web", cpu="1", priority=100, labels={"app": "web"}))
-    assert asked(world.round()) == ["shy"]
+    assert asked(world.cycle()) == ["shy"]
 
 
 def test_of_equal_victims_the_one_that_started_last_goes() -> None:
@@ -295,24 +295,24 @@ def test_of_equal_victims_the_one_that_started_last_goes() -> None:
         running = runs(name, "a")
         world.add_pod(msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, start_time=at)))
     add(world, pod("p", cpu="2", priority=100))
-    assert asked(world.round()) == ["new"]
+    assert asked(world.cycle()) == ["new"]
 
 
 def test_a_nomination_is_void_once_the_configuration_has_no_profile_of_the_pods_scheduler() -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="4", priority=100))
-    world.round()
+    world.cycle()
     world.drop_pod("x")
     use(world, SHIPPED.replace("koord-scheduler", "second"))
     world.index = None
     add(world, pod("q", cpu="1", scheduler="second"))
-    assert placements(world.round()) == {"q": "a"}
+    assert placements(world.cycle()) == {"q": "a"}
 
 
 def test_what_was_asked_survives_a_snapshot() -> None:
     world = world_of("a")
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="2", priority=100))
-    world.round()
+    world.cycle()
     restored = ClusterView()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
@@ -322,13 +322,13 @@ def test_what_was_asked_survives_a_snapshot() -> None:
 def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_decides_the_same_anew() -> None:
     world = world_of("a", "b")
     add(world, runs("x", "a", cpu="4"), runs("y", "b", cpu="4", priority=1), pod("p", cpu="2", priority=100))
-    eviction = next(record for record in world.round() if isinstance(record.event, EvictionRequested))
+    eviction = next(record for record in world.cycle() if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRefused(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(2)
-    world.round()
+    world.cycle()
     add(world, pod("urgent", cpu="4", priority=1000))
-    world.round()
+    world.cycle()
     world.drop_pod("x")
     world.read()
     world.wait(20)
@@ -343,12 +343,12 @@ def test_a_preemption_is_explained_to_whom_it_serves_and_to_whom_it_costs() -> N
     world = world_of("a", "b")
     add(world, runs("low", "a", cpu="2"), runs("lower", "a", priority=-5), runs("far", "b", cpu="4", priority=50))
     add(world, pod("p", cpu="4", priority=100))
-    world.round()
+    world.cycle()
     records = [record for log in world.logs.values() for record in log]
     of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, CycleDecided)])
     assert (of_p.status, of_p.node) == ("nominated", "a")
     assert of_p.summary == (
-        "round 1 asked pods on a to make room for it: d/low (priority 0), d/lower (priority -5); within every disruption budget"
+        "cycle 1 asked pods on a to make room for it: d/low (priority 0), d/lower (priority -5); within every disruption budget"
         "; of 2 nodes where that helps, this one loses least"
     )
     of_low = explain([record for record in records if getattr(record.event, "pod_uid", "") == "low"])
@@ -357,10 +357,10 @@ def test_a_preemption_is_explained_to_whom_it_serves_and_to_whom_it_costs() -> N
 
 
 def test_a_preemption_beyond_a_budget_says_so_and_a_lost_nomination_too() -> None:
-    told = PodNominated(pod_uid="p", pod="d/p", node="a", round=3, victims=("x",), violations=1, victim_pods=("d/x",), victim_priorities=(1,))  # fmt: skip
+    told = PodNominated(pod_uid="p", pod="d/p", node="a", cycle=3, victims=("x",), violations=1, victim_pods=("d/x",), victim_priorities=(1,))  # fmt: skip
     assert explain([Recorded("scheduling", 1, told, 0, None)]).summary == (
-        "round 3 asked pods on a to make room for it: d/x (priority 1); 1 of them beyond their disruption budgets"
+        "cycle 3 asked pods on a to make room for it: d/x (priority 1); 1 of them beyond their disruption budgets"
     )
-    lost = PodNominated(pod_uid="p", pod="d/p", node="", round=4)
+    lost = PodNominated(pod_uid="p", pod="d/p", node="", cycle=4)
     explanation = explain([Recorded("scheduling", 1, told, 0, None), Recorded("scheduling", 2, lost, 0, None)])
     assert (explanation.status, explanation.node) == ("unschedulable", "")

@@ -103,7 +103,7 @@ def one_disruption_allowed() -> World:
 def one_nomination_lost() -> World:
     world = world_of("a")
     add(world, runs("x", "a", "2"), runs("y", "a", "2"), urgent("lesser", "4", priority=50))
-    world.round()
+    world.cycle()
     add(world, urgent("p", "2"), urgent("q", "2"))
     return world
 
@@ -112,7 +112,7 @@ def one_nomination_lost_in_its_own_turn() -> World:
     """The pod whose nomination ends comes later in the same cycle, and finds another node."""
     world = world_of("a")
     add(world, runs("x", "a"), urgent("lesser", "4", priority=50))
-    world.round()
+    world.cycle()
     world.add_node(node("b", labels={"kubernetes.io/hostname": "b"}))
     world.wait(400)
     add(world, runs("y", "b"), urgent("p", "4", selector={"kubernetes.io/hostname": "a"}))
@@ -120,7 +120,7 @@ def one_nomination_lost_in_its_own_turn() -> World:
 
 
 def test_a_victim_of_the_first_preemptor_is_no_victim_of_the_second() -> None:
-    records = two_victims_on_one_node().round()
+    records = two_victims_on_one_node().cycle()
     assert evicted(records) == ["x", "y"]
     (first, _, victims), (second, _, others) = nominations(records)
     assert (first, second, sorted(victims + others)) == ("p", "q", ["x", "y"])
@@ -128,7 +128,7 @@ def test_a_victim_of_the_first_preemptor_is_no_victim_of_the_second() -> None:
 
 def test_a_pod_that_fits_beside_the_first_preemptor_evicts_nobody() -> None:
     world = one_victim_for_two()
-    records = world.round()
+    records = world.cycle()
     assert evicted(records) == ["x"]
     assert nominations(records) == [("p", "a", ("x",)), ("q", "a", ())]
     world.drop_pod("x")
@@ -140,13 +140,13 @@ def test_a_pod_that_fits_beside_the_first_preemptor_evicts_nobody() -> None:
 def test_what_the_first_preemptor_takes_up_is_not_there_for_the_second() -> None:
     world = world_of("a")
     add(world, runs("x", "a"), urgent("p", "3"), urgent("q", "2"))
-    records = world.round()
+    records = world.cycle()
     assert evicted(records) == ["x"]
     assert len(nominations(records)) == 1, "beside the nominated pod there is no capacity for the other"
 
 
 def test_a_budget_is_drawn_down_between_two_preemptors() -> None:
-    records = one_disruption_allowed().round()
+    records = one_disruption_allowed().cycle()
     first, second = evicted(records)
     assert (first in ("x", "y"), second) == (True, "z")
     said = [record.event for record in records if isinstance(record.event, PodNominated)]
@@ -158,7 +158,7 @@ def test_a_budget_that_another_preemptor_used_up_is_recorded_as_violated() -> No
     add(world, runs("x", "a", labels={"app": "db"}), runs("y", "b", labels={"app": "db"}))
     world.observe(budget("db", 1))
     add(world, urgent("p"), urgent("q"))
-    said = [record.event for record in world.round() if isinstance(record.event, PodNominated)]
+    said = [record.event for record in world.cycle() if isinstance(record.event, PodNominated)]
     assert [(event.violations, event.budgets) for event in said] == [(0, ()), (1, ("d/db",))]
 
 
@@ -179,12 +179,12 @@ def test_cycles_of_one_pod_choose_the_victims_that_one_cycle_of_all_chooses(worl
 
 
 def test_a_nomination_is_lost_once_however_many_preemptors_take_its_node() -> None:
-    records = one_nomination_lost().round()
+    records = one_nomination_lost().cycle()
     assert nominations(records).count(("lesser", "", ())) == 1
 
 
 def test_a_pod_that_loses_its_nomination_looks_for_another_node_in_the_same_cycle() -> None:
-    records = one_nomination_lost_in_its_own_turn().round()
+    records = one_nomination_lost_in_its_own_turn().cycle()
     assert nominations(records) == [("p", "a", ()), ("lesser", "", ()), ("lesser", "b", ("y",))]
 
 
@@ -194,13 +194,13 @@ def test_a_victim_counts_against_its_budget_until_the_budget_records_it_and_not_
         add(world, runs("x", "a", labels={"app": "db"}), runs("z", "c", priority=50))
         world.observe(budget("db", 1))
         add(world, urgent("p"))
-        assert evicted(world.round()) == ["x"]
+        assert evicted(world.cycle()) == ["x"]
         world.add_node(node("b", labels={"kubernetes.io/hostname": "b"}))
         add(world, runs("y", "b", labels={"app": "db"}), urgent("q"))
         for event in observed:
             world.observe(event)
         world.read()
-        return evicted(world.round())
+        return evicted(world.cycle())
 
     assert after() == ["z"], "the eviction is on its way: the one disruption that is allowed is used up"
     assert after(budget("db", 1, ["x"])) == ["y"], "the budget has recorded it, and allows one more"
@@ -208,7 +208,7 @@ def test_a_victim_counts_against_its_budget_until_the_budget_records_it_and_not_
 
 def test_a_victim_that_stays_may_be_chosen_again() -> None:
     world = two_victims_on_one_node()
-    records = world.round()
+    records = world.cycle()
     refused, carried_out = (record for record in records if isinstance(record.event, EvictionRequested))
     (stays, goes) = evicted([refused]) + evicted([carried_out])
     world.observe(EvictionRefused(pod=f"d/{stays}", pod_uid=stays, reason="budget"), Cause("scheduling", refused.seq))
@@ -221,10 +221,10 @@ def test_a_victim_that_stays_may_be_chosen_again() -> None:
 
 def test_a_nomination_without_victims_of_its_own_is_explained() -> None:
     world = one_victim_for_two()
-    world.round()
+    world.cycle()
     records = [record for record in world.logs["scheduling"] if getattr(record.event, "pod_uid", "") == "q"]
     assert explain(records).summary == (
-        "round 1 keeps room for it on a: pods that are leaving already free enough; nobody else is asked to go"
+        "cycle 1 keeps room for it on a: pods that are leaving already free enough; nobody else is asked to go"
     )
 
 
@@ -252,7 +252,7 @@ def test_a_quotas_preemption_leaves_alone_what_the_nodes_preemption_of_the_cycle
     world = teams(quota("a", "6", "6"))
     add(world, of("a", "x", "4", 0, "n0"), of("a", "w", "2", 1, "n1"))
     add(world, urgent("p", selector=N0), of("a", "r", "2", 50, selector=N1))
-    records = world.round()
+    records = world.cycle()
     assert evicted(records) == ["x"]
     assert nominations(records) == [("p", "n0", ("x",))], (
         "x frees enough in the quota: r waits for that, and nobody else goes"
@@ -263,21 +263,21 @@ def test_quota_that_a_victim_frees_is_counted_for_the_pod_that_was_nominated() -
     world = teams(quota("a", "6", "6"))
     add(world, of("a", "x", "4", 0, "n0"), of("a", "w", "2", 1, "n1"))
     add(world, of("a", "p", "4", 100, selector=N0), of("a", "r", "2", 50, selector=N1))
-    assert nominations(world.round()) == [("p", "n0", ("x",)), ("r", "n1", ("w",))]
+    assert nominations(world.cycle()) == [("p", "n0", ("x",)), ("r", "n1", ("w",))]
 
 
 def test_the_second_preemptor_of_a_quota_does_not_rest_on_what_the_first_one_frees_in_it() -> None:
     world = teams(quota("a", "6", "6"))
     add(world, of("a", "x", "2", 0, "n0"), of("a", "y", "2", 1, "n0"), of("a", "w", "2", 2, "n1"))
     add(world, of("a", "p", "2", 100, selector=N0), of("a", "q", "2", 90, selector=N0))
-    assert nominations(world.round()) == [("p", "n0", ("x",)), ("q", "n0", ("y",))]
+    assert nominations(world.cycle()) == [("p", "n0", ("x",)), ("q", "n0", ("y",))]
 
 
 def test_a_pod_whose_quota_gets_enough_from_victims_of_the_cycle_evicts_nobody() -> None:
     world = teams(quota("a", "6", "6"))
     add(world, of("a", "y", "2", 1, "n1"), of("a", "x", "4", 0, "n0"))
     add(world, of("a", "p", "2", 100, selector=N0), of("a", "q", "2", 90, selector=N0))
-    assert nominations(world.round()) == [("p", "n0", ("x",)), ("q", "n0", ())]
+    assert nominations(world.cycle()) == [("p", "n0", ("x",)), ("q", "n0", ())]
 
 
 def test_a_quotas_preemption_finds_budgets_drawn_down_by_the_nodes_preemption() -> None:
@@ -286,7 +286,7 @@ def test_a_quotas_preemption_finds_budgets_drawn_down_by_the_nodes_preemption() 
     add(world, runs("x", "n0", labels={"app": "db"}))
     add(world, of("b", "u", "2", 0, "n1", labels={"app": "db"}), of("b", "v", "2", 5, "n1"))
     add(world, urgent("p", selector=N0), of("b", "r", "2", 50, selector=N1))
-    assert evicted(world.round()) == ["v", "x"]
+    assert evicted(world.cycle()) == ["v", "x"]
 
 
 def test_budgets_are_drawn_down_from_quota_to_quota() -> None:
@@ -295,5 +295,5 @@ def test_budgets_are_drawn_down_from_quota_to_quota() -> None:
     for team in ("a", "b"):
         add(world, of(team, f"u{team}", "2", 0, "n1", labels={"app": "db"}), of(team, f"v{team}", "2", 5, "n1"))
     add(world, of("a", "ra", "2", 60, selector=N1), of("b", "rb", "2", 50, selector=N1))
-    records = world.round()
+    records = world.cycle()
     assert nominations(records) == [("ra", "n1", ("ua",)), ("rb", "n1", ("vb",))]

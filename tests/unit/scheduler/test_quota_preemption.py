@@ -19,7 +19,7 @@ from services.scheduler.why import explain
 from shared.events import Cause, Recorded
 from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionRequested
-from shared.events.scheduling import PodNominated, PodUnschedulable, CycleDecided
+from shared.events.scheduling import CycleDecided, PodNominated, PodUnschedulable
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
 from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.selectors import LabelSelector
@@ -87,7 +87,7 @@ def test_on_one_node_it_is_upstreams_choice_where_that_makes_room_and_nobody_goe
     assert mine == (sorted(victim.pod for victim in theirs.victims) if freed >= request else None)
 
 
-# in rounds
+# in cycles
 
 
 def of(team: str, name: str, cpu: str = "2", priority: int = 0, **more: Any) -> Pod:
@@ -125,7 +125,7 @@ def full(promised: str = "6") -> Teams:
 def test_a_pod_its_quota_refuses_has_a_lesser_one_of_it_go_and_comes_once_that_is_gone() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
-    records = world.round()
+    records = world.cycle()
     assert placements(records) == {}
     assert asked(records) == ["low"]
     [said] = nominated(records)
@@ -141,10 +141,10 @@ def test_a_pod_its_quota_refuses_has_a_lesser_one_of_it_go_and_comes_once_that_i
 def test_the_room_that_was_made_is_kept_from_the_pod_that_left_it() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
-    world.round()
+    world.cycle()
     world.drop_pod("low")
     add(world, of("a", "low-again"), of("b", "other"))
-    records = world.round()
+    records = world.cycle()
     assert placements(records).keys() == {"other"}, "p is in its backoff; its room is not to be had"
     [told] = [r.event for r in records if isinstance(r.event, PodUnschedulable)]
     assert "the room in it is kept for d/p of priority 100" in told.message
@@ -160,10 +160,10 @@ def test_the_room_that_was_made_is_kept_from_the_pod_that_left_it() -> None:
 def test_when_the_pod_for_whom_room_was_made_goes_the_others_may_have_it() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
-    world.round()
+    world.cycle()
     world.drop_pod("low")
     add(world, of("a", "low-again"))
-    world.round()
+    world.cycle()
     world.drop_pod("p")
     world.read()
     world.wait(20)
@@ -194,10 +194,10 @@ def test_pods_that_must_not_be_preempted_stay_and_a_pod_may_be_told_never_to_pre
     assert asked(world.rounds()) == ["x", "y"]
 
 
-def test_two_pods_of_a_round_rest_on_different_victims() -> None:
+def test_two_pods_of_a_cycle_rest_on_different_victims() -> None:
     world = full()
     add(world, of("a", "p", priority=100), of("a", "q", priority=50))
-    records = world.round()
+    records = world.cycle()
     assert {said.pod_uid: len(said.victims) for said in nominated(records)} == {"p": 1, "q": 1}
     assert len(asked(records)) == 2
 
@@ -205,7 +205,7 @@ def test_two_pods_of_a_round_rest_on_different_victims() -> None:
 def test_a_victim_that_stays_makes_another_one_go() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
-    eviction = next(record for record in world.round() if isinstance(record.event, EvictionRequested))
+    eviction = next(record for record in world.cycle() if isinstance(record.event, EvictionRequested))
     world.observe(EvictionRefused(pod="d/low", pod_uid="low", reason="budget"), Cause("scheduling", eviction.seq))
     world.read()
     world.wait(20)
@@ -237,12 +237,12 @@ def test_an_ancestor_that_is_short_counts_where_ancestors_are_compared() -> None
 def test_it_is_told_to_whom_it_serves_and_to_whom_it_costs() -> None:
     world = full()
     add(world, of("a", "p", priority=100))
-    [said] = nominated(world.round())
+    [said] = nominated(world.cycle())
     records = [record for log in world.logs.values() for record in log]
     of_p = explain([r for r in records if getattr(r.event, "pod_uid", "") == "p" or isinstance(r.event, CycleDecided)])
     assert of_p.status == "nominated"
     assert of_p.summary == (
-        f"round {said.round} asked pods of quota a to make room in it: d/low (priority 0); within every disruption budget; "
+        f"cycle {said.cycle} asked pods of quota a to make room in it: d/low (priority 0); within every disruption budget; "
         f"it is to go to {said.node}"
     )
     of_low = explain([r for r in records if r.context != "quota" and getattr(r.event, "pod_uid", "") == "low"])
@@ -267,7 +267,7 @@ def test_the_example_of_the_document_is_what_happens() -> None:
         requests = ResourceRequirements(requests={"cpu": cpu})
         containers = (msgspec.structs.replace(hotfix.spec.containers[0], resources=requests),)
         add(world, msgspec.structs.replace(hotfix, spec=msgspec.structs.replace(hotfix.spec, containers=containers)))
-        return world, world.round()
+        return world, world.cycle()
 
     world, _ = world_with("2")
     records = [record for log in world.logs.values() for record in log]

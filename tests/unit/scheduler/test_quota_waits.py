@@ -1,4 +1,4 @@
-"""Quota on the scheduler's side: who must be charged, what becomes of a round whose pods are refused, and who is woken."""
+"""Quota on the scheduler's side: who must be charged, what becomes of a cycle whose pods are refused, and who is woken."""
 
 import random
 from typing import Any
@@ -16,13 +16,13 @@ from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
     PodAttached,
     PodCharged,
-    PodReleased,
     PodChargeReverted,
+    PodReleased,
     QuotaDeclared,
     QuotaDeleted,
     RuntimeRecomputed,
 )
-from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, PodUnschedulable, CycleDecided
+from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable
 from shared.kube.elastic_quota import QUOTA_NAME, DeclaredQuota
 
 LABELED = {QUOTA_NAME: "a"}
@@ -88,7 +88,7 @@ def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:
         assert gate.place(uid, facts, 0) == (None, 0)
     assert gate.changed() == []
     view.seq = seen  # type: ignore[attr-defined]
-    tell(view, PodChargeReverted(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="round-ended"))
+    tell(view, PodChargeReverted(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="cycle-ended"))
     assert gate.changed() == ["p2"]
     assert gate.place("p2", waiting["p2"], 0) == (waiting["p2"], 6)
     assert gate.place("p3", waiting["p3"], 0) == (None, 0)
@@ -119,19 +119,19 @@ def test_a_pod_whose_ledger_did_not_answer_is_tried_again_after_its_backoff() ->
     assert QuotaGate(view_of()).place("p", facts, 0) == (facts, facts.saw + 1)
 
 
-def round_of(*outcomes: tuple[str, str]) -> list[Draft]:
+def cycle_of(*outcomes: tuple[str, str]) -> list[Draft]:
     pods = tuple(PodOutcome(pod_uid=uid, judged=0, node=node) for uid, node in outcomes)
-    drafts = [Draft(CycleDecided(round=7, pods=pods, classes=(ClassEvaluated(nodes=3, feasible=2),)))]
+    drafts = [Draft(CycleDecided(cycle=7, pods=pods, classes=(ClassEvaluated(nodes=3, feasible=2),)))]
     for uid, node in outcomes:
-        event: Event = PodPlaced(pod_uid=uid, pod=uid, node=node, round=7, request={})
+        event: Event = PodPlaced(pod_uid=uid, pod=uid, node=node, cycle=7, request={})
         if not node:
-            event = PodUnschedulable(pod_uid=uid, pod=uid, round=7, code="InsufficientResource", message="")
+            event = PodUnschedulable(pod_uid=uid, pod=uid, cycle=7, code="InsufficientResource", message="")
         drafts.append(Draft(event, None, uid))
     return drafts
 
 
 def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_tried_again() -> None:
-    drafts = round_of(("p1", ""), ("p2", "n1"), ("p3", "n2"), ("p4", ""))
+    drafts = cycle_of(("p1", ""), ("p2", "n1"), ("p3", "n2"), ("p4", ""))
     assert to_charge(drafts, lambda uid: uid != "p3") == (("p2",),)
     short = QuotaShort(quota="a", stage="quota", short={"cpu": 500}, message="Insufficient quotas")
     decided, *rest = (draft.event for draft in settled(drafts, {"p2": short}, lambda _: Told("", 2), 40))
@@ -148,7 +148,7 @@ def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_trie
 
 @pytest.mark.parametrize("stage", ["quota", "nonPreemptible", "ancestor"])
 def test_what_a_pod_has_been_told_is_not_said_again(stage: str) -> None:
-    drafts = round_of(("p1", "n1"))
+    drafts = cycle_of(("p1", "n1"))
     short = QuotaShort(quota="a", stage=stage, short={"cpu": 1})
     [_, first] = settled(drafts, {"p1": short}, lambda _: Told("", 1), 1)
     assert isinstance(first.event, PodUnschedulable)

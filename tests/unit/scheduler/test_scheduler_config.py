@@ -13,7 +13,7 @@ from services.scheduler.state import ClusterView
 from services.scheduler.takeover import Offered, config_drafts
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
-from shared.events.log import ConfigRejected, ConfigApplied
+from shared.events.log import ConfigApplied, ConfigRejected
 from tests.support.scheduling_world import World
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -8,11 +8,11 @@ from shared.kube.instants import SECOND
 from tests.support.scheduling_world import (
     START_NS,
     World,
+    cycles_of,
     metric,
     node,
     placements,
     pod,
-    rounds_of,
     thresholds,
     told,
     use,
@@ -20,8 +20,8 @@ from tests.support.scheduling_world import (
 
 
 def tried(world: World) -> list[str]:
-    """The pods that the next rounds take, in order."""
-    return [outcome.pod_uid for round_ in rounds_of(world.rounds()) for outcome in round_.pods]
+    """The pods that the next cycles take, in order."""
+    return [outcome.pod_uid for cycle in cycles_of(world.rounds()) for outcome in cycle.pods]
 
 
 def full_node() -> World:
@@ -31,7 +31,7 @@ def full_node() -> World:
     world.add_pod(pod("runs", cpu="1", on="n", phase="Running"))
     world.add_pod(pod("p", cpu="1"))
     world.read()
-    assert told(world.round()).keys() == {"p"}
+    assert told(world.cycle()).keys() == {"p"}
     return world
 
 
@@ -111,15 +111,15 @@ def test_a_change_that_cannot_cure_the_reason_wakes_nobody() -> None:
     assert tried(world) == []
 
 
-def test_a_change_that_came_while_the_round_was_decided_wakes_the_pod() -> None:
-    """The round saw the cluster as it was; what was appended meanwhile is later than what it saw."""
+def test_a_change_that_came_while_the_cycle_was_decided_wakes_the_pod() -> None:
+    """The cycle saw the cluster as it was; what was appended meanwhile is later than what it saw."""
     world = World()
     world.add_node(node("n", cpu="1"))
     world.add_pod(pod("runs", cpu="1", on="n", phase="Running"))
     world.add_pod(pod("p", cpu="1"))
     world.read()
     world.drop_pod("runs")  # in the log, not yet read
-    world.round()
+    world.cycle()
     world.read()
     world.wait(1)
     assert tried(world) == ["p"]
@@ -163,7 +163,7 @@ def test_a_refused_binding_is_tried_again_after_a_doubling_wait() -> None:
     world.add_pod(pod("p"))
     world.read()
     for seconds in (1, 2, 4):
-        placed = world.round()[1]
+        placed = world.cycle()[1]
         world.answer(placed, "rejected")
         world.read()
         world.wait(seconds - 0.001)
@@ -177,7 +177,7 @@ def test_a_withheld_pod_is_tried_again_only_by_a_gateway_that_started_later() ->
     world.add_node(node("n"))
     world.add_pod(pod("p"))
     world.read()
-    world.answer(world.round()[1], "withheld")
+    world.answer(world.cycle()[1], "withheld")
     world.read()
     world.wait(1000)
     assert tried(world) == []
@@ -186,13 +186,13 @@ def test_a_withheld_pod_is_tried_again_only_by_a_gateway_that_started_later() ->
     assert tried(world) == ["p"]
 
 
-def test_a_round_takes_no_more_than_its_batch() -> None:
+def test_a_cycle_takes_no_more_than_its_batch() -> None:
     world = World()
     world.add_node(node("n", cpu="64", memory="256Gi"))
     for number in range(10):
         world.add_pod(pod(f"p{number}", cpu="1"))
     world.read()
-    sizes = [len(round_.pods) for round_ in rounds_of(world.rounds(batch=4))]
+    sizes = [len(cycle.pods) for cycle in cycles_of(world.rounds(batch=4))]
     assert sizes == [4, 4, 2]
 
 

@@ -10,7 +10,7 @@ from services.scheduler.measured import newest
 from services.scheduler.state import ClusterView
 from shared.events import Event, Recorded
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
-from shared.events.metrics import NodeReportsExpired, NodeReported, Usage
+from shared.events.metrics import NodeReported, NodeReportsExpired, Usage
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec, NodeMetricStatus, NodeUsage, ResourceMap

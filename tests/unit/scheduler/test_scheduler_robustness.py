@@ -26,11 +26,11 @@ from tests.support.numa_machines import bound_pod, cpu_topology, reported
 from tests.support.scheduling_world import (
     START_NS,
     World,
+    cycles_of,
     metric,
     node,
     placements,
     pod,
-    rounds_of,
     thresholds,
     told,
     use,
@@ -60,8 +60,8 @@ def test_a_pod_that_its_spec_and_its_label_give_to_two_profiles_is_placed_once_b
     world.read()
     records = world.rounds()
     assert placements(records) == {"p": "n"}
-    (round_,) = rounds_of(records)
-    assert len(round_.pods) == 1
+    (cycle,) = cycles_of(records)
+    assert len(cycle.pods) == 1
     assert world.view.pods["p"].ask is not None
     assert world.view.pods["p"].ask.scheduler == "other"
 
@@ -100,7 +100,7 @@ def test_a_pod_that_changes_its_scheduler_while_its_binding_is_under_way_is_plac
     use(world, SHIPPED + OTHER)
     world.add_pod(pod("p"))
     world.read()
-    placed = world.round()[1]
+    placed = world.cycle()[1]
     world.add_pod(pod("p", labels={LABEL: "other"}))
     world.read()
     assert world.rounds() == []
@@ -129,7 +129,7 @@ def test_a_scheduler_that_takes_over_with_a_clock_that_is_behind_tries_pods_afte
     assert placements(world.rounds()) == {"p": "n", "q": "n"}
 
 
-def test_a_clock_that_is_set_back_holds_nobody_up_once_the_next_round_is_decided() -> None:
+def test_a_clock_that_is_set_back_holds_nobody_up_once_the_next_cycle_is_decided() -> None:
     world = one_node()
     world.add_pod(pod("p", cpu="8"))
     world.read()
@@ -163,7 +163,7 @@ def test_the_gateways_clock_has_no_part_in_how_long_a_refused_binding_waits() ->
     world = one_node()
     world.add_pod(pod("p"))
     world.read()
-    placed = world.round()[1]
+    placed = world.cycle()[1]
     world.now_ns += 600 * SECOND  # the gateway's clock is ten minutes ahead
     world.answer(placed, "rejected")
     world.now_ns -= 600 * SECOND
@@ -351,12 +351,12 @@ def test_what_anybody_may_write_into_an_annotation_refuses_that_pod_alone() -> N
 # nodes that come and go
 
 
-def test_a_node_that_goes_while_the_round_is_decided_is_refused_by_the_gateway_and_the_pod_goes_elsewhere() -> None:
+def test_a_node_that_goes_while_the_cycle_is_decided_is_refused_by_the_gateway_and_the_pod_goes_elsewhere() -> None:
     world = one_node()
     world.add_pod(pod("p"))
     world.read()
     world.drop_node("n")  # in the log, not yet read
-    placed = world.round()[1]
+    placed = world.cycle()[1]
     assert placements([placed]) == {"p": "n"}
     world.answer(placed, "rejected")
     world.add_node(node("m"))
@@ -365,12 +365,12 @@ def test_a_node_that_goes_while_the_round_is_decided_is_refused_by_the_gateway_a
     assert placements(world.rounds()) == {"p": "m"}
 
 
-def test_a_node_that_comes_while_the_round_is_decided_wakes_whoever_that_round_refused() -> None:
+def test_a_node_that_comes_while_the_round_is_decided_wakes_whoever_that_cycle_refused() -> None:
     world = one_node(cpu="0")
     world.add_pod(pod("p"))
     world.read()
     world.add_node(node("m"))
-    assert told(world.round()).keys() == {"p"}
+    assert told(world.cycle()).keys() == {"p"}
     world.read()
     world.wait(1)
     assert placements(world.rounds()) == {"p": "m"}
@@ -419,7 +419,7 @@ def test_a_binding_that_another_scheduler_made_first_counts_as_observed() -> Non
     world.add_node(node("m", cpu="1"))
     world.add_pod(pod("p", cpu="1"))
     world.read()
-    placed = world.round()[1]
+    placed = world.cycle()[1]
     ours = placements([placed])["p"]
     theirs = "m" if ours == "n" else "n"
     world.answer(placed, "rejected")

@@ -1,4 +1,4 @@
-"""Rounds: which node a pod gets, what is recorded, and that a batch places as one-by-one would."""
+"""Cycles: which node a pod gets, what is recorded, and that a batch places as one-by-one would."""
 
 import subprocess
 import sys
@@ -12,35 +12,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.config import config_of, read_config
+from services.scheduler.cycle import decide
 from services.scheduler.framework import MAX_SCORE, Normalize
 from services.scheduler.index import Index
 from services.scheduler.room import Room
-from services.scheduler.round import decide
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.ties import name_hash
 from shared.events import Cause
-from shared.events.scheduling import PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.node import Taint
 from shared.kube.pod import Affinity, NodeAffinity, PreferredNodeTerm, Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
 from tests.support.examples import examples
-from tests.support.scheduling_world import World, metric, node, placements, pod, rounds_of, thresholds, told, use
+from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, thresholds, told, use
 
 GIB = 1 << 30
 
 
-def test_the_emptiest_node_is_chosen_and_the_round_says_why() -> None:
+def test_the_emptiest_node_is_chosen_and_the_cycle_says_why() -> None:
     world = World()
     world.add_node(node("small", cpu="2"))
     world.add_node(node("large", cpu="16", memory="64Gi"))
     world.add_pod(pod("p", cpu="1", memory="1Gi"))
     world.read()
-    records = world.round()
+    records = world.cycle()
     assert placements(records) == {"p": "large"}
-    (round_,) = rounds_of(records)
-    assert (round_.round, round_.now_ns, round_.seen) == (1, world.now_ns, {"cluster": 3})
-    (judged,) = round_.classes
+    (cycle,) = cycles_of(records)
+    assert (cycle.cycle, cycle.now_ns, cycle.seen) == (1, world.now_ns, {"cluster": 3})
+    (judged,) = cycle.classes
     assert (judged.nodes, judged.feasible, judged.rejected) == (2, 2, ())
     assert [best.node for best in judged.best] == ["large", "small"]
     # cpu (16000-1000)*100/16000 = 93, memory (64-1)*100/64 = 98, (93+98)/2 = 95; untainted nodes get 3 * 100;
@@ -84,19 +84,19 @@ def test_a_busy_node_is_refused_and_a_calmer_report_wakes_the_pod() -> None:
     world.report(metric("hot", cpu="8"))
     world.add_pod(pod("p", cpu="1"))
     world.read()
-    records = world.round()
+    records = world.cycle()
     assert placements(records) == {}
-    (reason,) = rounds_of(records)[0].classes[0].rejected
+    (reason,) = cycles_of(records)[0].classes[0].rejected
     assert (reason.plugin, reason.code, reason.detail, reason.nodes) == (
         "LoadAwareScheduling", "UsageExceedsThreshold", "cpu", 1,
     )  # fmt: skip
     assert told(records)["p"].code == "UsageExceedsThreshold"
     assert told(records)["p"].message == "0/1 nodes are available: 1 node(s) cpu usage exceed threshold."
     world.wait(2)
-    assert world.round() == [], "nothing has changed"
+    assert world.cycle() == [], "nothing has changed"
     world.report(metric("hot", cpu="2", at_ns=world.now_ns))
     world.read()
-    assert placements(world.round()) == {"p": "hot"}
+    assert placements(world.cycle()) == {"p": "hot"}
 
 
 def test_a_report_that_cures_nothing_adds_no_line_to_the_log() -> None:
@@ -112,7 +112,7 @@ def test_a_report_that_cures_nothing_adds_no_line_to_the_log() -> None:
         world.wait(30)
         world.report(metric("hot", cpu="9", at_ns=world.now_ns))
         world.read()
-        assert world.round() == []
+        assert world.cycle() == []
 
 
 def test_a_pod_is_told_once_while_its_reason_stays_the_same() -> None:
@@ -120,10 +120,10 @@ def test_a_pod_is_told_once_while_its_reason_stays_the_same() -> None:
     world.add_node(node("n", cpu="1"))
     world.add_pod(pod("p", cpu="2"))
     world.read()
-    assert told(world.round())["p"].message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert told(world.cycle())["p"].message == "0/1 nodes are available: 1 Insufficient cpu."
     world.wait(301)
-    again = world.round()
-    assert rounds_of(again)[0].pods[0].pod_uid == "p"
+    again = world.cycle()
+    assert cycles_of(again)[0].pods[0].pod_uid == "p"
     assert told(again) == {}
     assert world.view.pods["p"].attempts == 2
 
@@ -140,8 +140,8 @@ def test_a_room_that_is_freed_takes_one_pod_and_refuses_one() -> None:
     world.wait(20)
     world.drop_pod("runs")
     world.read()
-    (round_,) = rounds_of(world.rounds())
-    assert [bool(outcome.node) for outcome in round_.pods] == [True, False]
+    (cycle,) = cycles_of(world.rounds())
+    assert [bool(outcome.node) for outcome in cycle.pods] == [True, False]
 
 
 def test_nodes_without_room_are_named_by_every_resource_that_is_short() -> None:
@@ -149,8 +149,8 @@ def test_nodes_without_room_are_named_by_every_resource_that_is_short() -> None:
     world.add_node(node("n", cpu="1", memory="1Gi", pods="0"))
     world.add_pod(pod("p", cpu="2", memory="2Gi", extra={"nvidia.com/gpu": "1"}))
     world.read()
-    records = world.round()
-    rejected = rounds_of(records)[0].classes[0].rejected
+    records = world.cycle()
+    rejected = cycles_of(records)[0].classes[0].rejected
     assert {(entry.code, entry.detail) for entry in rejected} == {
         ("TooManyPods", ""), ("InsufficientResource", "cpu"), ("InsufficientResource", "memory"),
         ("InsufficientResource", "nvidia.com/gpu"),
@@ -164,13 +164,13 @@ def test_a_cluster_without_nodes_says_so() -> None:
     world = World()
     world.add_pod(pod("p"))
     world.read()
-    records = world.round()
+    records = world.cycle()
     assert told(records)["p"].code == "NoNodes"
     assert told(records)["p"].message == "0/0 nodes are available."
     world.wait(2)
     world.add_node(node("n"))
     world.read()
-    assert placements(world.round()) == {"p": "n"}
+    assert placements(world.cycle()) == {"p": "n"}
 
 
 def test_later_pods_of_a_class_that_no_longer_fit_have_a_judgement_of_their_own() -> None:
@@ -179,11 +179,11 @@ def test_later_pods_of_a_class_that_no_longer_fit_have_a_judgement_of_their_own(
     for name in ("a", "b", "c"):
         world.add_pod(pod(name, cpu="1"))
     world.read()
-    (round_,) = rounds_of(world.round())
-    assert [(outcome.pod_uid, outcome.node, outcome.judged) for outcome in round_.pods] == [
+    (cycle,) = cycles_of(world.cycle())
+    assert [(outcome.pod_uid, outcome.node, outcome.judged) for outcome in cycle.pods] == [
         ("a", "n", 0), ("b", "n", 0), ("c", "", 1),
     ]  # fmt: skip
-    assert [judged.feasible for judged in round_.classes] == [1, 0]
+    assert [judged.feasible for judged in cycle.classes] == [1, 0]
 
 
 def test_a_pod_whose_requests_cannot_be_read_is_told_so_and_ends_nothing() -> None:
@@ -192,7 +192,7 @@ def test_a_pod_whose_requests_cannot_be_read_is_told_so_and_ends_nothing() -> No
     world.add_pod(pod("bad", cpu="lots"))
     world.add_pod(pod("good"))
     world.read()
-    records = world.round()
+    records = world.cycle()
     assert placements(records) == {"good": "n"}
     assert told(records)["bad"].code == "UnreadablePod"
     assert "'lots'" in told(records)["bad"].message
@@ -208,7 +208,7 @@ def test_absurd_quantities_of_nodes_and_pods_end_nothing() -> None:
     world.report(metric("odd", cpu="much"))
     world.report(metric("huge", cpu="1", memory="9" * 40))
     world.read()
-    assert placements(world.round()) == {"p": "huge", "r": "huge"}
+    assert placements(world.cycle()) == {"p": "huge", "r": "huge"}
 
 
 def test_two_host_ports_do_not_share_a_node_within_a_round() -> None:
@@ -218,7 +218,7 @@ def test_two_host_ports_do_not_share_a_node_within_a_round() -> None:
     for name in ("p", "q", "r"):
         world.add_pod(pod(name, ports=(80,)))
     world.read()
-    records = world.round()
+    records = world.cycle()
     assert sorted(placements(records).values()) == ["a", "b"]
     assert told(records)["r"].message == (
         "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
@@ -233,7 +233,7 @@ def test_every_profile_places_on_the_same_room() -> None:
     world.add_pod(pod("a", cpu="600m"))
     world.add_pod(pod("b", cpu="600m", scheduler="other"))
     world.read()
-    assert placements(world.round()) == {"a": "n"}
+    assert placements(world.cycle()) == {"a": "n"}
 
 
 def test_equal_nodes_share_the_pods_evenly_and_by_name() -> None:
@@ -243,7 +243,7 @@ def test_equal_nodes_share_the_pods_evenly_and_by_name() -> None:
     for number in range(100):
         world.add_pod(pod(f"p{number}"))
     world.read()
-    counts = np.unique(list(placements(world.round()).values()), return_counts=True)[1]
+    counts = np.unique(list(placements(world.cycle()).values()), return_counts=True)[1]
     assert counts.tolist() == [10] * 10
 
 
@@ -326,7 +326,7 @@ LOAD_AWARE_ARGS = st.sampled_from(
 @settings(max_examples=examples(100), deadline=None)
 @given(clusters(), LOAD_AWARE_ARGS, st.integers(0, 600))
 def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: int) -> None:
-    """For every plugin: the one-node forms that a round uses after a placement equal the forms over all nodes."""
+    """For every plugin: the one-node forms that a cycle uses after a placement equal the forms over all nodes."""
     head = SHIPPED[: SHIPPED.index("  pluginConfig:")]
     use(world, f"{head}  plugins: {{multiPoint: {{enabled: [{{name: LoadAwareScheduling}}]}}}}\n"
         f"  pluginConfig: [{{name: LoadAwareScheduling, args: {{{args}}}}}]\n")  # fmt: skip

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
-from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from shared.events import Cause
 from shared.events.log import WriterStarted
@@ -121,7 +121,7 @@ def test_a_pod_counts_since_its_scheduled_condition_or_since_it_was_first_seen_o
 
 STEPS = (
     "node", "drop node", "pod", "pod", "pod", "update", "drop pod", "end", "answer", "answer", "metric", "read", "read",
-    "round", "round", "wait",
+    "cycle", "cycle", "wait",
 )  # fmt: skip
 
 USED = ResourceMap(resources={"cpu": "70m", "memory": "96Mi"})
@@ -185,8 +185,8 @@ def play(steps: Sequence[tuple[str, int, int]]) -> World:
             case "read":
                 at = world.view.positions.get("cluster", 0)
                 world.read(min(at + 1 + 4 * i, len(world.logs["cluster"])))
-            case "round":
-                world.round(batch=1 + i)
+            case "cycle":
+                world.cycle(batch=1 + i)
             case "wait":
                 world.wait(10.0**i / 100)
     return world

@@ -13,17 +13,17 @@ from shared.events.quota import (
     PodAdmissionDecided,
     PodAttached,
     PodCharged,
+    PodChargeReverted,
     PodMoved,
     PodReleased,
     PodResized,
-    PodChargeReverted,
 )
 from shared.events.scheduling import CycleDecided
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
 def story(world: World, uid: str) -> list[Recorded]:
-    """The events that have the pod's key, and all rounds."""
+    """The events that have the pod's key, and all cycles."""
     records = [record for log in world.logs.values() for record in log]
     return [
         record
@@ -46,7 +46,7 @@ def hot_and_calm() -> World:
 
 def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
     world = hot_and_calm()
-    world.answer(world.round()[1], "bound")
+    world.answer(world.cycle()[1], "bound")
     explanation = explain(story(world, "p"))
     assert (explanation.pod, explanation.pod_uid, explanation.status, explanation.node) == ("d/p", "p", "bound", "calm")
     judgement = explanation.judgement
@@ -65,7 +65,7 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
     about: dict[str, Any] = {"pod_uid": "p", "pod": "d/p", "quota": "team"}
     events = (
         PodAttached(**about, request={"cpu": 1}),
-        PodAdmissionDecided(**about, epoch=1, round=7, ok=False, stage="quota", short={"memory": 2, "cpu": 1}),
+        PodAdmissionDecided(**about, epoch=1, cycle=7, ok=False, stage="quota", short={"memory": 2, "cpu": 1}),
         PodCharged(**about, request={"cpu": 1}),
         PodChargeReverted(**about, request={"cpu": 1}, reason="bind-refused"),
         PodMoved(**about, before="others", request={"cpu": 1}),
@@ -75,7 +75,7 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
     records = [Recorded("quota", seq, event, seq, None) for seq, event in enumerate(events, 1)]
     assert [step.text for step in explain(records).steps] == [
         "it belongs to quota team",
-        "round 7 may not place it: quota team is short of cpu, memory",
+        "cycle 7 may not place it: quota team is short of cpu, memory",
         "quota team is charged for it",
         "quota team is charged for it no more (bind-refused); it waits",
         "it belongs to quota team now, no more to others",
@@ -87,7 +87,7 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
 def test_the_story_is_told_in_order_and_survives_json() -> None:
     world = hot_and_calm()
     world.wait(1)
-    placed = world.round()[1]
+    placed = world.cycle()[1]
     world.wait(1)
     world.answer(placed, "bound")
     explanation = explain(reversed(story(world, "p")))
@@ -97,7 +97,7 @@ def test_the_story_is_told_in_order_and_survives_json() -> None:
 
 def test_clocks_that_differ_by_minutes_do_not_reorder_cause_and_effect() -> None:
     world = hot_and_calm()
-    placed = world.round()[1]
+    placed = world.cycle()[1]
     world.wait(-300)
     world.answer(placed, "bound")
     assert explain(story(world, "p")).status == "bound"
@@ -108,7 +108,7 @@ def test_an_unschedulable_pod_is_explained_by_what_refused_every_node() -> None:
     world.add_node(node("n", cpu="1"))
     world.add_pod(pod("p", cpu="2"))
     world.read()
-    world.round()
+    world.cycle()
     explanation = explain(story(world, "p"), language="zh")
     assert explanation.status == "unschedulable"
     assert explanation.judgement is not None
@@ -122,7 +122,7 @@ def test_the_second_of_two_equal_pods_says_that_the_first_went_before() -> None:
         world.add_node(node(name))
         world.add_pod(pod(f"p-{name}"))
     world.read()
-    world.round()
+    world.cycle()
     judgement = explain(story(world, "p-b")).judgement
     assert judgement is not None
     assert judgement.equals_before == 1
@@ -146,7 +146,7 @@ def test_every_outcome_has_a_status() -> None:
         ("withheld", "withheld"),
     ):
         world = hot_and_calm()
-        world.answer(world.round()[1], how)
+        world.answer(world.cycle()[1], how)
         assert explain(story(world, "p")).status == status
 
 

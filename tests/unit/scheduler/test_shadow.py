@@ -152,12 +152,12 @@ def test_later_changes_of_a_bound_pod_other_schedulers_pods_and_ours_are_no_bind
     world.add_pod(pod("other", scheduler="volcano", on="small"))
     world.add_pod(pod("ours"))
     world.read()
-    world.answer(world.round()[1])
+    world.answer(world.cycle()[1])
     world.add_pod(pod("ours", on="large"))
     assert world.compared() == []
 
 
-def test_no_round_tries_their_pods_even_with_a_profile_of_that_name() -> None:
+def test_no_cycle_tries_their_pods_even_with_a_profile_of_that_name() -> None:
     world = Beside()
     profiles = config_of(world.view).profiles
     both = {**profiles, THEIRS: profiles["koord-scheduler"]}
@@ -189,7 +189,7 @@ def test_a_compared_pod_is_not_compared_again_by_a_successor() -> None:
 
 STEPS = (
     "node", "node", "drop node", "theirs", "theirs", "bind", "bind", "bind", "fast", "ours", "end", "drop pod", "metric",
-    "taint", "read", "say", "round", "wait", "restart",
+    "taint", "read", "say", "cycle", "wait", "restart",
 )  # fmt: skip
 operations = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5), st.integers(0, 5)), min_size=5, max_size=50)
 
@@ -233,8 +233,8 @@ def play(steps: Sequence[tuple[str, int, int]]) -> Beside:
                 world.read(min(at + 1 + 4 * i, len(world.logs["cluster"])))
             case "say":
                 world.say(world.shadow.take())
-            case "round":
-                for record in world.round(batch=1 + i):
+            case "cycle":
+                for record in world.cycle(batch=1 + i):
                     if isinstance(record.event, PodPlaced):
                         world.answer(record, "withheld")
             case "wait":

@@ -161,5 +161,5 @@ def test_why_says_what_we_would_have_done_with_another_schedulers_pod() -> None:
         assert (told_.status, words in render(told_)) == ("bound", True), render(told_)
     judgement = explain(records, "worse").judgement
     assert judgement is not None
-    assert (judgement.node, judgement.round, len(judgement.best)) == ("large", 0, 2)
+    assert (judgement.node, judgement.cycle, len(judgement.best)) == ("large", 0, 2)
     assert "compared (scheduling/2) at" in render(explain(records, "worse"))

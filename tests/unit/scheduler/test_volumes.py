@@ -79,7 +79,7 @@ def test_a_bound_volume_draws_its_pod_to_where_it_can_be_reached() -> None:
     volume(world, "pv", "b")
     claim(world, "c", "pv")
     add(world, with_claims(pod("p"), "c"))
-    assert placements(world.round()) == {"p": "b"}
+    assert placements(world.cycle()) == {"p": "b"}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_claim_in_trouble_refuses_every_node_and_says_why(make: Any, code: str
     storage_class(world, "wait", "kubernetes.io/no-provisioner")
     make(world)
     add(world, with_claims(pod("p"), "c"))
-    assert told(world.round())["p"].code == code
+    assert told(world.cycle())["p"].code == code
 
 
 def test_a_claim_that_waits_gets_the_node_and_the_pod_comes_once_it_is_bound() -> None:
@@ -108,19 +108,19 @@ def test_a_claim_that_waits_gets_the_node_and_the_pod_comes_once_it_is_bound() -
     storage_class(world, "wait", allowedTopologies=allowed)
     claim(world, "c", class_="wait")
     add(world, with_claims(pod("p"), "c"))
-    records = world.round()
+    records = world.cycle()
     assert placements(records) == {}
     assert told(records)["p"].code == "VolumesPending"
     assert written(records) == {"d/c": {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}}}
     world.wait(2)
     claim(world, "c", class_="wait", metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})
     world.read()
-    assert written(world.round()) == {}
+    assert written(world.cycle()) == {}
     world.wait(4)
     volume(world, "made", "b")
     claim(world, "c", "made", class_="wait")
     world.read()
-    assert placements(world.round()) == {"p": "b"}
+    assert placements(world.cycle()) == {"p": "b"}
 
 
 def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None:
@@ -131,13 +131,13 @@ def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None
     for name in ("c0", "c1", "c2"):
         claim(world, name, class_="local")
     add(world, *(with_claims(pod(f"p{number}"), f"c{number}") for number in range(3)))
-    records = world.round()
+    records = world.cycle()
     taken = {name: patch["spec"]["claimRef"]["name"] for name, patch in written(records).items()}
     assert taken == {"small": "c0", "large": "c1"}
     world.wait(2)
     claim(world, "other", class_="local")  # what wakes them changes nothing: the volumes are chosen already
     world.read()
-    assert written(world.round()) == {}
+    assert written(world.cycle()) == {}
     restored = ClusterView()
     restored.restore(world.view.encode())
     assert restored.chosen == world.view.chosen == {"small": "d/c0", "large": "d/c1"}
@@ -152,7 +152,7 @@ def test_two_claims_of_a_pod_need_two_volumes() -> None:
     claim(world, "c0", class_="local")
     claim(world, "c1", class_="local")
     add(world, with_claims(pod("p"), "c0", "c1"))
-    assert sorted(written(world.round())) == ["b1", "b2"]
+    assert sorted(written(world.cycle())) == ["b1", "b2"]
 
 
 def test_a_driver_that_tells_its_capacity_is_asked_where_enough_is_left() -> None:
@@ -166,7 +166,7 @@ def test_a_driver_that_tells_its_capacity_is_asked_where_enough_is_left() -> Non
         )  # fmt: skip
     claim(world, "c", class_="wait", size="2Gi")
     add(world, with_claims(pod("p"), "c"))
-    assert [patch["metadata"]["annotations"].popitem()[1] for patch in written(world.round()).values()] == ["b"]
+    assert [patch["metadata"]["annotations"].popitem()[1] for patch in written(world.cycle()).values()] == ["b"]
 
 
 def test_the_claim_of_an_ephemeral_volume_is_named_after_its_pod() -> None:
@@ -174,7 +174,7 @@ def test_the_claim_of_an_ephemeral_volume_is_named_after_its_pod() -> None:
     volume(world, "pv", "a")
     claim(world, "p-scratch", "pv")
     add(world, with_claims(pod("p"), scratch=Volume(name="scratch", ephemeral=EphemeralSource())))
-    assert placements(world.round()) == {"p": "a"}
+    assert placements(world.cycle()) == {"p": "a"}
 
 
 def test_a_volume_of_two_zones_is_used_in_both_and_no_other() -> None:
@@ -183,7 +183,7 @@ def test_a_volume_of_two_zones_is_used_in_both_and_no_other() -> None:
     volume(world, "pv", metadata={"labels": {"failure-domain.beta.kubernetes.io/zone": "zone-a__zone-b"}})
     claim(world, "c", "pv")
     add(world, *(with_claims(pod(f"p{number}", ports=(80,)), "c") for number in range(4)))
-    records = world.round()
+    records = world.cycle()
     assert set(placements(records).values()) == {"a", "b", "plain"}
     assert world.view.pods["p3"].reasons
     assert "HostPortTaken" in {refusal.code for refusal in told(records).values()}
@@ -194,13 +194,13 @@ def test_a_claim_for_one_pod_refuses_a_second_one_until_the_first_is_gone() -> N
     volume(world, "pv", accessModes=["ReadWriteOncePod"])
     claim(world, "c", "pv", modes=["ReadWriteOncePod"])
     add(world, with_claims(pod("p0"), "c"), with_claims(pod("p1"), "c"))
-    records = world.round()
+    records = world.cycle()
     assert list(placements(records)) == ["p0"]
     assert told(records)["p1"].code == "ClaimInUse"
     world.wait(2)
     world.drop_pod("p0")
     world.read()
-    assert list(placements(world.round())) == ["p1"]
+    assert list(placements(world.cycle())) == ["p1"]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_disk_is_mounted_on_one_node_by_pods_that_can_share_it(first: Any, sec
 
     world = world_of("a")
     add(world, mounts("p0", first), mounts("p1", second))
-    records = world.round()
+    records = world.cycle()
     assert set(placements(records)) == ({"p0", "p1"} if shared else {"p0"})
     if not shared:
         assert told(records)["p1"].code == "DiskConflict"
@@ -235,6 +235,6 @@ def test_a_node_takes_as_many_volumes_of_a_driver_as_it_says_and_a_shared_one_co
         volume(world, f"pv{number}", csi={"driver": "csi.x", "volumeHandle": f"h{number}"})
         claim(world, f"c{number}", f"pv{number}")
     add(world, *(with_claims(pod(f"p{number}"), f"c{number}") for number in range(3)), with_claims(pod("q"), "c0"))
-    records = world.round()
+    records = world.cycle()
     assert set(placements(records)) == {"p0", "p1", "q"}
     assert told(records)["p2"].code == "TooManyVolumes"

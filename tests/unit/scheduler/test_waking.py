@@ -7,9 +7,9 @@ import pytest
 
 from services.scheduler import waking
 from services.scheduler.config import config_of
+from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.reasons import text
-from services.scheduler.round import decide
 from services.scheduler.standing import standing_of, told
 from services.scheduler.state import ClusterView
 from shared.events.log import WriterStarted
@@ -18,12 +18,12 @@ from shared.kube.node import Taint
 from tests.support.scheduling_world import (
     START_NS,
     World,
+    cycles_of,
     metric,
     node,
     placements,
     pod,
     report,
-    rounds_of,
     thresholds,
     use,
 )
@@ -103,7 +103,7 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
         world.wait(20)
         event(world)
         world.read()
-        tried = [outcome.pod_uid for round_ in rounds_of(world.rounds()) for outcome in round_.pods]
+        tried = [outcome.pod_uid for cycle in cycles_of(world.rounds()) for outcome in cycle.pods]
         assert tried == (["p"] if event in wakes else []), event.__name__
 
 
@@ -135,7 +135,7 @@ def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorde
     assert decide(again, world.now_ns, 256) == decide(world.indexed(), world.now_ns, 256)
     said = world.rounds()
     assert placements(said) == {"p": "b"}
-    assert [outcome.pod_uid for round_ in rounds_of(said) for outcome in round_.pods] == ["p"]
+    assert [outcome.pod_uid for cycle in cycles_of(said) for outcome in cycle.pods] == ["p"]
 
 
 def test_a_report_that_cures_nothing_is_not_worth_a_round() -> None:
@@ -193,7 +193,7 @@ def test_a_pod_that_is_not_attempted_has_a_reason_at_each_stage() -> None:
     assert standing(world, "foreign") == ("OtherScheduler", "default-scheduler")
     assert standing(world, "going") == ("Deleting", "")
     assert standing(world, "p") == ("InQueue", "")
-    placed = next(record for record in world.round() if getattr(record.event, "node", ""))
+    placed = next(record for record in world.cycle() if getattr(record.event, "node", ""))
     assert standing(world, "p") == ("BackingOff", instant_text(START_NS + SECOND))
     assert standing(world, "q") == ("BindingUnderWay", "n")
     world.answer(placed, "withheld")

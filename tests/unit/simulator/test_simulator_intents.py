@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from shared.events.cluster import (
     BindRejected,
+    DesiredStateApplied,
     DesiredStateRejected,
     DesiredStateSuperseded,
-    DesiredStateApplied,
     ObjectDeleted,
     PodBound,
     PodDeleted,
@@ -34,7 +34,7 @@ def uid(world: World, key: str = "default/web") -> str:
 
 
 def placed(world: World, node: str = "n1", **changes: Any) -> PodPlaced:
-    intent = PodPlaced(pod_uid=uid(world), pod="default/web", node=node, round=1, request={})
+    intent = PodPlaced(pod_uid=uid(world), pod="default/web", node=node, cycle=1, request={})
     return replace(intent, **changes)
 
 
@@ -83,7 +83,7 @@ def test_a_gated_pod_is_not_bound() -> None:
 
 def test_an_unschedulable_pod_gets_the_condition() -> None:
     world = a_world()
-    intent = PodUnschedulable(pod_uid=uid(world), pod="default/web", round=1, code="Full", message="0/2 nodes: full")
+    intent = PodUnschedulable(pod_uid=uid(world), pod="default/web", cycle=1, code="Full", message="0/2 nodes: full")
     assert world.intend(intent) == [DesiredStateApplied(resource="pods", name="default/web", fields="PodScheduled")]
     condition = world.state.pods()["default/web"].condition("PodScheduled")
     assert condition is not None
@@ -93,9 +93,9 @@ def test_an_unschedulable_pod_gets_the_condition() -> None:
 def test_only_the_newest_verdict_on_a_pod_is_written() -> None:
     world = a_world()
     first = world.append(
-        "scheduling", PodUnschedulable(pod_uid=uid(world), pod="default/web", round=1, code="a", message="a")
+        "scheduling", PodUnschedulable(pod_uid=uid(world), pod="default/web", cycle=1, code="a", message="a")
     )
-    second = world.append("scheduling", placed(world, round=2))
+    second = world.append("scheduling", placed(world, cycle=2))
     world.step()
     assert isinstance(world.outcomes(first)[0], DesiredStateSuperseded)
     assert isinstance(world.outcomes(second)[0], PodBound)

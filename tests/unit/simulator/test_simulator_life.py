@@ -14,7 +14,7 @@ from tests.unit.simulator.world import START_NS, World, node, pod
 
 def bind(world: World, key: str, to: str) -> None:
     uid = world.state.pods()[key].metadata.uid
-    world.intend(PodPlaced(pod_uid=uid, pod=key, node=to, round=1, request={}))
+    world.intend(PodPlaced(pod_uid=uid, pod=key, node=to, cycle=1, request={}))
 
 
 def test_a_bound_pod_runs_after_its_delay_ends_after_its_time_and_is_cleared_away() -> None:

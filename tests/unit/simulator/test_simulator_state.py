@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from services.simulator.decide import Due, decide
 from services.simulator.state import SimulatorState
 from shared.events import Cause
-from shared.events.cluster import DesiredStateSuperseded, DesiredStateApplied
+from shared.events.cluster import DesiredStateApplied, DesiredStateSuperseded
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.support.examples import examples
@@ -19,9 +19,9 @@ def a_history() -> World:
     world.create(node("n9"), pod("a"), pod("b"))
     uids = {key: one.metadata.uid for key, one in world.state.pods().items()}
     key = "default/a"
-    world.append("scheduling", PodUnschedulable(pod_uid=uids[key], pod=key, round=1, code="x", message="x"))
+    world.append("scheduling", PodUnschedulable(pod_uid=uids[key], pod=key, cycle=1, code="x", message="x"))
     world.step()
-    world.append("scheduling", PodPlaced(pod_uid=uids[key], pod=key, node="n9", round=2, request={"cpu": 500}))
+    world.append("scheduling", PodPlaced(pod_uid=uids[key], pod=key, node="n9", cycle=2, request={"cpu": 500}))
     world.advance(1)
     for value in ("1", "2"):
         patch = {"metadata": {"labels": {"v": value}}}
@@ -35,7 +35,7 @@ def a_history() -> World:
     world.ask("delete", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9"}})
     world.advance(5)
     world.append(
-        "scheduling", PodPlaced(pod_uid=uids["default/b"], pod="default/b", node="node-0000", round=3, request={})
+        "scheduling", PodPlaced(pod_uid=uids["default/b"], pod="default/b", node="node-0000", cycle=3, request={})
     )
     return world
 

@@ -17,7 +17,7 @@ from shared.events.cluster import (
     PodDeleted,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.events.log import ConfigRejected, ConfigApplied
+from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.slo import NodeOvercommitted
 from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeStatus

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from services.slo_controller.exported import Exported
 from shared.events import Cause, Draft, Event, Recorded
-from shared.events.cluster import DesiredStateRejected, DesiredStateApplied
+from shared.events.cluster import DesiredStateApplied, DesiredStateRejected
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.slo import NodeOvercommitted
 from shared.kube.resource_names import NODE_SLOS

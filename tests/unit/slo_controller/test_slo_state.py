@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from services.slo_controller.state import SloState
 from shared.events import Recorded
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
-from shared.events.metrics import ApplicationReported, NodeReportsExpired, NodeReported, Usage
+from shared.events.metrics import ApplicationReported, NodeReported, NodeReportsExpired, Usage
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata

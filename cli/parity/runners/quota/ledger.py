@@ -166,7 +166,7 @@ class RecordedLedger:
     def _place(self, key: str) -> None:
         if key not in self.state.seen:
             return
-        placed = PodPlaced(pod_uid=key, pod=key, node="", round=0, request={})
+        placed = PodPlaced(pod_uid=key, pod=key, node="", cycle=0, request={})
         self._append("scheduling", placed)
         self._placements[key] = self.state.positions["scheduling"]
 

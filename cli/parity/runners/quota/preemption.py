@@ -13,6 +13,7 @@ from cli.parity.runners.quota.ledger import RecordedLedger, pod_key
 from services.quota_ledger.admission import shortfall
 from services.quota_ledger.charge import charge
 from services.scheduler.copies import WorkingCopies
+from services.scheduler.cycle import decide
 from services.scheduler.framework import Profile
 from services.scheduler.index import Index
 from services.scheduler.judge import Judge
@@ -21,7 +22,6 @@ from services.scheduler.plugins.default_preemption import PreemptionArgs
 from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.purse import Purse
 from services.scheduler.registry import PLUGINS
-from services.scheduler.round import decide
 from services.scheduler.state import ClusterView
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Draft, Event, Recorded
@@ -40,7 +40,7 @@ def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
     key = pod_key(given["pod"])
     ledger.take({"type": "podAdd", "pod": given["pod"]})
     cluster = _Cluster(ledger, given["pdbs"])
-    filtered, events = cluster.filtered(key), cluster.round()
+    filtered, events = cluster.filtered(key), cluster.cycle()
     held = ledger.state.books.pods[key]
     tree, rules = ledger.trees[held.tree], ledger.settings.admission()
     short = shortfall(tree, held.quota, held.request, preemptible=held.preemptible, rules=rules)
@@ -107,7 +107,7 @@ class _Cluster:
             for node, row in index.table.rows.items()
         }
 
-    def round(self) -> list[Event]:
+    def cycle(self) -> list[Event]:
         """Decides one round as the scheduler's service does: decided, charged, room made."""
         drafts = decide(self._index, self._ledger.now_ns, 256)
         if not drafts:

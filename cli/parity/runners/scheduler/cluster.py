@@ -1,7 +1,7 @@
 """A scheduler in memory, fed with recorded objects as the events by which its service learns of them.
 
-The engine is that of `koord simulate`: the service's fold, index and round. Arguments of plugins reach it as a KubeSchedulerConfiguration,
-and incoming pods name that configuration's profile; recorded pods name none, so a round tries the incoming pod alone.
+The engine is that of `koord simulate`: the service's fold, index and cycle. Arguments of plugins reach it as a KubeSchedulerConfiguration,
+and incoming pods name that configuration's profile; recorded pods name none, so a cycle tries the incoming pod alone.
 """
 
 import json
@@ -14,9 +14,9 @@ import msgspec
 from cli.parity.runners.scheduler.evaluation import Decided, Evaluation
 from services.scheduler.ask import PodAsk
 from services.scheduler.config import API_VERSION
+from services.scheduler.cycle import decide
 from services.scheduler.engine import Engine
 from services.scheduler.framework import Plugin, Profile
-from services.scheduler.round import decide
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
@@ -26,7 +26,7 @@ PROFILE = "koord-scheduler"
 
 
 class Tried(NamedTuple):
-    """A waiting pod, the evaluation of its class, and the round that tried it alone."""
+    """A waiting pod, the evaluation of its class, and the cycle that tried it alone."""
 
     pod: Pod
     evaluation: Evaluation
@@ -84,12 +84,12 @@ class Cluster:
         return Evaluation(self.engine.index, ask, now_ns)
 
     def arrive(self, raw: Mapping[str, Any], now_ns: int = 0) -> Tried:
-        """Observes a pod that waits for a node; the round that tries it is decided and not folded."""
+        """Observes a pod that waits for a node; the cycle that tries it is decided and not folded."""
         pod = incoming(raw)
         self.observe_pod(pod, now_ns)
         drafts = decide(self.engine.index, now_ns, 1)
         facts = self.engine.view.pods[pod.metadata.uid]
-        assert facts.ask is not None, "read by the round"
+        assert facts.ask is not None, "read by the cycle"
         evaluation = self.evaluate(facts.ask, now_ns)
         return Tried(pod, evaluation, evaluation.in_a_round(self.profile, pod.metadata.uid, drafts))
 

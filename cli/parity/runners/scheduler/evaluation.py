@@ -1,6 +1,6 @@
 """One class of pods against all nodes, by every way in which the scheduler evaluates it.
 
-A round sums up scores in fused compiled passes, calls other plugins for all nodes at once, re-evaluates single nodes after a placement, and
+A cycle sums up scores in fused compiled passes, calls other plugins for all nodes at once, re-evaluates single nodes after a placement, and
 places pods of similar classes in one compiled sequence. The results must not depend on the way: a case in which they do fails.
 """
 
@@ -22,7 +22,7 @@ from services.scheduler.reasons import text
 from services.scheduler.ties import name_hash
 from services.scheduler.trials import WideTrial
 from shared.events import Draft
-from shared.events.scheduling import PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodPlaced
 
 Scores = Mapping[str, Mapping[str, int]]
 """Plugin -> node -> weighted score; a plugin without a score for the class is absent."""
@@ -61,7 +61,7 @@ class Refusal(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A round of one pod.
+    """A cycle of one pod.
 
     Attributes:
         judge: how the nodes stand once those that have nothing to give are rejected.
@@ -77,7 +77,7 @@ class Evaluation:
 
     Attributes:
         ask: the class.
-        copies: working copies of a round that begins now.
+        copies: working copies of a cycle that begins now.
     """
 
     def __init__(self, index: Index, ask: PodAsk, now_ns: int) -> None:
@@ -125,7 +125,7 @@ class Evaluation:
         return Refusal(plugin.hopeless(self.ask, verdict), reasons)
 
     def scores(self, judge: Judge) -> Scores:
-        """Returns each plugin's part of the totals of the feasible nodes, as the round would record it.
+        """Returns each plugin's part of the totals of the feasible nodes, as the cycle would record it.
 
         Raises:
             Disagreement: the fused pass and the plugin alone differ, or the parts do not add up to the total.
@@ -148,7 +148,7 @@ class Evaluation:
         return scores
 
     def in_a_round(self, profile: Profile, uid: str, drafts: Sequence[Draft]) -> Decided:
-        """Compares the evaluation with the round that tried the pod alone, and returns the outcome.
+        """Compares the evaluation with the cycle that tried the pod alone, and returns the outcome.
 
         Raises:
             Disagreement: its record is not that of the evaluation, or not that of the compiled sequence.
@@ -161,9 +161,9 @@ class Evaluation:
         while given is None and (row := judge.choose(pod_hash)) >= 0:
             given = self.copies.givers.give(judge, row)
         decided = drafts[0].event
-        assert isinstance(decided, CycleDecided), "a round's first event"
-        agree("pods of the round", [uid], [outcome.pod_uid for outcome in decided.pods])
-        agree("record of the round", judge.judged(pod_hash), decided.classes[decided.pods[0].judged])
+        assert isinstance(decided, CycleDecided), "a cycle's first event"
+        agree("pods of the cycle", [uid], [outcome.pod_uid for outcome in decided.pods])
+        agree("record of the cycle", judge.judged(pod_hash), decided.classes[decided.pods[0].judged])
         placed = next((draft.event for draft in drafts if isinstance(draft.event, PodPlaced)), None)
         expected = None if given is None else (self._table.names[row], given)
         agree("placement", expected, placed and (placed.node, placed.annotations))

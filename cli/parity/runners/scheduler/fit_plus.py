@@ -1,6 +1,6 @@
 """The `fit-plus` cases: NodeResourcesFitPlus and ScarceResourceAvoidance over a few nodes.
 
-Nodes and running pods are events; the scores are the fused evaluation's, and the round that tries the incoming pod has to record the same. The
+Nodes and running pods are events; the scores are the fused evaluation's, and the cycle that tries the incoming pod has to record the same. The
 profile has no filter, because the record scores nodes that a filter would reject.
 """
 

@@ -1,8 +1,8 @@
 """The `loadaware` cases: estimates, arguments, and scenarios of observations, reservations and queries.
 
-A scenario's steps are the events that the service reads: pods and NodeMetrics as the cluster shows them, `reserve` as a round's placement,
+A scenario's steps are the events that the service reads: pods and NodeMetrics as the cluster shows them, `reserve` as a cycle's placement,
 `unreserve` as the gateway's answer that it was not bound. A query is a pod that waits: the reason is the fused evaluation's with the filter
-alone, the score with the scorer alone (the record scores rejected nodes too), and a round with both has to agree. The bookkeeping is read from the
+alone, the score with the scorer alone (the record scores rejected nodes too), and a cycle with both has to agree. The bookkeeping is read from the
 view that the services engine offers. Estimates of single pods are calls of the function that the plugin calls.
 """
 
@@ -22,7 +22,7 @@ from shared.domain.priority import priority
 from shared.domain.qos import qos
 from shared.events import Cause
 from shared.events.cluster import BindRejected, NodeMetricDeleted, NodeMetricObserved
-from shared.events.scheduling import PodOutcome, PodPlaced, CycleDecided
+from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
 from shared.kube.instants import duration_ns, duration_text, instant_ns, instant_text
 from shared.kube.node import NodeMetric
 from shared.kube.pod import Pod
@@ -104,14 +104,14 @@ class Scenario(Cluster):
                 self.observe_pod(pod, now_ns)
 
     def _place(self, pod: Pod, node: str, now_ns: int) -> None:
-        """Folds a round that places the pod on the node, also where a filter would reject it."""
+        """Folds a cycle that places the pod on the node, also where a filter would reject it."""
         view, uid = self.engine.view, pod.metadata.uid
-        if uid not in view.pods:  # a round places pods that it has seen
+        if uid not in view.pods:  # a cycle places pods that it has seen
             self.observe_pod(pod, now_ns)
-        number, outcome = view.round + 1, PodOutcome(pod_uid=uid, judged=0, node=node)
-        decided = CycleDecided(round=number, pods=(outcome,), seen=dict(view.positions), now_ns=now_ns)
+        number, outcome = view.cycle + 1, PodOutcome(pod_uid=uid, judged=0, node=node)
+        decided = CycleDecided(cycle=number, pods=(outcome,), seen=dict(view.positions), now_ns=now_ns)
         self.engine.append("scheduling", decided, now_ns)
-        placed = PodPlaced(pod_uid=uid, pod=pod.metadata.key, node=node, round=number, request={})
+        placed = PodPlaced(pod_uid=uid, pod=pod.metadata.key, node=node, cycle=number, request={})
         self._placed[uid] = self.engine.append("scheduling", placed, now_ns)
 
     def _query(self, step: Mapping[str, Any], now_ns: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The `stock` cases: kube-scheduler's own plugins, one at a time and all together, over whole clusters.
 
-Cluster, running pods and incoming pod are events; filters, scores and the nodes that pass are those of the fused evaluation, and the round that
-tries the pod has to record the same. An incoming pod that names a node is no pod for a round (in a cluster it runs there already), so its class
+Cluster, running pods and incoming pod are events; filters, scores and the nodes that pass are those of the fused evaluation, and the cycle that
+tries the pod has to record the same. An incoming pod that names a node is no pod for a cycle (in a cluster it runs there already), so its class
 is evaluated without one. `nodeNames`, by which upstream shortens its list of candidates, has no counterpart: what it leaves out shows in `feasible`.
 """
 
@@ -65,7 +65,7 @@ class StockCluster(Cluster):
 
     @contextmanager
     def incoming(self, raw: Mapping[str, Any]) -> Iterator["Incoming"]:
-        """Evaluates a pod that waits for a node; where it names none, a round tries it."""
+        """Evaluates a pod that waits for a node; where it names none, a cycle tries it."""
         if raw["spec"].get("nodeName"):
             yield Incoming(self, self.evaluate(_class_with_node(raw)))
             return

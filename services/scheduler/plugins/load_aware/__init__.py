@@ -2,7 +2,7 @@
 
 A node's report is minutes old while pods arrive by the second, so what is *measured* is completed by an *estimate* for
 every pod that the report cannot contain yet. `LoadAwareLedger` keeps both as arrays over nodes; `LoadAwareTrial` is its
-copy for one round. The package leaves to its caller when a pod counts (`assignment`), and where the objects come from.
+copy for one cycle. The package leaves to its caller when a pod counts (`assignment`), and where the objects come from.
 
 Source: spec/scheduler-core.md 3; upstream pkg/scheduler/plugins/loadaware.
 """

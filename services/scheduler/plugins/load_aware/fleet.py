@@ -82,7 +82,7 @@ def _limits(percents: Sequence[int], sizes: Sequence[int]) -> list[float]:
 
 
 def refused_from(percent: int) -> float:
-    """The smallest share, in percent, that rounds to more than `percent`, halves being rounded away from zero."""
+    """The smallest share, in percent, that cycles to more than `percent`, halves being rounded away from zero."""
     half = percent + 0.5
     return half if percent >= 0 else float(np.nextafter(half, np.inf))
 

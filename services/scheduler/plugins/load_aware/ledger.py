@@ -144,7 +144,7 @@ class LoadAwareLedger:
                 self.fleet.loads[:, :, held.row] -= held.block
 
     def trial(self) -> LoadAwareTrial:
-        """A copy of the loads for one scheduling round; good until this ledger changes."""
+        """A copy of the loads for one scheduling cycle; good until this ledger changes."""
         return LoadAwareTrial(self)
 
     def would_add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling round may change."""
+"""Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling cycle may change."""
 
 from collections.abc import Iterable, Sequence
 from copy import copy
@@ -35,7 +35,7 @@ def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
 
 
 class LoadAwareTrial:
-    """The loads as one round sees them: as recorded, plus the pods that the round has placed so far."""
+    """The loads as one cycle sees them: as recorded, plus the pods that the cycle has placed so far."""
 
     def __init__(self, ledger: "LoadAwareLedger") -> None:
         args = ledger.args
@@ -124,7 +124,7 @@ class LoadAwareTrial:
         return self._limited[kind] or self._refuses_expired
 
     def filter_at(self, pod: Pod, row: int, now_ns: int) -> int:
-        """`filter` of one node in plain numbers: what a round asks after each placement, at a tenth of the cost."""
+        """`filter` of one node in plain numbers: what a cycle asks after each placement, at a tenth of the cost."""
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
             return PASSES
         fleet, template = self._fleet, self._ledger.templates.of(pod)
@@ -158,7 +158,7 @@ class LoadAwareTrial:
         return total // self._total_weight
 
     def add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
-        """Counts a pod on a node for the rest of the round, as Reserve does.
+        """Counts a pod on a node for the rest of the cycle, as Reserve does.
 
         Args:
             name: `namespace/name`; a report may know an earlier pod of this name.

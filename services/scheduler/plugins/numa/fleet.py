@@ -132,7 +132,7 @@ class NumaFleet:
             if not pods:
                 del self._pods[row]
 
-    # what a round asks
+    # what a cycle asks
 
     def sized(self, size: int) -> tuple[Bools, Bools]:
         """`plain` and `valid` of so many rows."""
@@ -149,7 +149,7 @@ class NumaFleet:
         return [holding.allocation for holding in sorted(self._pods.get(row, {}).values(), key=_age)]
 
     def site(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> Site:
-        """The node in a row, with what pods of the round hold besides, and without what running pods would leave."""
+        """The node in a row, with what pods of the cycle hold besides, and without what running pods would leave."""
         left = list(gone)
         if more or left:
             held = self.allocations(row)

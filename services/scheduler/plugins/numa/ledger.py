@@ -1,6 +1,6 @@
 """What pods hold of a node's CPUs and NUMA zones.
 
-A book is a value: adding a pod gives another book, so that a round can try what it likes, and equal books give equal answers.
+A book is a value: adding a pod gives another book, so that a cycle can try what it likes, and equal books give equal answers.
 
 Source: spec/scheduler-core.md 4.3; upstream pkg/scheduler/plugins/nodenumaresource/node_allocation.go.
 """

@@ -1,7 +1,7 @@
 """What a node offers: its CPUs and NUMA zones, its policies, and what is set aside of it.
 
 All of it follows from the NodeResourceTopology that the node's agent reports and from labels and annotations of the node. A part
-that cannot be read is left out and named in `problems`; nothing of it ends a round.
+that cannot be read is left out and named in `problems`; nothing of it ends a cycle.
 
 Source: spec/scheduler-core.md 4.2; upstream pkg/scheduler/plugins/nodenumaresource/{topology_options,topology_eventhandler}.go.
 """

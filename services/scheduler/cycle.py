@@ -1,9 +1,9 @@
-"""One round: a batch of waiting pods, each placed as if it were alone, recorded so that it can be explained and repeated.
+"""One cycle: a batch of waiting pods, each placed as if it were alone, recorded so that it can be explained and repeated.
 
 `decide` is a pure function of the state (through its index), the configuration in it, and `now`. It changes neither; the
 events that it returns do, once they are appended.
 
-Source: architecture.md, "What a scheduling round records"; spec/scheduler-core.md 1.4, 1.5.
+Source: architecture.md, "What a scheduling cycle records"; spec/scheduler-core.md 1.4, 1.5.
 """
 
 from collections import Counter, deque
@@ -35,7 +35,7 @@ from services.scheduler.ties import name_hash
 from services.scheduler.waking import awake
 from services.scheduler.wording import main_code, message
 from shared.events import Cause, Draft
-from shared.events.scheduling import ClassEvaluated, PodOutcome, PodPlaced, PodUnschedulable, Rejections, CycleDecided
+from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable, Rejections
 
 WORTH_A_RUN = 4
 """So many equal pods behind one of theirs are placed together, at least."""
@@ -44,7 +44,7 @@ MOST_VAIN = 3
 """After so many runs of a class that ended at once its pods are placed one by one: each goes to the same few nodes."""
 
 MOST_JUDGED = 2_000_000
-"""How many nodes a round judges at most, over all its classes, so that it never holds the service for long: some 25 ns each."""
+"""How many nodes a cycle judges at most, over all its classes, so that it never holds the service for long: some 25 ns each."""
 
 ALSO_A_CLASS = 1000
 """A class costs as much as so many nodes, besides the nodes themselves."""
@@ -60,19 +60,19 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     index.queue.advance(now_ns)
     if not index.queue:
         return ()
-    round_ = _Round(index, now_ns)
-    line = sorted(index.queue.choose(batch_size, awake(index, round_.feasible)), key=_turn)
-    round_.expect(line)
-    for pod, due in _in_turn(line, round_.has_refused):
-        if round_.is_full(pod):
+    cycle = _Cycle(index, now_ns)
+    line = sorted(index.queue.choose(batch_size, awake(index, cycle.feasible)), key=_turn)
+    cycle.expect(line)
+    for pod, due in _in_turn(line, cycle.has_refused):
+        if cycle.is_full(pod):
             break
-        round_.take(pod, due=due)
-        round_.forget_if_last(pod)
-    return round_.drafts()
+        cycle.take(pod, due=due)
+        cycle.forget_if_last(pod)
+    return cycle.drafts()
 
 
 def _in_turn(line: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) -> Iterator[tuple[PodFacts, bool]]:
-    """(pod, due) in the order in which rounds of one pod would take them: of equal priority, those for whom room was made come first,
+    """(pod, due) in the order in which cycles of one pod would take them: of equal priority, those for whom room was made come first,
     and those of a class that has been refused meanwhile come behind the classes that have not been.
     """
     back: list[tuple[Turn, int]] = []  # put back, by their new turn
@@ -103,7 +103,7 @@ def _turn(chosen: Chosen) -> Turn:
 
 
 class _Class:
-    """A class of equal pods within a round, and which record of it holds: how it was judged first, and how once it was refused."""
+    """A class of equal pods within a cycle, and which record of it holds: how it was judged first, and how once it was refused."""
 
     __slots__ = ("judge", "judged_at", "refused_at", "vain")
 
@@ -114,12 +114,12 @@ class _Class:
         self.vain = 0
 
 
-class _Round:
-    """The working copy of a round."""
+class _Cycle:
+    """The working copy of a cycle."""
 
     def __init__(self, index: Index, now_ns: int) -> None:
         self._index = index
-        self._number = index.view.round + 1
+        self._number = index.view.cycle + 1
         self._copies = WorkingCopies(index, now_ns)
         self._room = self._copies.room
         self._panels: dict[Profile, Panel] = {}
@@ -155,7 +155,7 @@ class _Round:
         return self._class(ask).judge.feasible()
 
     def is_full(self, pod: PodFacts) -> bool:
-        """Whether the pod is left to the next round, because its class is new and this round has judged enough."""
+        """Whether the pod is left to the next cycle, because its class is new and this cycle has judged enough."""
         return (
             pod.ask not in self._classes
             and bool(self._outcomes)
@@ -163,7 +163,7 @@ class _Round:
         )
 
     def has_refused(self, pod: PodFacts) -> bool:
-        """Whether a pod of the same class was refused in this round."""
+        """Whether a pod of the same class was refused in this cycle."""
         return pod.ask in self._classes and self._classes[pod.ask].refused_at >= 0
 
     def take(self, pod: PodFacts, *, due: bool) -> None:
@@ -186,12 +186,12 @@ class _Round:
         if class_.refused_at >= 0:
             class_.judge.catch_up()
             if not class_.judge.none_feasible():
-                class_.refused_at = -1  # a pod of this round is what it wanted to be near
+                class_.refused_at = -1  # a pod of this cycle is what it wanted to be near
         if class_.refused_at >= 0:
             if due:
                 self._refuse(pod, class_.refused_at)
                 self._preempt(pod, class_.judge)
-            return  # others of the pool wait on: this round has shown that nothing was cured for them
+            return  # others of the pool wait on: this cycle has shown that nothing was cured for them
         pod_hash = name_hash(pod.uid)
         class_.judge.catch_up()
         row, given = self._choose(class_.judge, pod_hash, self._preemptions.node_of(pod))
@@ -211,7 +211,7 @@ class _Round:
     def _run_on(self, pod: PodFacts, ask: PodAsk, class_: _Class) -> None:
         """Place the equal pods that come next, as far as is foreseen: the result is the one that their turns would have."""
         begin = end = self._places[pod.uid] + 1
-        # Of fresh pods alone: behind these come those that this round puts back, so that nobody else's turn is between them.
+        # Of fresh pods alone: behind these come those that this cycle puts back, so that nobody else's turn is between them.
         while end < len(self._line) and self._kinds[end] == FRESH and _is_plain(self._line[end], ask):
             end += 1
         if end - begin < WORTH_A_RUN or ask.pod.spec.volumes:
@@ -249,10 +249,10 @@ class _Round:
             self._classes.pop(pod.ask, None)
 
     def drafts(self) -> tuple[Draft, ...]:
-        """The round's events; none when it took no pod."""
+        """The cycle's events; none when it took no pod."""
         if not self._outcomes:
             return ()
-        decided = CycleDecided(round=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
+        decided = CycleDecided(cycle=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
         return (Draft(decided), *self._events)
 
     def _choose(self, judge: Judge, pod_hash: np.uint64, nominated: str) -> tuple[int, dict[str, str]]:
@@ -285,7 +285,7 @@ class _Round:
             pod_uid=pod.uid,
             pod=pod.name,
             node=node,
-            round=self._number,
+            cycle=self._number,
             request=ask.request,
             score=score,
             annotations=given,
@@ -350,7 +350,7 @@ class _Round:
         told = PodUnschedulable(
             pod_uid=pod.uid,
             pod=pod.name,
-            round=self._number,
+            cycle=self._number,
             code=code,
             message=message(record) if ask is None or not ask.fault else f"{text(code)}: {ask.fault}",
             plugins=tuple(dict.fromkeys(rejected.plugin for rejected in record.rejected)),
