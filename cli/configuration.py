@@ -6,8 +6,8 @@ import msgspec
 
 from shared.errors import KoordError
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.log.admin.newest import newest, writer_of
 from shared.log.database import Database
-from shared.log.newest import newest, writer_of
 from shared.log.reader import LogReader
 
 

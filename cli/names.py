@@ -87,9 +87,9 @@ def _asked(ctx: click.Context, ask: Ask) -> list[str]:
 
 
 async def _keys(postgres: str, prefixes: Sequence[str], context: str | None, kinds: Sequence[str]) -> list[str]:
-    from shared.log.names import keys_like
+    from shared.log.admin.names import keys_like
+    from shared.log.admin.session import opened
     from shared.log.reader import LogReader
-    from shared.log.session import opened
 
     async with opened(postgres) as database:
         names = [context] if context else await LogReader(database).contexts()
@@ -98,8 +98,8 @@ async def _keys(postgres: str, prefixes: Sequence[str], context: str | None, kin
 
 
 async def _followers(postgres: str) -> list[str]:
-    from shared.log.overview import list_followers
-    from shared.log.session import opened
+    from shared.log.admin.overview import list_followers
+    from shared.log.admin.session import opened
 
     async with opened(postgres) as database:
         return [one.service for one in await list_followers(database)]

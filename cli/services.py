@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shared.errors import KoordError
 
 if TYPE_CHECKING:
-    from shared.declared import Declared
+    from shared.manifest import Manifest
     from shared.service import Service
 
 SERVICES = (
@@ -27,7 +27,7 @@ AGENTS = ("node-agent",)
 SHARDED = ("metrics-ingest", "action-ingest")
 """Services of which each shard has its own: they write a family of contexts."""
 
-_FOLDERS = {"action-ingest": "services.metrics_ingest.deeds"}
+_FOLDERS = {"action-ingest": "services.metrics_ingest.actions"}
 """Of services that have no folder named after them."""
 
 PARTITION_ROWS = 1_000_000
@@ -50,7 +50,7 @@ def metrics_shards() -> int:
     Raises:
         BadSetting: it is no such number.
     """
-    from shared.families import Installation
+    from shared.sharding import Installation
 
     return Installation.load("", os.environ).metrics_shards
 
@@ -61,7 +61,7 @@ def contexts(shards: int = 0) -> dict[str, int]:
     Raises:
         BadSetting: KOORD_METRICS_SHARDS is no number of shards.
     """
-    from shared.families import expanded
+    from shared.sharding import expanded
 
     return expanded(CONTEXTS, shards or metrics_shards())
 
@@ -74,9 +74,9 @@ def _folder(name: str) -> str:
     return _FOLDERS.get(name) or f"services.{name.replace('-', '_')}"
 
 
-def declared(name: str) -> "Declared":
+def manifest(name: str) -> "Manifest":
     """What a service may do: read without what it needs to run."""
-    found: Declared = importlib.import_module(f"{_folder(name)}.declared").DECLARED
+    found: Manifest = importlib.import_module(f"{_folder(name)}.manifest").MANIFEST
     return found
 
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Protocol
 
-from shared.events import Recorded
+from shared.events import RecordedEvent
 
 
 class State(Protocol):
@@ -16,7 +16,7 @@ class State(Protocol):
     SCHEMA: ClassVar[int]
     positions: dict[str, int]
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event. Believes the log: never refuses, never logs, never looks at a clock."""
         ...
 

@@ -22,10 +22,10 @@ import msgspec
 from shared.errors import KoordError
 from shared.log.codec import Codec
 from shared.log.database import FAILURES, Database
-from shared.log.folding import Folding
 from shared.log.positions import LogRewound, Position
+from shared.log.projection import Folding
 from shared.log.reader import LogReader
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 
 if TYPE_CHECKING:
     from shared.service import Runtime, Service
@@ -130,7 +130,7 @@ async def _explaining(
 
 async def watch_rebuilds(runtime: "Runtime") -> None:
     """Rebuild every so often; a difference is an alarm, never a repair: the log is right and someone must look."""
-    target = _target(runtime.declared)
+    target = _target(runtime.manifest)
     while True:
         await asyncio.sleep(runtime.environment.rebuild_interval_s)
         try:

@@ -16,21 +16,21 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from shared import families, tracing
+from shared import sharding, tracing
 from shared.bus import Bus
-from shared.declared import Declared
 from shared.errors import KoordError
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.fold import State
 from shared.health import Metrics, Status
 from shared.log.database import Database
-from shared.log.folding import Look
 from shared.log.follower import Follower
+from shared.log.projection import Look
 from shared.log.reader import LogReader
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
-from shared.retain import Retention, RetentionSettings
+from shared.manifest import Manifest
+from shared.retention import Retention, RetentionSettings
 from shared.settings import Settings
 
 Lead = Callable[["Runtime"], Awaitable[None]]
@@ -49,11 +49,11 @@ class Service(NamedTuple):
     """What a service is made of.
 
     Attributes:
-        declared: what it may do.
-        follows: context that is declared -> event types that its State folds.
+        manifest: what it may do.
+        follows: context in the manifest -> event types that its State folds.
         emits: every type it may append.
         lead: runs while this replica is the writer; returns when `runtime.draining` is set.
-        answers: bus subject that is declared -> answer; every replica answers, from followed state.
+        answers: bus subject in the manifest -> answer; every replica answers, from followed state.
         restates: type that says what an object is -> type that says it is gone; what is live outlasts its partition.
         beside: runs around all of it, whether this replica leads or not; what it yields is `runtime.beside`.
         retention: how long what it writes is kept, where that is not the same as for all.
@@ -61,7 +61,7 @@ class Service(NamedTuple):
             would otherwise work out first. It appends nothing.
     """
 
-    declared: Declared
+    manifest: Manifest
     follows: Mapping[str, tuple[type[Event], ...]]
     emits: tuple[type[Event], ...]
     settings: type[Settings]
@@ -76,12 +76,12 @@ class Service(NamedTuple):
     @property
     def name(self) -> str:
         """Of the service, or of the shard."""
-        return self.declared.name
+        return self.manifest.name
 
     @property
     def writes(self) -> str:
         """The context to which it appends."""
-        return self.declared.writes
+        return self.manifest.writes
 
     def member(self, shard: int, shards: int) -> "Service":
         """This service with families replaced by their members; a sharded one as the shard that it is.
@@ -90,11 +90,11 @@ class Service(NamedTuple):
             NoSuchShard: there are not so many.
             KoordError: it is made of something else than what is declared.
         """
-        if set(self.follows) != set(self.declared.follows) or set(self.answers) != set(self.declared.answers):
+        if set(self.follows) != set(self.manifest.follows) or set(self.answers) != set(self.manifest.answers):
             raise KoordError(f"service {self.name} follows or answers something else than it declares")
-        own = self.declared.member(shard, shards)
-        follows = families.expanded({k: v for k, v in self.follows.items() if k != self.writes}, shards)
-        return self._replace(declared=own, follows={**follows, own.writes: self.follows[self.writes]})
+        own = self.manifest.member(shard, shards)
+        follows = sharding.expanded({k: v for k, v in self.follows.items() if k != self.writes}, shards)
+        return self._replace(manifest=own, follows={**follows, own.writes: self.follows[self.writes]})
 
 
 class Environment(Settings, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class Environment(Settings, frozen=True, kw_only=True):
     ] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
     replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
-    metrics_shards: families.Shards = 1
+    metrics_shards: sharding.Shards = 1
     shard: Annotated[int, Meta(ge=0, description="which of them this process writes, if it writes one")] = 0
     otlp_endpoint: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
     snapshot_interval_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
@@ -140,7 +140,7 @@ class Runtime:
     """What a service's shell may do: look at the State, append, wait, know the time."""
 
     def __init__(self, declared: Service, settings: Any, environment: Environment) -> None:
-        self.declared = declared
+        self.manifest = declared
         self.service = service = declared.member(environment.shard, environment.metrics_shards)
         self.settings = settings
         self.environment = environment
@@ -178,7 +178,7 @@ class Runtime:
 
     async def append(
         self, drafts: Sequence[Draft], *, now_ns: int, seen: Mapping[str, int] | None = None, config: str = ""
-    ) -> list[Recorded]:
+    ) -> list[RecordedEvent]:
         """Append in one transaction; on return the events are committed and folded.
 
         Args:

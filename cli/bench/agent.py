@@ -19,7 +19,7 @@ from cli.output import show_table
 from cli.ports import free_port
 from cli.process import Process
 from services.node_agent.settings import NAME
-from shared.agents import answer, deeds, report, slo, subjects
+from shared.agents import actions, answer, report, slo, subjects
 from shared.agents import pods as agent_pods
 from shared.agents.answer import Answer
 from shared.agents.pods import NodePods
@@ -159,7 +159,7 @@ async def _tell_of_pods(bus: Bus, uids: list[str]) -> None:
     }
 
     async def accept(data: bytes) -> bytes:
-        told = deeds.decode(data, NODE)
+        told = actions.decode(data, NODE)
         await bus.publish(
             subjects.subject(NODE, subjects.PODS), agent_pods.encode(NodePods(NODE, 1, 1, node, None, found))
         )

@@ -27,7 +27,7 @@ from cli.process import Process
 from cli.services import contexts
 from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events import Draft, Recorded
+from shared.events import Draft, RecordedEvent
 from shared.events.cluster import NodeMetricObserved, NodeObserved, PodObserved
 from shared.events.intents import FieldsDesired
 from shared.events.metrics import NodeReported
@@ -202,7 +202,7 @@ class _Heard:
         self.lags_of: dict[tuple[str, int], float] = {}  # (node, at_ns) -> when it was folded
         self._sizes: dict[type, list[int]] = {NodeReported: [], FieldsDesired: []}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         event = record.event
         if isinstance(event, NodeReported):
             self.lags_of[event.node, event.at_ns] = time.monotonic()

@@ -30,12 +30,12 @@ from cli.services import contexts
 from services.scheduler.service import SERVICE
 from services.scheduler.state import ClusterView
 from shared.bus import Bus
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.log.database import Database, migrate
 from shared.log.follower import Follower
 from shared.log.positions import Position
 from shared.log.reader import LogReader
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
 
@@ -168,7 +168,7 @@ async def heard(one: Child) -> Any:
     return await asyncio.to_thread(one[1].recv)
 
 
-async def _writer(servers: Servers, committed: Callable[[list[Recorded], Position, int], None]) -> LogWriter:
+async def _writer(servers: Servers, committed: Callable[[list[RecordedEvent], Position, int], None]) -> LogWriter:
     bus = Bus(servers.nats, name="bench writer")
     await bus.start()
     writer = LogWriter(Database(servers.postgres), bus, "cluster", "bench", committed)
@@ -187,7 +187,7 @@ async def append(pipe: Connection, servers: Servers, events: int, batch: int) ->
     pipe.send("ready")
     await asyncio.to_thread(pipe.recv)
     started = time.monotonic_ns()
-    under_way: asyncio.Task[list[Recorded]] | None = None
+    under_way: asyncio.Task[list[RecordedEvent]] | None = None
     for start in range(0, events, batch):  # two at a time: the rows of one are made while Postgres writes the other
         following = asyncio.create_task(writer.append(drafts[start : start + batch], now_ns=time.time_ns()))
         if under_way is not None:
@@ -230,7 +230,7 @@ async def append_slowly(pipe: Connection, servers: Servers, first: int, seconds:
     """Part: append 5 events at a time at a steady rate when told to; says seq -> when it was committed (monotonic)."""
     commits: dict[int, int] = {}
 
-    def committed(_records: list[Recorded], head: Position, _epoch: int) -> None:
+    def committed(_records: list[RecordedEvent], head: Position, _epoch: int) -> None:
         commits[head.seq] = time.monotonic_ns()
 
     drafts = list(history(first, int(seconds * rate) * 5))

@@ -23,10 +23,10 @@ from services.quota_ledger.books import Books
 from services.quota_ledger.explain import explain
 from services.quota_ledger.tree import Tree
 from services.quota_ledger.verify import holds
-from shared.collecting import uncollected
 from shared.domain.amounts import negated
 from shared.events import Event
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
+from shared.gc_pause import uncollected
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 LEVELS = 4

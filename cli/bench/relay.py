@@ -26,7 +26,7 @@ from cli.output import show_table
 from cli.process import Process
 from cli.services import contexts
 from services.audit.cloudevent import said
-from services.audit.declared import stream_of
+from services.audit.manifest import stream_of
 from services.audit.signing import generate
 from shared.bus import Bus
 from shared.bus.consumer import messages

@@ -20,7 +20,7 @@ from services.slo_controller.decide import decide_config, decide_nodes
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import CONFIG_MAP, SloState
 from shared.admission.slo_config import COLOCATION
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
 from shared.events.intents import FieldsDesired
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
@@ -131,7 +131,7 @@ class Fleet:
     def say(self, context: str, event: Event) -> None:
         """Fold an event."""
         seq = self.state.positions.get(context, 0) + 1
-        self.state.apply(Recorded(context=context, seq=seq, event=event, at_ns=BEGAN))
+        self.state.apply(RecordedEvent(context=context, seq=seq, event=event, at_ns=BEGAN))
 
     def configure(self, percent: int) -> None:
         """Take over a configuration."""

@@ -36,7 +36,7 @@ from shared.health import Status
 from shared.log import announce
 from shared.log.database import Database, migrate
 from shared.log.reader import LogReader
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from shared.log.writer import LogWriter
 
 WITHIN_S = 120.0

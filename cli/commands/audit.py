@@ -10,10 +10,10 @@ from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
 from cli.supervisor.folder import find_endpoints
 from shared.errors import KoordError
+from shared.log.admin.session import reading
+from shared.log.admin.verify import Verified, verify
 from shared.log.checkpoint import Checkpoint, read_checkpoints, read_statement
 from shared.log.positions import Position
-from shared.log.session import reading
-from shared.log.verify import Verified, verify
 
 Heads = Mapping[str, Sequence[Position]]
 """Context -> its heads, as checkpoints saw them."""

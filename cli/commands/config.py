@@ -11,7 +11,7 @@ from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
 from cli.supervisor.folder import find_endpoints
 from shared.kube.instants import SECOND
-from shared.log.session import opened
+from shared.log.admin.session import opened
 
 
 @click.group()

@@ -16,8 +16,8 @@ from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show_one_of_many, show_table
 from cli.supervisor.folder import find_endpoints
+from shared.log.admin.session import reading
 from shared.log.reader import LogReader, Row
-from shared.log.session import reading
 
 POLL_INTERVAL_S = 0.5
 TABLE_ROWS = 500

@@ -10,9 +10,9 @@ from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
 from cli.supervisor.folder import find_endpoints
 from shared.errors import KoordError
-from shared.log.overview import FollowerSeen, list_followers
-from shared.log.registry import Registry
-from shared.log.session import opened
+from shared.log.admin.overview import FollowerSeen, list_followers
+from shared.log.admin.session import opened
+from shared.log.service_store import Registry
 
 
 @click.group()

@@ -11,9 +11,9 @@ from cli.output import Format, show, show_table
 from cli.services import SERVICES
 from cli.supervisor.folder import find_endpoints
 from shared.events import Cause
-from shared.log.overview import Parked, Skipped, list_parked, list_skips
-from shared.log.registry import Registry
-from shared.log.session import opened
+from shared.log.admin.overview import Parked, Skipped, list_parked, list_skips
+from shared.log.admin.session import opened
+from shared.log.service_store import Registry
 
 
 class Event(click.ParamType[Cause]):

@@ -36,7 +36,7 @@ def run(service: str) -> None:
 
         sys.exit(run_agent())
     gc.disable()  # all that is imported stays: collections would look at it again and again
-    from shared.running import run as run_service
+    from shared.runner import run as run_service
 
     loaded = load(service)
     gc.freeze()
@@ -54,7 +54,7 @@ def _settings_table(name: str) -> str:
         about = f"{name}: measures the node it runs on and reports to metrics ingest."
         parts = (AgentEnvironment, AgentSettings)
     else:
-        from shared.retain import RetentionSettings
+        from shared.retention import RetentionSettings
         from shared.service import Environment
 
         service = load(name)

@@ -16,15 +16,15 @@ from services.scheduler.followed import Followed
 from services.scheduler.service import SERVICE
 from services.scheduler.shadow_log import NOT_COMPARED, ShadowLog
 from services.scheduler.shadow_report import ShadowReport, Worst, chosen, report
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.scheduling import PlacementCompared
 from shared.kube.instants import instant_text
+from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.positions import Position
 from shared.log.reader import LogReader, at_us
-from shared.log.session import reading
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -77,7 +77,7 @@ async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, wor
     return report(told, followed.nodes, schedulers, since_ns, worst)
 
 
-async def _observed(log: LogReader) -> AsyncIterator[Recorded]:
+async def _observed(log: LogReader) -> AsyncIterator[RecordedEvent]:
     """What the scheduler follows beside its own log, by the time of the append."""
     there = await log.contexts()
     follows = {name: kinds for name, kinds in SERVICE.member(0, len(there)).follows.items() if name in there}
@@ -98,7 +98,7 @@ async def _observed(log: LogReader) -> AsyncIterator[Recorded]:
             heads[place : place + 1] = [] if following is None else [(following, source)]
 
 
-async def _records(log: LogReader, context: str, kinds: Sequence[type[Event]]) -> AsyncGenerator[Recorded, None]:
+async def _records(log: LogReader, context: str, kinds: Sequence[type[Event]]) -> AsyncGenerator[RecordedEvent, None]:
     """A context's events of these types, from the oldest that is kept."""
     begin, head = await log.oldest(context) or Position(), await log.head(context)
     async with aclosing(log.pages(context, begin, head.seq, Codec(list(dict.fromkeys(kinds))))) as pages:

@@ -11,11 +11,11 @@ from cli.output import Format, show
 from cli.supervisor.folder import find_endpoints
 from services.scheduler.why import Explanation, explain, render
 from shared.errors import KoordError
-from shared.events import EVENT_TYPES, Recorded
+from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
-from shared.log.session import reading
 
 
 class UnknownPod(KoordError):
@@ -72,6 +72,6 @@ async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = 
 
 async def _read(
     log: LogReader, codec: Codec, *, key: str, context: str | None = None, kind: str | None = None
-) -> list[Recorded]:
+) -> list[RecordedEvent]:
     rows = [row async for row in log.rows(context=context, kind=kind, key=key)]
     return [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]

@@ -10,8 +10,8 @@ from cli.credentials.book import Book, NoBook
 from cli.credentials.folder import Reach
 from cli.credentials.rights import Login, declared_logins
 from cli.services import SERVICES
-from shared.log.script import run_script
-from shared.log.session import opened
+from shared.log.admin.script import run_script
+from shared.log.admin.session import opened
 
 
 class Access:

@@ -217,8 +217,8 @@ async def _postgres(directory: Path, owner: str | None) -> None:
     from cli.credentials.granting import grant
     from cli.credentials.install import logins_of
     from cli.credentials.postgres import roles
-    from shared.log.script import run_script
-    from shared.log.session import opened
+    from shared.log.admin.script import run_script
+    from shared.log.admin.session import opened
 
     book = books.read(directory)
     logins = logins_of(book)

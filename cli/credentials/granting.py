@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from cli.credentials import postgres
 from cli.credentials.rights import Login
+from shared.log.admin.script import existing_roles, run_script
 from shared.log.database import Database
-from shared.log.script import existing_roles, run_script
 
 
 async def grant(database: Database, logins: Iterable[Login]) -> list[str]:

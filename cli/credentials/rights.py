@@ -7,13 +7,13 @@ service is a login of its own.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from cli.services import CONTEXTS, declared
-from services.audit.declared import READ, SUBJECT
+from cli.services import CONTEXTS, manifest
+from services.audit.manifest import READ, SUBJECT
 from shared.agents import subjects
 from shared.bus.login import INBOX
-from shared.declared import Declared
-from shared.families import is_family, members
 from shared.log.announce import batch_subject, beacon_subject
+from shared.manifest import Manifest
+from shared.sharding import is_family, members
 
 EVENTS = f"{SUBJECT}.>"
 """The stream of events for outsiders."""
@@ -89,13 +89,13 @@ def declared_logins(names: Iterable[str], shards: int) -> list[Login]:
     """Every login but those of nodes: these services as their shards, then operator and auditor."""
     services = [
         one.member(shard, shards)
-        for one in map(declared, names)
+        for one in map(manifest, names)
         for shard in range(shards if is_family(one.writes) else 1)
     ]
     return [*(of_service(one) for one in services), operator(services, shards), auditor(services)]
 
 
-def of_service(service: Declared) -> Login:
+def of_service(service: Manifest) -> Login:
     """Of a service, whose families are expanded already."""
     user = f"koord.{service.name}"
     publish = [batch_subject(service.writes), beacon_subject(service.writes), *service.says, *service.asks]
@@ -118,7 +118,7 @@ def of_service(service: Declared) -> Login:
     )
 
 
-def operator(services: Sequence[Declared], shards: int) -> Login:
+def operator(services: Sequence[Manifest], shards: int) -> Login:
     """Who runs the system: hears, asks, reads; changes only what is kept beside the logs."""
     heard = [subject(context) for context in members(CONTEXTS, shards) for subject in (batch_subject, beacon_subject)]
     asked = [subject for service in services for subject in service.answers]
@@ -126,7 +126,7 @@ def operator(services: Sequence[Declared], shards: int) -> Login:
     return Login(OPERATOR, bus, LogRights(role_of(OPERATOR), None, operates=True))
 
 
-def auditor(services: Sequence[Declared]) -> Login:
+def auditor(services: Sequence[Manifest]) -> Login:
     """Who reads the event stream, with consumers of its own, asks for old events, and verifies the log."""
     publish = [OLD_EVENTS]
     for stream in dict.fromkeys(one for service in services if EVENTS in service.says for one in service.streams):

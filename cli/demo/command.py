@@ -20,8 +20,8 @@ from cli.output import show_table
 from cli.supervisor import Servers
 from services.scheduler.why import render
 from shared.errors import KoordError
-from shared.log.session import reading
-from shared.log.verify import Verified
+from shared.log.admin.session import reading
+from shared.log.admin.verify import Verified
 
 
 @click.command()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricObserved, NodeObserved, PodBound, PodObserved
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.quantity import amounts
@@ -46,7 +46,7 @@ class Progress:
         self._folded = dict.fromkeys(FOLDED, 0)
         self._cpu_milli: dict[str, int] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         match record.event:
             case NodeObserved(node=node, object=seen):

@@ -10,7 +10,7 @@ from cli.demo.progress import Progress
 from cli.supervisor import Endpoints, Spec, Supervisor
 from cli.supervisor.view import View
 from shared.errors import KoordError
-from shared.log.session import reading
+from shared.log.admin.session import reading
 
 REPORT_INTERVAL_S = 4
 START_DELAY_S = 0.5

@@ -9,8 +9,8 @@ from cli.doctor.postgres import clock_finding
 from cli.durations import age
 from shared.events.cluster import MissingPermission
 from shared.kube.permissions import Permissions, Rule
-from shared.log.lag import NodeHeard
-from shared.log.newest import Found
+from shared.log.admin.lag import NodeHeard
+from shared.log.admin.newest import Found
 
 SILENT_REPORTS = 3
 """As many reports must be missing before an agent counts as silent."""

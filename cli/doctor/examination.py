@@ -17,7 +17,7 @@ from cli.doctor.finding import Finding
 from cli.doctor.services import NEEDED, BeaconHeard
 from cli.services import contexts as wanted_contexts
 from cli.supervisor.servers import Endpoints
-from services.audit.declared import stream_of
+from services.audit.manifest import stream_of
 from shared.bus import NoAnswer, NotPermitted
 from shared.bus.login import BadLogin
 from shared.bus.server import BusRefused, BusUnreachable
@@ -26,13 +26,13 @@ from shared.errors import KoordError
 from shared.events.cluster import MissingPermission
 from shared.events.log import WriterStarted
 from shared.kube.permissions import SUBJECT, Permissions
-from shared.log import lag, server
+from shared.log.admin import lag, server
+from shared.log.admin.newest import newest, writer_of
+from shared.log.admin.overview import list_parked
+from shared.log.admin.session import DatabaseUnreachable, opened
 from shared.log.announce import batch_subject, beacon_subject, decode_beacon
 from shared.log.database import Database, DatabaseDenied
-from shared.log.newest import newest, writer_of
-from shared.log.overview import list_parked
 from shared.log.reader import LogReader
-from shared.log.session import DatabaseUnreachable, opened
 
 LISTENED_S = 3.2
 """Beacons come each second; on a busy machine one comes late."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from cli.doctor.finding import Finding
+from shared.log.admin.server import Schema, Server, refused_settings
 from shared.log.database import without_password
-from shared.log.server import Schema, Server, refused_settings
 
 OLDEST = 14
 """The first that ends a client's statement when the client is gone (client_connection_check_interval)."""

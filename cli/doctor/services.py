@@ -6,10 +6,10 @@ from typing import NamedTuple
 from cli.doctor.finding import Finding
 from cli.durations import age
 from shared.events.log import WriterStarted
-from shared.log.lag import Behind
-from shared.log.newest import Found
-from shared.log.overview import Parked
-from shared.log.server import ContextSize
+from shared.log.admin.lag import Behind
+from shared.log.admin.newest import Found
+from shared.log.admin.overview import Parked
+from shared.log.admin.server import ContextSize
 
 NEEDED = frozenset({"cluster", "scheduling"})
 """Without a writer of these no pod is placed; other contexts are written where their service is part of the installation."""

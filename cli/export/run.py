@@ -13,11 +13,11 @@ from cli.export.part import Kind, opened
 from cli.instants import Since
 from services.audit.settings import AuditSettings
 from shared.errors import KoordError
+from shared.log.admin.session import reading
+from shared.log.admin.verify import raw_digest_of
 from shared.log.digest import GENESIS
 from shared.log.raw import RawRow, first_kept, first_since, raw_page
 from shared.log.reader import LogReader
-from shared.log.session import reading
-from shared.log.verify import raw_digest_of
 
 PART = 500_000
 """Events of one file, at most: its seqs lie between two multiples of this."""

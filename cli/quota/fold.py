@@ -9,13 +9,13 @@ import msgspec
 from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, LedgerState
-from shared.events import EVENT_TYPES, Recorded
+from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.log import ConfigApplied
 from shared.kube.elastic_quota import RESOURCES, weighs_its_max
+from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
-from shared.log.session import reading
 
 
 class Folded(NamedTuple):
@@ -29,7 +29,7 @@ class Folded(NamedTuple):
     """
 
     state: LedgerState
-    own: list[Recorded]
+    own: list[RecordedEvent]
     settings: LedgerSettings
     is_computed: bool
     weigh_their_max: frozenset[str]

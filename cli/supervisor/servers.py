@@ -186,8 +186,8 @@ async def migrate_to_this_release(postgres: str) -> None:
     """
     from cli.credentials.granting import grant
     from cli.credentials.rights import declared_logins
+    from shared.log.admin.session import opened
     from shared.log.database import migrate
-    from shared.log.session import opened
 
     async with opened(postgres) as database:
         await migrate(database, contexts())

@@ -20,9 +20,9 @@ from cli.top.summary import Bus, Summary, summarise
 from cli.top.table import CONTEXTS, SERVICES, bus_line, context_cells, rendered, service_cells
 from shared.bus.server import Server, look
 from shared.errors import KoordError
+from shared.log.admin.session import opened
 from shared.log.announce import beacon_subject, decode_beacon
 from shared.log.database import Database
-from shared.log.session import opened
 
 
 @click.command()

@@ -14,11 +14,11 @@ import msgspec
 from shared.errors import KoordError
 from shared.events.log import WriterStarted
 from shared.health import Status
-from shared.log import lag, server
+from shared.log.admin import lag, server
+from shared.log.admin.lag import Behind
+from shared.log.admin.newest import Found, writer_of
 from shared.log.announce import Beacon
 from shared.log.database import FAILURES, Database
-from shared.log.lag import Behind
-from shared.log.newest import Found, writer_of
 from shared.log.reader import LogReader
 
 SIZES_INTERVAL_S = 10.0

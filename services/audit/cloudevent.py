@@ -14,7 +14,7 @@ from hashlib import sha256
 
 import msgspec
 
-from services.audit.declared import READ, SUBJECT
+from services.audit.manifest import READ, SUBJECT
 from shared.bus.streams import Outgoing
 from shared.log.raw import RawRow
 

@@ -17,7 +17,7 @@ import msgspec
 
 from services.audit.chain import Chain
 from services.audit.cloudevent import ENVELOPE, CloudEvents, said
-from services.audit.declared import SUBJECT, stream_of
+from services.audit.manifest import SUBJECT, stream_of
 from services.audit.settings import AuditSettings
 from shared.bus.streams import StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
 from shared.kube.instants import SECOND

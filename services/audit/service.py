@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge
 
 from services.audit.checkpoints import text_of, write_files
 from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
-from services.audit.declared import CONTEXTS, DECLARED, READ
+from services.audit.manifest import CONTEXTS, MANIFEST, READ
 from services.audit.read import read
 from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
@@ -161,7 +161,7 @@ async def answer(runtime: Runtime, subject: str, data: bytes) -> bytes:
 
 
 SERVICE = Service(
-    declared=DECLARED,
+    manifest=MANIFEST,
     follows={**dict.fromkeys(CONTEXTS, ()), "audit": (CheckpointSigned,)},
     emits=(CheckpointSigned, ObjectDesired, WriterStarted),
     settings=AuditSettings,

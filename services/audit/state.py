@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.audit import CheckpointSigned
 
 
@@ -23,7 +23,7 @@ class AuditState:
         self.signed_seq = 0
         self.signed_at_ns = 0
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         if isinstance(record.event, CheckpointSigned):
             self.signed, self.signed_seq, self.signed_at_ns = record.event, record.seq, record.at_ns

@@ -8,10 +8,10 @@ import stamina.instrumentation
 from services.gateway import decide, permissions
 from services.gateway.api import KubeApi
 from services.gateway.carrier import Carrier
-from services.gateway.declared import DECLARED
 from services.gateway.echoes import Echoes
 from services.gateway.intake import Intake
 from services.gateway.intents import ANY_INTENTS, SCHEDULING_INTENTS
+from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.pace import Pace
 from services.gateway.resources import followed
@@ -193,7 +193,7 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    declared=DECLARED,
+    manifest=MANIFEST,
     follows={
         "cluster": (*OBSERVATIONS, *OUTCOMES, InitialListCompleted, AdmissionMissed, WriterStarted),
         "scheduling": (*SCHEDULING_INTENTS, *ANY_INTENTS),

@@ -16,7 +16,7 @@ from services.gateway.intents import POD_SCHEDULED, Act, Intent, Level, Place, S
 from services.gateway.resources import NODE_METRICS, NODES, PODS
 from services.gateway.webhooks.view import AdmissionView, Stored
 from services.gateway.wire import Kept
-from shared.events import Cause, Recorded
+from shared.events import Cause, RecordedEvent
 from shared.events.cluster import (
     OUTCOMES,
     AdmissionMissed,
@@ -124,7 +124,7 @@ class GatewayState:
         self.slots: dict[Place, dict[Slot, None]] = {}
         self.lines: dict[Place, dict[Cause, None]] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         event = record.event
         match event:
@@ -306,7 +306,7 @@ def _ends_written(level: Level) -> bool:
     return isinstance(level, PodUnschedulable) or (isinstance(level, ObjectDesired) and level.body is None)
 
 
-def _says(record: Recorded) -> int:
+def _says(record: RecordedEvent) -> int:
     """What an outcome says of a level."""
     if isinstance(record.event, DesiredStateSuppressed):
         return record.seq

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from shared.agents import answer, subjects
 from shared.agents.answer import Answer
 from shared.bus import Question
-from shared.families import shard_of
+from shared.sharding import shard_of
 
 log = logging.getLogger(__name__)
 

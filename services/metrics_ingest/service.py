@@ -10,9 +10,9 @@ import logging
 from prometheus_client import Counter, Gauge
 
 from services.metrics_ingest.decide import check_time, forgotten, is_due, levels, reported
-from services.metrics_ingest.declared import DECLARED
 from services.metrics_ingest.desk import Batch, Refusals, serve
 from services.metrics_ingest.intake import Incoming, Intake
+from services.metrics_ingest.manifest import MANIFEST
 from services.metrics_ingest.mqtt import Mqtt
 from services.metrics_ingest.policy import Policy, policy_of
 from services.metrics_ingest.settings import IngestSettings
@@ -27,7 +27,7 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.instants import SECOND
-from shared.retain import Retention
+from shared.retention import Retention
 from shared.service import Runtime, Service
 from shared.tasks import end
 
@@ -166,7 +166,7 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    declared=DECLARED,
+    manifest=MANIFEST,
     follows=FOLDED,
     emits=(WriterStarted, NodeReported, NodeReportsExpired, FieldsDesired, ObjectDesired),
     settings=IngestSettings,

@@ -9,7 +9,7 @@ import msgspec
 
 from shared.domain.priority import priority
 from shared.domain.qos import qos
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     DesiredStateApplied,
     DesiredStateFailed,
@@ -115,7 +115,7 @@ class IngestState:
         self.cluster_epoch = 0
         self.reported: dict[str, int] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
@@ -151,7 +151,7 @@ class IngestState:
                 self.cluster_epoch = epoch
         self.positions[record.context] = record.seq
 
-    def _pod_observed(self, record: Recorded, key: str, api_uid: str, pod: Pod) -> None:
+    def _pod_observed(self, record: RecordedEvent, key: str, api_uid: str, pod: Pod) -> None:
         uid = (pod.metadata.annotations or {}).get(MIRROR) or api_uid
         if uid != api_uid:
             self.static[api_uid] = uid
@@ -163,7 +163,7 @@ class IngestState:
         self.seats[uid] = Seat(key, pod.spec.node_name, priority(pod).value, qos(pod).value)
         self.gone.pop(uid, None)
 
-    def _pod_gone(self, record: Recorded, uid: str) -> None:
+    def _pod_gone(self, record: RecordedEvent, uid: str) -> None:
         seat = self.seats.get(uid)
         if seat is None or seat.gone_ns:
             return
@@ -172,12 +172,12 @@ class IngestState:
         while self.seats[first := next(iter(self.gone))].gone_ns < record.at_ns - GONE_KEPT_NS:
             del self.gone[first], self.seats[first]
 
-    def _slo(self, record: Recorded, event: ObjectObserved | ObjectDeleted) -> None:
+    def _slo(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:
         if event.resource == NODE_SLOS:
             spec = event.object.get("spec") or {} if isinstance(event, ObjectObserved) else None
             self._tell(record, event.name, spec=spec)
 
-    def _tell(self, record: Recorded, node: str, **changed: Any) -> None:
+    def _tell(self, record: RecordedEvent, node: str, **changed: Any) -> None:
         """Take a change of what a node's agent is told; a policy that stays the same, or is the default as before, is none."""
         before = self.slos.get(node)
         if "spec" not in changed and changed["memory_policy"] == (before.memory_policy if before else ""):
@@ -196,7 +196,7 @@ class IngestState:
 
     def _answered(
         self,
-        record: Recorded,
+        record: RecordedEvent,
         event: DesiredStateApplied | DesiredStateRejected | DesiredStateFailed | MissingPermission,
     ) -> None:
         if record.cause is None or not record.cause.context.startswith("metrics-"):

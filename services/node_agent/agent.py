@@ -17,8 +17,8 @@ from services.node_agent.predictor import Predictor
 from services.node_agent.samples import MICRO, SECOND_NS, Round, Usage
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
-from shared.agents import deeds, report
-from shared.agents.deeds import ActionReport, AnyDeed, PodsRequested
+from shared.agents import actions, report
+from shared.agents.actions import ActionReport, AnyDeed, PodsRequested
 from shared.agents.subjects import DEED, REPORT
 from shared.errors import KoordError
 
@@ -115,7 +115,7 @@ class Agent:
         """Report a deed, ahead of what else waits."""
         self._deeds += 1
         told = ActionReport(self._sender.node, self._sender.boot, self._deeds, time.time_ns(), deed)
-        self._outbox.put(Message(DEED, self._deeds, deeds.encode(told)))
+        self._outbox.put(Message(DEED, self._deeds, actions.encode(told)))
 
     def figures(self) -> Figures:
         """What it shows of itself."""

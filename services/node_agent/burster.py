@@ -18,7 +18,7 @@ from services.node_agent.qos.cpu_burst import (
     concerns,
     limit_milli,
 )
-from shared.agents.deeds import AnyDeed, Burst
+from shared.agents.actions import AnyDeed, Burst
 from shared.kube.instants import SECOND
 from shared.kube.slo_config import CpuBurst
 

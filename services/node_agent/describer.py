@@ -7,7 +7,7 @@ from pathlib import Path
 from services.node_agent.kubelet import BadKubeletFile, KubeletConfig, read_config, read_given
 from services.node_agent.machine import Machine, read_machine
 from services.node_agent.node_topology import Kubelet, stated
-from shared.agents.deeds import TopologyReported
+from shared.agents.actions import TopologyReported
 from shared.agents.pods import NodePods
 from shared.kube.instants import SECOND
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from services.node_agent.qos.evict import Task
 from services.node_agent.qos.eviction_round import Load, cpu_strategies, memory_strategies, reason
-from shared.agents.deeds import AnyDeed, EvictionRequested
+from shared.agents.actions import AnyDeed, EvictionRequested
 from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND
 from shared.kube.node import Node

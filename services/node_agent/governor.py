@@ -32,7 +32,7 @@ from services.node_agent.reconciler import KubeFolders, Reconciler
 from services.node_agent.samples import Round
 from services.node_agent.slo import SloKeeper
 from services.node_agent.suppressor import Cgroups, Suppressor
-from shared.agents.deeds import AnyDeed
+from shared.agents.actions import AnyDeed
 from shared.agents.pods import NodePods
 from shared.domain.qos import QoS, raw_qos
 from shared.domain.slo_defaults import NodeSloSpec, in_force

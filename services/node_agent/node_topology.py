@@ -12,7 +12,7 @@ from services.node_agent.kubelet import KubeletConfig
 from services.node_agent.machine import HUGE, BasicInfo, Machine
 from services.node_agent.qos.processors import Processor
 from services.node_agent.qos.stated import HeldCpus, cpus, mapping, pod_cpus, reserved_nanos
-from shared.agents.deeds import TopologyReported, ZoneReported
+from shared.agents.actions import TopologyReported, ZoneReported
 from shared.domain.cpu_set import cpu_list
 from shared.domain.qos import QoS, raw_qos
 from shared.kube import node_topology as names

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from services.node_agent.cgroup.executor import Executor, Wanted
 from services.node_agent.qos import cpu_suppress, stated
 from services.node_agent.qos.cpu_suppress import CFS_QUOTA, CPUSET, Levels, Policy, Situation
-from shared.agents.deeds import AnyDeed, Suppressed
+from shared.agents.actions import AnyDeed, Suppressed
 from shared.domain.cpu_set import cpu_list
 from shared.kube.instants import SECOND
 from shared.kube.slo_config import ResourceThreshold

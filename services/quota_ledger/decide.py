@@ -15,7 +15,7 @@ from shared.admission.elastic_quota import check_namespaces
 from shared.admission.quota_topology import Topology, checked_place
 from shared.admission.refused import Refused
 from shared.domain.amounts import Amounts, exceeding, sub
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.events.intents import EvictionRequested
 from shared.events.quota import (
     CapacitySet,
@@ -70,13 +70,13 @@ def overuse(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list[D
     return [Draft(event) for event in _overuse(state, settings, now_ns)]
 
 
-def caught_up(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list[Recorded]:
+def caught_up(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list[RecordedEvent]:
     """Decide and fold until nothing is left to decide; for readers that hold the logs but run no ledger."""
     records = []
     while drafts := decide(state, settings, now_ns):
         for draft in drafts:
             seq = state.positions.get("quota", 0) + 1
-            record = Recorded("quota", seq, draft.event, now_ns, draft.cause)
+            record = RecordedEvent("quota", seq, draft.event, now_ns, draft.cause)
             state.apply(record)
             records.append(record)
     return records

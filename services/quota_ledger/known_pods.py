@@ -6,7 +6,7 @@ from services.quota_ledger.books import Held
 from services.quota_ledger.known import Known
 from services.quota_ledger.seen import Placed, Seen, same
 from shared.domain.amounts import mask
-from shared.events import Cause, Recorded
+from shared.events import Cause, RecordedEvent
 from shared.events.log import WriterStarted
 from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.elastic_quota import QUOTA_NAME
@@ -49,7 +49,7 @@ class KnownPods(Known):
         held = self.books.pods.get(uid)
         return held is not None and held.charged and held.epoch > 0 and not self.is_over(held.epoch, held.cycle)
 
-    def _scheduling(self, record: Recorded) -> None:
+    def _scheduling(self, record: RecordedEvent) -> None:
         match record.event:
             case WriterStarted(epoch=epoch):
                 self.epoch = epoch

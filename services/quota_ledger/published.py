@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from services.quota_ledger.books import Books
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.quota import (
     CapacitySet,
@@ -68,7 +68,7 @@ class Published:
         self.due: dict[str, None] = {}
         self.unshown: dict[str, None] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event of the `quota` context."""
         match record.event:
             case FieldsDesired(resource=resource, name=key, uid=uid, patch=patch):

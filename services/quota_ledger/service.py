@@ -11,8 +11,8 @@ from prometheus_client import Counter
 
 from services.quota_ledger.charge import charge
 from services.quota_ledger.decide import MOST_PODS, overuse, postings, runtimes, structure
-from services.quota_ledger.declared import DECLARED
 from services.quota_ledger.desk import Asked, Desk
+from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.metrics import QuotaMetrics
 from services.quota_ledger.profiles import made_by_profiles
 from services.quota_ledger.serving.server import serving
@@ -20,14 +20,14 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, OWN, LedgerState
 from services.quota_ledger.status import statuses
 from shared import failpoints
-from shared.collecting import uncollected
 from shared.domain.quota_charge import SUBJECT
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, WriterStarted
+from shared.gc_pause import uncollected
+from shared.http_server import Ports
 from shared.kube.instants import SECOND
-from shared.listener import Ports
-from shared.retain import Retention
+from shared.retention import Retention
 from shared.service import Runtime, Service
 
 
@@ -136,11 +136,11 @@ def beside(runtime: Runtime) -> AbstractAsyncContextManager[None]:
 
 def new_state() -> LedgerState:
     """An empty ledger, by the settings that every replica must have in common."""
-    return LedgerSettings.load(DECLARED.name, os.environ).new_state()
+    return LedgerSettings.load(MANIFEST.name, os.environ).new_state()
 
 
 SERVICE = Service(
-    declared=DECLARED,
+    manifest=MANIFEST,
     follows=FOLDED,
     emits=(*OWN, ConfigApplied, EvictionRequested, FieldsDesired, ObjectDesired, WriterStarted),
     settings=LedgerSettings,

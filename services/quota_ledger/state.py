@@ -15,7 +15,7 @@ from services.quota_ledger.profile_view import ProfilesImage
 from services.quota_ledger.published import Told
 from services.quota_ledger.seen import Placed, Seen, seen_of
 from shared.domain.amounts import Amounts
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
@@ -77,7 +77,7 @@ class LedgerState(KnownQuotas, KnownPods):
         for name in RESERVED:
             self._look_at_quota(name)
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         match record.context:
             case "quota":
@@ -128,7 +128,7 @@ class LedgerState(KnownQuotas, KnownPods):
         for name in {*self._keys_of, *self.books.tree_of, *self.books.rejected, *faulty, *RESERVED}:
             self._look_at_quota(name)
 
-    def _cluster(self, record: Recorded) -> None:
+    def _cluster(self, record: RecordedEvent) -> None:
         self.profiles.apply(record.event)
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):

@@ -11,7 +11,7 @@ from services.quota_ledger.ledger import CONSUMPTION, SUPPLY, held, pending, unb
 from services.quota_ledger.moved import Moved
 from services.quota_ledger.tree import Tree
 from shared.domain.amounts import Amounts, add, nonzero, sub, total
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.quota import (
     PodAttached,
     PodCharged,
@@ -53,7 +53,7 @@ class Trial(NamedTuple):
     findings: list[Finding]
 
 
-def verify(records: Iterable[Recorded], books: Books | None = None, *, most: int = 20) -> Trial:
+def verify(records: Iterable[RecordedEvent], books: Books | None = None, *, most: int = 20) -> Trial:
     """Fold a log and check it after every event; stops after `most` findings.
 
     Balances are checked by what each event touched, runtimes at each RuntimeRecomputed, and everything once more at the end.
@@ -76,7 +76,7 @@ def verify(records: Iterable[Recorded], books: Books | None = None, *, most: int
     return Trial(events, seq, books, findings[:most])
 
 
-def checked(books: Books, record: Recorded) -> Iterator[tuple[str, str]]:
+def checked(books: Books, record: RecordedEvent) -> Iterator[tuple[str, str]]:
     """Fold one event, and say what is wrong with it."""
     event = record.event
     if isinstance(event, RuntimeRecomputed):

@@ -8,7 +8,7 @@ from services.scheduler.known_facts import KnownFacts
 from services.scheduler.pods import PluginReason, PodFacts
 from services.scheduler.questions import QUESTIONS, Answered, digest_of, forget_old
 from services.scheduler.storage import VOLUMES
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,
     EvictionRefused,
@@ -28,7 +28,7 @@ from shared.events.scheduling import (
 class DecidedFacts(KnownFacts):
     """Folds what we decided, and what we took for our configuration."""
 
-    def _cycle_decided(self, record: Recorded, event: CycleDecided) -> None:
+    def _cycle_decided(self, record: RecordedEvent, event: CycleDecided) -> None:
         self._hear_clock(record.at_ns)
         self.cycle = event.cycle
         self.cycle_saw = (event.seen or {}).get("cluster", 0)
@@ -51,7 +51,7 @@ class DecidedFacts(KnownFacts):
             if self.touched is not None:
                 self.touched.pods[facts.uid] = None
 
-    def _pod_placed(self, record: Recorded, event: PodPlaced) -> None:
+    def _pod_placed(self, record: RecordedEvent, event: PodPlaced) -> None:
         facts = self._seen_by_round(event.pod_uid)
         if facts is None:
             return
@@ -64,21 +64,21 @@ class DecidedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.pods[event.pod_uid] = None
 
-    def _pod_nominated(self, _: Recorded, event: PodNominated) -> None:
+    def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
         facts = self._seen_by_round(event.pod_uid)
         if facts is not None:
             facts.nominated = event.node
             if self.touched is not None:
                 self.touched.pods[event.pod_uid] = None
 
-    def _eviction_asked(self, record: Recorded, event: EvictionRequested) -> None:
+    def _eviction_asked(self, record: RecordedEvent, event: EvictionRequested) -> None:
         facts = self._seen_by_round(event.pod_uid, record.cause)
         if facts is not None:
             facts.asked_seq = record.seq
             if self.touched is not None:
                 self.touched.pods[event.pod_uid] = None
 
-    def _eviction_refused(self, record: Recorded, event: EvictionRefused | EvictionFailed) -> None:
+    def _eviction_refused(self, record: RecordedEvent, event: EvictionRefused | EvictionFailed) -> None:
         facts = self.pods.get(event.pod_uid)
         if facts is not None and record.cause is not None and record.cause.context == "scheduling":
             facts.stayed_seq = max(facts.stayed_seq, record.cause.seq)
@@ -86,7 +86,7 @@ class DecidedFacts(KnownFacts):
             if self.touched is not None:
                 self.touched.pods[event.pod_uid] = None
 
-    def _fields_decided(self, record: Recorded, event: FieldsDesired) -> None:
+    def _fields_decided(self, record: RecordedEvent, event: FieldsDesired) -> None:
         if event.resource == QUESTIONS:
             forget_old(self.answered, record.at_ns)
             self.answered[event.name] = Answered(event.uid, record.at_ns, digest_of(event.patch["status"]))
@@ -94,12 +94,12 @@ class DecidedFacts(KnownFacts):
             reference = event.patch["spec"]["claimRef"]
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
 
-    def _pod_unschedulable(self, _: Recorded, event: PodUnschedulable) -> None:
+    def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
         facts = self._seen_by_round(event.pod_uid)
         if facts is not None:
             facts.told = event.code
 
-    def _placement_compared(self, record: Recorded, event: PlacementCompared) -> None:
+    def _placement_compared(self, record: RecordedEvent, event: PlacementCompared) -> None:
         binding = record.cause.seq if record.cause else 0
         facts = self.pods.get(event.pod_uid)
         if facts is None:
@@ -108,12 +108,12 @@ class DecidedFacts(KnownFacts):
             facts = self.pods[event.pod_uid] = PodFacts(event.pod_uid)
         facts.compared = True
 
-    def _config_taken(self, record: Recorded, event: ConfigApplied) -> None:
+    def _config_taken(self, record: RecordedEvent, event: ConfigApplied) -> None:
         self.config_seq = record.seq
         self.config_source, self.config_text, self.config_digest = event.source, event.text, event.digest
         self.refused_digest = ""
 
-    def _config_refused(self, _: Recorded, event: ConfigRejected) -> None:
+    def _config_refused(self, _: RecordedEvent, event: ConfigRejected) -> None:
         self.refused_digest = event.digest
 
     def _seen_by_round(self, uid: str, cause: Cause | None = None) -> PodFacts | None:
@@ -132,7 +132,7 @@ class DecidedFacts(KnownFacts):
             return None
         return facts
 
-    folds: ClassVar[dict[type[Event], Callable[[Any, Recorded, Any], None]]] = {
+    folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {
         CycleDecided: _cycle_decided,
         PodPlaced: _pod_placed,
         PodUnschedulable: _pod_unschedulable,

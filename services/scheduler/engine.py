@@ -13,7 +13,7 @@ from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.state import ClusterView
 from services.scheduler.takeover import Offered, config_drafts
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 
 
 class Engine:
@@ -64,5 +64,5 @@ class Engine:
     def append(self, context: str, event: Event, now_ns: int, cause: Cause | None = None) -> int:
         """Records an event, folds it, and returns its seq."""
         seq = self.view.positions.get(context, 0) + 1
-        self.view.apply(Recorded(context, seq, event, now_ns, cause))
+        self.view.apply(RecordedEvent(context, seq, event, now_ns, cause))
         return seq

@@ -16,7 +16,7 @@ from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.shadow import ask_of
 from services.scheduler.state import ClusterView
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.events.scheduling import PlacementCompared
 
@@ -28,7 +28,7 @@ class Followed:
         nodes: uid of a compared pod -> its node there; the real one where none passed our filters.
     """
 
-    def __init__(self, compared: Iterable[PlacementCompared], configs: Iterable[Recorded]) -> None:
+    def __init__(self, compared: Iterable[PlacementCompared], configs: Iterable[RecordedEvent]) -> None:
         """Begin before everything.
 
         Args:
@@ -41,7 +41,7 @@ class Followed:
         self._view = ClusterView()
         self._index: Index | None = None
 
-    def tell(self, record: Recorded) -> None:
+    def tell(self, record: RecordedEvent) -> None:
         """Fold one observation."""
         event = record.event
         if isinstance(event, PodObserved) and event.pod_uid in self._compared and event.object.spec.node_name:
@@ -50,7 +50,7 @@ class Followed:
             record = _moved(record, event, self.nodes[event.pod_uid])
         self._view.apply(record)
 
-    def _decide(self, record: Recorded, event: PodObserved) -> str:
+    def _decide(self, record: RecordedEvent, event: PodObserved) -> str:
         real, ask = event.object.spec.node_name, ask_of(self._view, event)
         index = self._configured(self._compared[event.pod_uid].as_of.get("scheduling", 0))
         found = compare(index, Binding(event.pod_uid, event.pod, ask, real, record.seq, record.at_ns))
@@ -66,6 +66,6 @@ class Followed:
         return self._index
 
 
-def _moved(record: Recorded, event: PodObserved, node: str) -> Recorded:
+def _moved(record: RecordedEvent, event: PodObserved, node: str) -> RecordedEvent:
     pod = event.object
     return replace(record, event=replace(event, object=replace(pod, spec=replace(pod.spec, node_name=node))))

@@ -17,7 +17,7 @@ from services.scheduler.pod_changes import (
 from services.scheduler.pods import PodFacts
 from services.scheduler.questions import QUESTIONS
 from services.scheduler.surroundings import FOLLOWED, NODE_TOPOLOGIES
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
@@ -51,7 +51,7 @@ _MAX_UNREAD = 4096
 class ObservedFacts(KnownFacts):
     """Folds observations, and the outcomes of what we decided."""
 
-    def _node_observed(self, record: Recorded, event: NodeObserved) -> None:
+    def _node_observed(self, record: RecordedEvent, event: NodeObserved) -> None:
         seq, node, facts = record.seq, event.object, self.nodes.get(event.node)
         if facts is None:
             changed = [0] * len(Change)
@@ -71,12 +71,12 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.nodes[event.node] = None
 
-    def _node_deleted(self, _: Recorded, event: NodeDeleted) -> None:
+    def _node_deleted(self, _: RecordedEvent, event: NodeDeleted) -> None:
         self.nodes.pop(event.node, None)
         if self.touched is not None:
             self.touched.nodes[event.node] = None
 
-    def _pod_observed(self, record: Recorded, event: PodObserved) -> None:
+    def _pod_observed(self, record: RecordedEvent, event: PodObserved) -> None:
         uid, pod = event.pod_uid, event.object
         facts = self.pods.get(uid)
         if facts is None:
@@ -115,7 +115,7 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.pods[uid] = None
 
-    def _pod_deleted(self, record: Recorded, event: PodDeleted) -> None:
+    def _pod_deleted(self, record: RecordedEvent, event: PodDeleted) -> None:
         facts = self.pods.pop(event.pod_uid, None)
         if facts is None:
             return
@@ -130,27 +130,27 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.pods[event.pod_uid] = None
 
-    def _metric_observed(self, record: Recorded, event: NodeMetricObserved) -> None:
+    def _metric_observed(self, record: RecordedEvent, event: NodeMetricObserved) -> None:
         before, updated = self.metrics.get(event.node), event.object.status.update_time
         self.metrics[event.node] = MetricFacts(event.object, updated or (before.updated if before else ""))
         self._changed(event.node, Change.METRIC, record.seq)
         if self.touched is not None:
             self.touched.metrics[event.node] = None
 
-    def _metric_deleted(self, record: Recorded, event: NodeMetricDeleted) -> None:
+    def _metric_deleted(self, record: RecordedEvent, event: NodeMetricDeleted) -> None:
         self.metrics.pop(event.node, None)
         self._changed(event.node, Change.METRIC, record.seq)
         if self.touched is not None:
             self.touched.metrics[event.node] = None
 
-    def _placement_refused(self, record: Recorded, event: BindRejected | BindFailed | BindSuppressed) -> None:
+    def _placement_refused(self, record: RecordedEvent, event: BindRejected | BindFailed | BindSuppressed) -> None:
         self._refused(record, event.pod_uid, withheld=isinstance(event, BindSuppressed))
 
-    def _permission_missing(self, record: Recorded, event: MissingPermission) -> None:
+    def _permission_missing(self, record: RecordedEvent, event: MissingPermission) -> None:
         if event.pod_uid:
             self._refused(record, event.pod_uid, withheld=False)
 
-    def _refused(self, record: Recorded, uid: str, *, withheld: bool) -> None:
+    def _refused(self, record: RecordedEvent, uid: str, *, withheld: bool) -> None:
         self.released_seq = record.seq
         facts = self.pods.get(uid)
         if facts is None or record.cause is None or record.cause.context != "scheduling":
@@ -162,7 +162,7 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.pods[uid] = None
 
-    def _object_observed(self, record: Recorded, event: ObjectObserved) -> None:
+    def _object_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:
         if event.resource in FOLLOWED:
             self.objects.setdefault(event.resource, {})[event.name] = event.object
             self._changed_around(record, event)
@@ -176,7 +176,7 @@ class ObservedFacts(KnownFacts):
                 data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
             )
 
-    def _object_deleted(self, record: Recorded, event: ObjectDeleted) -> None:
+    def _object_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
         if event.resource in FOLLOWED:
             self.objects.get(event.resource, {}).pop(event.name, None)
             self._changed_around(record, event)
@@ -187,7 +187,7 @@ class ObservedFacts(KnownFacts):
         elif event.resource == "configmaps" and event.name == CONFIG_MAP:
             self.config_map = None
 
-    def _writer_started(self, record: Recorded, _: WriterStarted) -> None:
+    def _writer_started(self, record: RecordedEvent, _: WriterStarted) -> None:
         if record.context != "cluster":
             self._hear_clock(record.at_ns)
             return
@@ -195,12 +195,12 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.pods.update((uid, None) for uid, facts in self.pods.items() if facts.withheld_seq)
 
-    def _listed(self, record: Recorded, _: InitialListCompleted) -> None:
+    def _listed(self, record: RecordedEvent, _: InitialListCompleted) -> None:
         self.listed_seq = record.seq
 
     # metrics-*
 
-    def _node_reported(self, record: Recorded, event: NodeReported) -> None:
+    def _node_reported(self, record: RecordedEvent, event: NodeReported) -> None:
         reports = self.reports.setdefault(event.node, {})
         before = reports.get(record.context)
         if before is None or before.at_ns <= event.at_ns:
@@ -209,7 +209,7 @@ class ObservedFacts(KnownFacts):
             if self.touched is not None:
                 self.touched.metrics[event.node] = None
 
-    def _node_forgotten(self, record: Recorded, event: NodeReportsExpired) -> None:
+    def _node_forgotten(self, record: RecordedEvent, event: NodeReportsExpired) -> None:
         reports = self.reports.get(event.node, {})
         before = reports.get(record.context)
         if before is None or before.at_ns > event.at_ns:
@@ -229,7 +229,7 @@ class ObservedFacts(KnownFacts):
         elif facts.load_ask is None:
             self._keep_load_ask(facts)
 
-    def _changed_around(self, record: Recorded, event: ObjectObserved | ObjectDeleted) -> None:
+    def _changed_around(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:
         if event.resource == NODE_TOPOLOGIES:
             self._changed(event.name, Change.TOPOLOGY, record.seq)
         else:
@@ -237,7 +237,7 @@ class ObservedFacts(KnownFacts):
         if self.touched is not None:
             self.touched.objects[event.resource, event.name] = None
 
-    folds: ClassVar[dict[type[Event], Callable[[Any, Recorded, Any], None]]] = {
+    folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {
         NodeObserved: _node_observed,
         NodeDeleted: _node_deleted,
         PodObserved: _pod_observed,

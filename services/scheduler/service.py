@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from services.scheduler.config import config_of
 from services.scheduler.cycle import decide
-from services.scheduler.declared import DECLARED
 from services.scheduler.explanations import answers
 from services.scheduler.index import Index
+from services.scheduler.manifest import MANIFEST
 from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.purse import Purse
 from services.scheduler.serving.desk import Desk
@@ -21,10 +21,10 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import FOLDED, ClusterView
 from services.scheduler.takeover import Offered, config_drafts
-from shared.collecting import uncollected
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
+from shared.gc_pause import uncollected
 from shared.kube.instants import SECOND
 from shared.service import Runtime, Service
 
@@ -163,7 +163,7 @@ class ConfigFile:
 
 
 SERVICE = Service(
-    declared=DECLARED,
+    manifest=MANIFEST,
     follows=FOLDED,
     emits=(
         WriterStarted,

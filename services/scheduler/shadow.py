@@ -10,7 +10,7 @@ from services.scheduler.ask import SCHEDULER_NAME, PodAsk, ask_key, common_part
 from services.scheduler.compare import Binding, compare
 from services.scheduler.index import Index
 from services.scheduler.state import ClusterView
-from shared.events import Cause, Draft, Recorded
+from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.kube.pod import Pod
 
@@ -33,7 +33,7 @@ class Shadow:
         self._index = index
         self._config = config_digest
 
-    def look(self, record: Recorded) -> None:
+    def look(self, record: RecordedEvent) -> None:
         """See a record that is about to be folded."""
         event = record.event
         if (

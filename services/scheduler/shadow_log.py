@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from services.scheduler.ask import SCHEDULER_NAME
 from shared.domain.requests import pod_requests, whole
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import InitialListCompleted, NodeDeleted, NodeObserved, PodDeleted, PodObserved
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared
@@ -62,7 +62,7 @@ class ShadowLog:
         self.nodes: dict[str, Node] = {}
         self._listed = True  # a log without the gateway's start had it dropped long ago
 
-    def tell(self, record: Recorded) -> None:
+    def tell(self, record: RecordedEvent) -> None:
         """Fold one event."""
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):

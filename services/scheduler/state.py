@@ -13,7 +13,7 @@ from services.scheduler.decided import DecidedFacts
 from services.scheduler.observed import ObservedFacts
 from services.scheduler.quotas.view import FOLDED as QUOTA_FOLDED
 from services.scheduler.snapshot import encode, restore
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
@@ -62,7 +62,7 @@ class ClusterView(ObservedFacts, DecidedFacts):
 
     SCHEMA: ClassVar[int] = 13
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event. Types that are not in FOLDED move the position only."""
         event = record.event
         fold = _FOLDS.get(type(event))

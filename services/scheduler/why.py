@@ -12,7 +12,7 @@ import msgspec
 from services.scheduler.ask import SCHEDULER_NAME
 from services.scheduler.quotas.told import told
 from services.scheduler.reasons import text
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
@@ -116,7 +116,7 @@ class Explanation(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
 
 
-def explain(records: Iterable[Recorded], pod_uid: str = "", language: str = "en") -> Explanation:
+def explain(records: Iterable[RecordedEvent], pod_uid: str = "", language: str = "en") -> Explanation:
     """Explain a pod from its events and the cycles they name, in any order; other events are passed over.
 
     Args:
@@ -159,16 +159,16 @@ def render(explanation: Explanation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _in_order(records: Iterable[Recorded]) -> list[Recorded]:
+def _in_order(records: Iterable[RecordedEvent]) -> list[RecordedEvent]:
     """One order of several contexts: each in its own, causes before what they led to, else by time.
 
     Clocks of writers may differ by minutes, so time alone would tell a binding before its placement.
     """
-    logs: dict[str, list[Recorded]] = {}
+    logs: dict[str, list[RecordedEvent]] = {}
     for record in sorted(records, key=lambda record: record.seq):
         logs.setdefault(record.context, []).append(record)
     upto = dict.fromkeys(logs, 0)  # context -> how many of its records are told
-    ordered: list[Recorded] = []
+    ordered: list[RecordedEvent] = []
     while heads := [(log[upto[name]], name) for name, log in sorted(logs.items()) if upto[name] < len(log)]:
         free = [(head, name) for head, name in heads if not _awaits(head, logs, upto)] or heads
         record, name = min(free, key=lambda entry: entry[0].at_ns)
@@ -177,7 +177,7 @@ def _in_order(records: Iterable[Recorded]) -> list[Recorded]:
     return ordered
 
 
-def _awaits(record: Recorded, logs: dict[str, list[Recorded]], upto: dict[str, int]) -> bool:
+def _awaits(record: RecordedEvent, logs: dict[str, list[RecordedEvent]], upto: dict[str, int]) -> bool:
     """Whether something that the record rests on (its cause, what its cycle saw) is yet to be told."""
     rests_on = dict(record.event.seen or {})
     if record.cause is not None:
@@ -212,7 +212,7 @@ def _detail(refusal: Refusal) -> str:
     return f" ({refusal.detail})" if refusal.detail and refusal.detail not in refusal.text else ""
 
 
-def _judgement(record: Recorded, decided: PodPlaced | PodUnschedulable, language: str) -> Judgement | None:
+def _judgement(record: RecordedEvent, decided: PodPlaced | PodUnschedulable, language: str) -> Judgement | None:
     cycle = record.event
     assert isinstance(cycle, CycleDecided), "cycles holds nothing else"
     place = next((i for i, outcome in enumerate(cycle.pods) if outcome.pod_uid == decided.pod_uid), None)
@@ -236,7 +236,7 @@ def _judgement(record: Recorded, decided: PodPlaced | PodUnschedulable, language
     )
 
 
-def _compared(record: Recorded, language: str) -> Judgement:
+def _compared(record: RecordedEvent, language: str) -> Judgement:
     found = record.event
     assert isinstance(found, PlacementCompared), "chosen because it is"
     return Judgement(
@@ -276,7 +276,7 @@ class _Story:
         self.summary = "no event speaks of this pod"
         self.steps: list[Step] = []
 
-    def tell(self, record: Recorded) -> None:
+    def tell(self, record: RecordedEvent) -> None:
         event = record.event
         self.pod = str(getattr(event, "pod", "")) or self.pod
         teller = self._tellers.get(type(event))

@@ -9,8 +9,8 @@ from functools import partial
 from services.simulator import requests
 from services.simulator.clock import Clock
 from services.simulator.decide import Due, Step, decide, is_begun, next_arrival_ns
-from services.simulator.declared import CHANGES, DECLARED, SUBJECT
 from services.simulator.desk import Desk
+from services.simulator.manifest import CHANGES, MANIFEST, SUBJECT
 from services.simulator.refusal import Refused
 from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
@@ -117,7 +117,7 @@ def simulator() -> Service:
     """The declaration, with a desk of its own."""
     desk = Desk()
     return Service(
-        declared=DECLARED,
+        manifest=MANIFEST,
         follows={
             "cluster": (*OBSERVATIONS, *OUTCOMES),
             "scheduling": INTENTS,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from services.simulator.catalogue import NODE_METRICS, NODES, PODS
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     OUTCOMES,
     DesiredStateApplied,
@@ -98,7 +98,7 @@ class SimulatorState:
         self.levels: dict[tuple[str, str], dict[tuple[str, str], Level]] = {}
         self._places: dict[tuple[str, int], tuple[str, str]] = {}  # of the levels, by context and seq
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event of `cluster` or of a context with intents."""
         event = record.event
         if record.context == "cluster":

@@ -20,7 +20,7 @@ from services.slo_controller.explain import bounded
 from services.slo_controller.plugins import CALCULATE, PLUGINS
 from services.slo_controller.state import NODES
 from shared.admission.slo_config import BURST, COLOCATION, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
-from shared.events import Draft, Recorded
+from shared.events import Draft, RecordedEvent
 from shared.events.cluster import DesiredStateApplied, DesiredStateFailed, DesiredStateRejected, MissingPermission
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected
@@ -41,7 +41,7 @@ _COUNTS = {
     _METRIC_SPEC: "Documents by which nodes report that were taken over, or refused",
     _SLO: "Writes of NodeSLOs that ended, by what was to be done",
     _SLO_SPEC: "Documents of NodeSLOs that were taken over, or refused",
-    _PLUGINS: "Recorded decisions on nodes, by plugin",
+    _PLUGINS: "RecordedEvent decisions on nodes, by plugin",
 }
 _OF_FIELDS = {
     (NODES, AMOUNTS): (_NODE, "updateNodeStatus"),
@@ -85,7 +85,7 @@ class Exported(Collector):
         self._asked: dict[int, tuple[str, str]] = {}  # seq of a write on its way -> (name of the count, reason)
         registry.register(self)
 
-    def said(self, records: Sequence[Recorded], made: Mapping[str, object]) -> None:
+    def said(self, records: Sequence[RecordedEvent], made: Mapping[str, object]) -> None:
         """Take note of what was appended.
 
         Args:
@@ -116,7 +116,7 @@ class Exported(Collector):
             elif key in taken:
                 self._add(count, status=SUCCEEDED, reason=reason)
 
-    def ended(self, record: Recorded) -> None:
+    def ended(self, record: RecordedEvent) -> None:
         """A write of ours has an outcome."""
         if not isinstance(record.event, OUTCOMES) or record.cause is None or record.cause.context != CONTEXT:
             return

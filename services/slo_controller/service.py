@@ -9,8 +9,8 @@ from prometheus_client import Counter, Gauge
 
 from services.slo_controller.config import InForce
 from services.slo_controller.decide import decide_config, decide_nodes, expired
-from services.slo_controller.declared import DECLARED
 from services.slo_controller.exported import OUTCOMES, Exported
+from services.slo_controller.manifest import MANIFEST
 from services.slo_controller.recommend import Recommender
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import FOLDED, SloState
@@ -121,7 +121,7 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    declared=DECLARED,
+    manifest=MANIFEST,
     follows={**FOLDED, "cluster": (*FOLDED["cluster"], *OUTCOMES)},
     emits=(
         NodeOvercommitted,

@@ -14,7 +14,7 @@ from services.slo_controller.reserved import capacity_of, reserved_of
 from services.slo_controller.seats import Seat, Seats
 from services.slo_controller.topology import has_zones
 from shared.domain.cpu_memory import Amount
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     InitialListCompleted,
     NodeDeleted,
@@ -136,7 +136,7 @@ class SloState:
         self._books: dict[str, Books] = {}
         self._machines: dict[str, Machine] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         if record.context == "cluster":
             self._seen(record)
@@ -146,7 +146,7 @@ class SloState:
             self._reported(record.event)
         self.positions[record.context] = record.seq
 
-    def _seen(self, record: Recorded) -> None:
+    def _seen(self, record: RecordedEvent) -> None:
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
                 self._joined_anew(self.seats.observed(record.at_ns, uid, pod))
@@ -193,7 +193,7 @@ class SloState:
                 self.stated.pop(node, None)
                 self._touch(node)
 
-    def _said(self, record: Recorded) -> None:
+    def _said(self, record: RecordedEvent) -> None:
         event = record.event
         if event.seen:
             self.saw = event.seen.get("cluster", 0)

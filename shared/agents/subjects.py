@@ -9,7 +9,7 @@ from shared.errors import KoordError
 REPORT = "report"
 """Agent to ingest: measurements of one interval (shared/agents/report.py)."""
 DEED = "deed"
-"""Agent to ingest: what it did to a pod, or asks for (shared/agents/deeds.py)."""
+"""Agent to ingest: what it did to a pod, or asks for (shared/agents/actions.py)."""
 REFUSED = "refused"
 """Ingest to agent, over MQTT: why a message was not taken (shared/agents/answer.py)."""
 SLO = "slo"

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from shared.events import audit, cluster, intents, log, metrics, nodes, quota, scheduling, slo
-from shared.events.base import Cause, Draft, Event, Recorded
+from shared.events.base import Cause, Draft, Event, RecordedEvent
 
 CONTEXT_MODULES: Mapping[str, ModuleType] = {
     "log": log,
@@ -43,4 +43,4 @@ class Upcaster(NamedTuple):
 UPCASTERS: Mapping[str, Upcaster] = {}
 """Stored type name of an old version -> how it is read today."""
 
-__all__ = ["CONTEXT_MODULES", "EVENT_TYPES", "UPCASTERS", "Cause", "Draft", "Event", "Recorded", "Upcaster"]
+__all__ = ["CONTEXT_MODULES", "EVENT_TYPES", "UPCASTERS", "Cause", "Draft", "Event", "RecordedEvent", "Upcaster"]

@@ -1,6 +1,6 @@
 """What every event is: past tense, about one object, readable without the code that wrote it.
 
-An event's `data` in the log is its JSON, tag first. The envelope (context, seq, when, who, why) is `Recorded`.
+An event's `data` in the log is its JSON, tag first. The envelope (context, seq, when, who, why) is `RecordedEvent`.
 """
 
 from typing import ClassVar, NamedTuple
@@ -59,7 +59,7 @@ class Draft(NamedTuple):
     correlation: str | None = None  # what belongs to one story: a pod's uid, a cycle
 
 
-class Recorded(msgspec.Struct, frozen=True, gc=False):
+class RecordedEvent(msgspec.Struct, frozen=True, gc=False):
     """An event with what a State may read of its envelope. Who appended it and its digest are the log's business.
 
     Attributes:

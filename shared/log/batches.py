@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.log.announce import Batch, Entry
 from shared.log.codec import Codec, Unreadable
 
 
-def decoded(codec: Codec, passed: Callable[[str, int], bool], batch: Batch, begin: int, end: int) -> list[Recorded]:
+def decoded(
+    codec: Codec, passed: Callable[[str, int], bool], batch: Batch, begin: int, end: int
+) -> list[RecordedEvent]:
     """The declared events of a batch from one index to another, decoded at once; one by one where that fails, to name the event.
 
     Args:
@@ -30,7 +32,7 @@ def decoded(codec: Codec, passed: Callable[[str, int], bool], batch: Batch, begi
     except Exception:  # noqa: BLE001  whatever a decoder or upcaster raises, an event cannot be read
         events = [_one(codec, name, seq, entry) for seq, entry in wanted]
     return [
-        Recorded(name, seq, event, at_ns, Cause.parse(entry.cause) if entry.cause else None)
+        RecordedEvent(name, seq, event, at_ns, Cause.parse(entry.cause) if entry.cause else None)
         for (seq, entry), event in zip(wanted, events, strict=True)
         if event is not None
     ]

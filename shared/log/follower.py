@@ -15,19 +15,19 @@ import msgspec
 
 from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.log import CarriedForward
 from shared.fold import State
 from shared.log import announce
 from shared.log.batches import decoded
 from shared.log.codec import Codec, Unreadable
+from shared.log.context_buffer import Heard
 from shared.log.database import FAILURES
-from shared.log.ending import Ending
-from shared.log.folding import LOOKED_AT_ONCE, Folding, Look, Reads
-from shared.log.heard import Heard
+from shared.log.failure import Ending
 from shared.log.positions import LogRewound, Position
+from shared.log.projection import LOOKED_AT_ONCE, Folding, Look, Reads
 from shared.log.reader import LogReader
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class Follower:
             self._folding.look = None
             return
 
-        def guarded(record: Recorded) -> None:
+        def guarded(record: RecordedEvent) -> None:
             try:
                 look(record)
             except Exception as error:  # noqa: BLE001  whatever it is, it is no fault of the event, which is folded
@@ -191,7 +191,7 @@ class Follower:
         await self.caught_up({name: (await self._reader.head(name)).seq})
         return self._folding.positions[name]
 
-    def own(self, records: Iterable[Recorded], position: Position, epoch: int) -> None:
+    def own(self, records: Iterable[RecordedEvent], position: Position, epoch: int) -> None:
         """Fold what this process has just committed itself; the announcement of it will be a repeat.
 
         Raises:
@@ -275,14 +275,14 @@ class Follower:
                     asyncio.get_running_loop().call_soon(self._apply_waiting, name)
                 return
 
-    def _declared(self, record: Recorded) -> Recorded | None:
+    def _declared(self, record: RecordedEvent) -> RecordedEvent | None:
         """A record of our own as any follower reads it: None when its type is not declared, what is restated as itself."""
         if isinstance(record.event, CarriedForward):
             event = self._codecs[record.context].restated(record.event)
             return None if event is None else msgspec.structs.replace(record, event=event)
         return record if type(record.event) in self._own_kinds else None
 
-    def _take(self, name: str, records: Iterable[Recorded], end: Position) -> None:
+    def _take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
         self._folding.take(name, records, end)
         context = self._contexts[name]
         context.head = max(context.head, end.seq)

@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import func, select
 
 from shared.errors import KoordError
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.log.codec import Codec, Unreadable
 from shared.log.database import Database, driver
 from shared.log.models import contexts, log_of, table_of
@@ -91,7 +91,7 @@ def at_us(at: datetime) -> int:
 class Page(NamedTuple):
     """Some consecutive events of a context: those of declared types, and where the page ends."""
 
-    records: list[Recorded]
+    records: list[RecordedEvent]
     end: Position
 
 
@@ -218,7 +218,7 @@ class LogReader:
             raise await self._unreadable(context, seqs, codec) from error
         parse, epoch = Cause.parse, _POSTGRES_EPOCH_NS
         records = [
-            Recorded(context, seq, event, at * 1000 + epoch, parse(cause) if cause else None)
+            RecordedEvent(context, seq, event, at * 1000 + epoch, parse(cause) if cause else None)
             for seq, event, at, cause in zip(seqs, decoded, numbers(packed_ats), causes, strict=True)
             if event is not None
         ]
@@ -303,6 +303,8 @@ class LogReader:
             start += PAGE
 
 
-def recorded(row: Row, event: Event) -> Recorded:
+def recorded(row: Row, event: Event) -> RecordedEvent:
     """A stored row as a fold sees it."""
-    return Recorded(row.context, row.seq, event, at_us(row.at) * 1000, Cause.parse(row.cause) if row.cause else None)
+    return RecordedEvent(
+        row.context, row.seq, event, at_us(row.at) * 1000, Cause.parse(row.cause) if row.cause else None
+    )

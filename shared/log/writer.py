@@ -17,14 +17,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared import failpoints
 from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import WriterStarted
 from shared.log import announce
 from shared.log.announce import Batch, Beacon
+from shared.log.copy_encoding import COLUMNS, RowWriter
 from shared.log.database import FAILURES, UNREACHABLE, Database, DatabaseDenied, driver
 from shared.log.models import table_of
 from shared.log.positions import Position
-from shared.log.rows import COLUMNS, RowWriter
 from shared.tasks import end
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class LogWriter:
         bus: Bus | None,
         context: str,
         actor: str,
-        committed: Callable[[list[Recorded], Position, int], None] = lambda _records, _head, _epoch: None,
+        committed: Callable[[list[RecordedEvent], Position, int], None] = lambda _records, _head, _epoch: None,
     ) -> None:
         self.context = context
         self._committed = committed
@@ -99,7 +99,7 @@ class LogWriter:
 
     async def begin(
         self, release: str, emits: Sequence[type[Event]], *, now_ns: int, seen: Mapping[str, int]
-    ) -> Recorded:
+    ) -> RecordedEvent:
         """Append `WriterStarted`; from its commit on this replica decides, answers and has effects."""
         try:
             found = await self._driver.fetchrow(
@@ -120,7 +120,7 @@ class LogWriter:
 
     async def append(
         self, drafts: Sequence[Draft], *, now_ns: int, seen: Mapping[str, int] | None = None, config: str = ""
-    ) -> list[Recorded]:
+    ) -> list[RecordedEvent]:
         """Commit the events in one transaction, then announce them.
 
         Appends that are begun while one is under way follow it; their rows are made meanwhile.

@@ -11,10 +11,10 @@ from services.scheduler.service import SERVICE
 from services.scheduler.state import ClusterView
 from shared.events.cluster import BindFailed, BindRejected, BindSuppressed, MissingPermission, PodBound
 from shared.events.scheduling import PodPlaced
+from shared.log.admin.verify import verify
 from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
-from shared.log.verify import verify
 from tests.support.waiting import until
 
 REFUSALS = {kind.type_name() for kind in (BindRejected, BindFailed, BindSuppressed, MissingPermission)}

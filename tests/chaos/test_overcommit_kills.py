@@ -26,7 +26,7 @@ from shared.agents.report import encode
 from shared.bus import Bus, NoAnswer
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
-from shared.log.verify import verify
+from shared.log.admin.verify import verify
 from tests.cluster.fixtures import MakeNodes
 from tests.support.ingest_stage import report
 from tests.support.kube_system import System, beside, running, struck

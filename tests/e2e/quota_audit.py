@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cli.quota.fold import Folded
 from services.quota_ledger.verify import Trial, verify
 from shared.domain.amounts import exceeding
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.quota import PodCharged
 from shared.kube.elastic_quota import RESERVED
 
@@ -21,16 +21,16 @@ class Audit(NamedTuple):
     """
 
     trial: Trial
-    exceeded: list[Recorded]
+    exceeded: list[RecordedEvent]
     charged: set[str]
 
 
 def audit(folded: Folded) -> Audit:
     """Fold the ledger's own log anew, with a look after each charge."""
     books = folded.settings.new_state().books
-    exceeded: list[Recorded] = []
+    exceeded: list[RecordedEvent] = []
 
-    def watched() -> Iterator[Recorded]:
+    def watched() -> Iterator[RecordedEvent]:
         for record in folded.own:
             event = record.event
             before = books.pods.get(event.pod_uid) if isinstance(event, PodCharged) and event.epoch else None

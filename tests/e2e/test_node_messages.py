@@ -12,9 +12,9 @@ import pytest
 from cli.credentials.folder import env_file, read_env
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
-from shared.agents import answer, deeds, subjects
+from shared.agents import actions, answer, subjects
+from shared.agents.actions import ActionReport, EvictionRequested
 from shared.agents.answer import Answer
-from shared.agents.deeds import ActionReport, EvictionRequested
 from shared.agents.report import PodSum, encode
 from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
@@ -120,7 +120,7 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
 
     def deed(uid: str) -> bytes:
         told = ActionReport(NODE, "b", next(numbers), report(NODE).at_ns, EvictionRequested(uid, "memory is short"))
-        return deeds.encode(told)
+        return actions.encode(told)
 
     async with agent(system) as node:
         assert (

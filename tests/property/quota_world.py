@@ -26,7 +26,7 @@ from services.scheduler.state import ClusterView
 from services.scheduler.takeover import config_drafts
 from shared.domain.amounts import exceeding
 from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort, answer_of, ask_of, encode
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
     EvictionRefused,
@@ -66,7 +66,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.logs: dict[str, list[Recorded]] = {context: [] for context in CONTEXTS}
+        self.logs: dict[str, list[RecordedEvent]] = {context: [] for context in CONTEXTS}
         self.now_ns = START_NS
         self.books = Books()  # the ledger's log at its head
         self.pods: dict[str, Event] = {}  # uid -> as the API has it
@@ -89,20 +89,20 @@ class World:
 
     def say(
         self, context: str, *events: Event, cause: Cause | None = None, seen: dict[str, int] | None = None
-    ) -> list[Recorded]:
+    ) -> list[RecordedEvent]:
         """Append events in one transaction; the ledger's are checked one by one."""
         records = []
         if events and seen is not None:
             events = (replace(events[0], seen=dict(seen), now_ns=self.now_ns), *events[1:])
         for event in events:
-            record = Recorded(context, len(self.logs[context]) + 1, event, self.now_ns, cause)
+            record = RecordedEvent(context, len(self.logs[context]) + 1, event, self.now_ns, cause)
             self.logs[context].append(record)
             records.append(record)
             if context == "quota":
                 self._check(record)
         return records
 
-    def _check(self, record: Recorded) -> None:
+    def _check(self, record: RecordedEvent) -> None:
         event = record.event
         before = self.books.pods.get(getattr(event, "pod_uid", ""))
         assert [*checked(self.books, record)] == [], record

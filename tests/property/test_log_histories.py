@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import WriterStarted
 from shared.log import follower as follower_module
 from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from shared.log.snapshot import pack
 from shared.log.writer import LogWriter
 from shared.tasks import end
@@ -51,7 +51,7 @@ class History:
         self.positions: dict[str, int] = {}
         self.events: list[tuple[int, int]] = []
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Keep the seq with the number, or with the epoch."""
         event = record.event
         number = event.epoch if isinstance(event, WriterStarted) else event.number  # type: ignore[attr-defined]
@@ -159,7 +159,7 @@ class Histories(RuleBasedStateMachine):
         await self.writer.acquire()
         await self.writer.begin("0", [], now_ns=1, seen={})
 
-    def remember(self, records: list[Recorded], *_: object) -> None:
+    def remember(self, records: list[RecordedEvent], *_: object) -> None:
         """Called with every commit."""
         for record in records:
             event = record.event

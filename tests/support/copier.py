@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from shared.declared import Declared
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.log import WriterStarted
-from shared.running import run
+from shared.manifest import Manifest
+from shared.runner import run
 from shared.service import Runtime, Service
 from shared.settings import Settings
 
@@ -61,7 +61,7 @@ class CopyState:
         self.seen: dict[int, str] = {}
         self.copied: dict[str, list[int]] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         match record.event:
             case Seen(name=name):
@@ -110,7 +110,7 @@ async def count(runtime: Runtime, _question: bytes) -> bytes:
 
 
 SERVICE = Service(
-    declared=Declared("copier", "copy", ("source", "copy"), ("koord.request.copier",)),
+    manifest=Manifest("copier", "copy", ("source", "copy"), ("koord.request.copier",)),
     follows={"source": (Seen,), "copy": (Copied,)},
     emits=(Copied, WriterStarted),
     settings=CopierSettings,

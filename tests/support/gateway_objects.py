@@ -9,7 +9,7 @@ from services.gateway.resources import RESOURCES
 from services.gateway.state import GatewayState
 from services.gateway.trim import Seen, see
 from services.gateway.wire import Decoder
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Draft, Event, RecordedEvent
 
 TOKEN_VOLUME = {
     "name": "kube-api-access-x7k2p",
@@ -91,17 +91,17 @@ class Log:
     """Contexts in memory: each append gets the next seq of its context."""
 
     def __init__(self) -> None:
-        self.contexts: dict[str, list[Recorded]] = {}
+        self.contexts: dict[str, list[RecordedEvent]] = {}
 
     def append(self, context: str, *drafts: Draft | Event) -> Cause:
         """Append, and name the last event."""
         log = self.contexts.setdefault(context, [])
         for item in drafts:
             draft = item if isinstance(item, Draft) else Draft(item)
-            log.append(Recorded(context, len(log) + 1, draft.event, cause=draft.cause))
+            log.append(RecordedEvent(context, len(log) + 1, draft.event, cause=draft.cause))
         return Cause(context, len(log))
 
-    def in_order(self, contexts: Iterable[str]) -> list[Recorded]:
+    def in_order(self, contexts: Iterable[str]) -> list[RecordedEvent]:
         """The contexts' events, taking the next of the context named each time, then the rest."""
         left = {name: iter(records) for name, records in self.contexts.items()}
         order = [next(left[name], None) for name in contexts if name in left]
@@ -109,7 +109,7 @@ class Log:
         return [record for record in (*order, *rest) if record is not None]
 
 
-def state_after(records: Sequence[Recorded]) -> GatewayState:
+def state_after(records: Sequence[RecordedEvent]) -> GatewayState:
     """The fold."""
     state = GatewayState()
     for record in records:

@@ -12,7 +12,7 @@ from pathlib import Path
 from cli.embedded import EmbeddedNats
 from cli.process import Process
 from shared.bus import Bus
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.log.database import Database
 from shared.log.reader import LogReader, Row
 from shared.log.writer import LogWriter
@@ -33,7 +33,7 @@ class System:
         self._reader = reader
         self._scheduling = scheduling
 
-    async def decide(self, *intents: Event) -> list[Recorded]:
+    async def decide(self, *intents: Event) -> list[RecordedEvent]:
         """Append to `scheduling`."""
         return await self._scheduling.append([Draft(intent) for intent in intents], now_ns=time.time_ns())
 

@@ -6,7 +6,7 @@ from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.verify import holds
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     NodeObserved,
     ObjectObserved,
@@ -51,12 +51,12 @@ class Logs:
     def __init__(self, settings: LedgerSettings = SETTINGS) -> None:
         self.state = LedgerState()
         self.settings = settings
-        self.records: list[Recorded] = []
+        self.records: list[RecordedEvent] = []
         self.now_ns = SECOND
 
     def tell(self, context: str, *events: Event, cause: Cause | None = None) -> list[Event]:
         for event in events:
-            record = Recorded(context, self.state.positions.get(context, 0) + 1, event, self.now_ns, cause)
+            record = RecordedEvent(context, self.state.positions.get(context, 0) + 1, event, self.now_ns, cause)
             self.state.apply(record)
             self.records.append(record)
         own = caught_up(self.state, self.settings, self.now_ns)

@@ -9,7 +9,7 @@ from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
@@ -139,14 +139,14 @@ class World:
     """Both contexts' logs, and a scheduler whose view is behind the cluster by as much as a test likes."""
 
     def __init__(self) -> None:
-        self.logs: dict[str, list[Recorded]] = {"cluster": [], "scheduling": []}
+        self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.view = ClusterView()
         self.index: Index | None = None
         self.now_ns = START_NS
 
     # the cluster
 
-    def observe(self, event: Event, cause: Cause | None = None) -> Recorded:
+    def observe(self, event: Event, cause: Cause | None = None) -> RecordedEvent:
         """The gateway appends; the scheduler has not read it yet."""
         return self.append("cluster", event, cause)
 
@@ -172,7 +172,7 @@ class World:
     def drop_pod(self, uid: str) -> None:
         self.observe(PodDeleted(pod=f"d/{uid}", pod_uid=uid))
 
-    def answer(self, placed: Recorded, how: str = "bound") -> None:
+    def answer(self, placed: RecordedEvent, how: str = "bound") -> None:
         """The gateway answers a placement; when it is bound the pod is observed on its node as well."""
         event = placed.event
         assert isinstance(event, PodPlaced)
@@ -200,13 +200,13 @@ class World:
             self.index = Index(self.view, config_of(self.view).profiles)
         return self.index
 
-    def cycle(self, batch: int = 256) -> list[Recorded]:
+    def cycle(self, batch: int = 256) -> list[RecordedEvent]:
         """One cycle on what the scheduler has read; its events, appended and folded."""
         return self.say(decide(self.indexed(), self.now_ns, batch))
 
-    def rounds(self, batch: int = 256, most: int = 100) -> list[Recorded]:
+    def rounds(self, batch: int = 256, most: int = 100) -> list[RecordedEvent]:
         """Cycles until one has nothing to do."""
-        said: list[Recorded] = []
+        said: list[RecordedEvent] = []
         for _ in range(most):
             decided = self.cycle(batch)
             if not decided:
@@ -214,7 +214,7 @@ class World:
             said += decided
         raise AssertionError(f"still deciding after {most} cycles")
 
-    def say(self, drafts: Sequence[Draft]) -> list[Recorded]:
+    def say(self, drafts: Sequence[Draft]) -> list[RecordedEvent]:
         """Append and fold drafts of the scheduler, the first with what the runner fills in."""
         if not drafts:
             return []
@@ -225,7 +225,7 @@ class World:
             self.view.apply(record)
         return records
 
-    def place(self, uid: str, on: str) -> Recorded:
+    def place(self, uid: str, on: str) -> RecordedEvent:
         """A cycle of one pod that places it there, whatever the rules say."""
         decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, judged=0, node=on),))
         placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, cycle=self.view.cycle + 1, request={})
@@ -234,28 +234,28 @@ class World:
     def wait(self, seconds: float) -> None:
         self.now_ns += int(seconds * SECOND)
 
-    def append(self, context: str, event: Event, cause: Cause | None) -> Recorded:
+    def append(self, context: str, event: Event, cause: Cause | None) -> RecordedEvent:
         log = self.logs.setdefault(context, [])
-        record = Recorded(context, len(log) + 1, event, self.now_ns, cause)
+        record = RecordedEvent(context, len(log) + 1, event, self.now_ns, cause)
         log.append(record)
         return record
 
 
-def placements(records: Sequence[Recorded]) -> dict[str, str]:
+def placements(records: Sequence[RecordedEvent]) -> dict[str, str]:
     """uid -> node of the PodPlaced among them."""
     return {record.event.pod_uid: record.event.node for record in records if isinstance(record.event, PodPlaced)}
 
 
-def told(records: Sequence[Recorded]) -> dict[str, PodUnschedulable]:
+def told(records: Sequence[RecordedEvent]) -> dict[str, PodUnschedulable]:
     """uid -> PodUnschedulable among them."""
     return {record.event.pod_uid: record.event for record in records if isinstance(record.event, PodUnschedulable)}
 
 
-def cycles_of(records: Sequence[Recorded]) -> list[CycleDecided]:
+def cycles_of(records: Sequence[RecordedEvent]) -> list[CycleDecided]:
     return [record.event for record in records if isinstance(record.event, CycleDecided)]
 
 
-def fold(records: Sequence[Recorded]) -> ClusterView:
+def fold(records: Sequence[RecordedEvent]) -> ClusterView:
     view = ClusterView()
     for record in records:
         view.apply(record)

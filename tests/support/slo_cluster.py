@@ -10,7 +10,7 @@ from services.slo_controller.decide import decide_config, decide_nodes, expired
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import SloState
 from shared.admission.slo_config import COLOCATION
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     NodeObserved,
     ObjectObserved,
@@ -35,12 +35,12 @@ class Cluster:
     def __init__(self, **settings: Any) -> None:
         self.state = SloState()
         self.settings = SloSettings(**settings)
-        self.records: list[Recorded] = []
+        self.records: list[RecordedEvent] = []
 
     def say(self, context: str, event: Event, at_s: float = 0) -> None:
         """Append an event and fold it."""
         seq = self.state.positions.get(context, 0) + 1
-        record = Recorded(context=context, seq=seq, event=event, at_ns=BEGAN + int(at_s * SECOND))
+        record = RecordedEvent(context=context, seq=seq, event=event, at_ns=BEGAN + int(at_s * SECOND))
         self.records.append(record)
         self.state.apply(record)
 

@@ -33,10 +33,10 @@ MODULES = ("cli", "tests.support.copier")
 """Programs that are started warm: `python -m MODULE ...`."""
 IMPORTED = (
     "cli.commands.run",
-    "shared.running",
+    "shared.runner",
     "services.audit.service",
     "services.gateway.service",
-    "services.metrics_ingest.deeds.service",
+    "services.metrics_ingest.actions.service",
     "services.metrics_ingest.service",
     "services.node_agent.service",
     "services.quota_ledger.service",

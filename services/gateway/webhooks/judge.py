@@ -26,7 +26,7 @@ from shared.admission import pods
 from shared.admission.colocation_profile import applied, matching
 from shared.admission.pod_view import annotations_of, labels_of
 from shared.admission.refused import Refused
-from shared.events import Draft, Recorded
+from shared.events import Draft, RecordedEvent
 from shared.events.cluster import AdmissionMissed, PodObserved
 from shared.kube.instants import SECOND, instant_text
 
@@ -61,7 +61,7 @@ class Judge:
         self._wake = asyncio.Event()
         self._pace = Pace(JUDGED_PER_S, burst_s=10)
 
-    def look(self, record: Recorded) -> None:
+    def look(self, record: RecordedEvent) -> None:
         """Take note of a pod that is seen for the first time."""
         event = record.event
         if isinstance(event, PodObserved) and not event.object.spec.node_name and event.pod_uid not in self._known:

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from services.quota_ledger.serving import views
 from services.quota_ledger.state import LedgerState
-from shared.listener import Ports, for_leaders, json_response, listening
+from shared.http_server import Ports, for_leaders, json_response, listening
 
 QUOTAS = "/apis/v1/plugins/ElasticQuota/quotas"
 

@@ -12,7 +12,7 @@ from services.scheduler.quotas.room import Entry, QuotaRoom
 from shared.domain.amounts import mask
 from shared.domain.quota_names import Names
 from shared.domain.quota_rules import rules_of
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
     PodAttached,
@@ -93,7 +93,7 @@ class QuotaView(QuotaRoom):
 
     # -- `quota`
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event of the ledger's."""
         seq = record.seq
         match record.event:

@@ -18,8 +18,8 @@ from services.scheduler.serving.opinion import BadQuestion, Opinion
 from services.scheduler.serving.wire import BindAnswer, BindAsk, FilterAnswer, FilterAsk, PreemptAnswer, PreemptAsk
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.standing import told
+from shared.http_server import Ports, for_leaders, json_response, listening
 from shared.kube.pod import Pod
-from shared.listener import Ports, for_leaders, json_response, listening
 from shared.service import Runtime
 
 LARGEST_QUESTION = 64 * 1024 * 1024

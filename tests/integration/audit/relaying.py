@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from services.audit.declared import stream_of
+from services.audit.manifest import stream_of
 from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
 from shared.bus import Bus

@@ -13,7 +13,7 @@ from cli.supervisor.servers import Endpoints
 from shared.bus import Bus
 from shared.events import Draft, Event
 from shared.log.database import Database
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from shared.log.writer import LogWriter
 
 SECOND = 1_000_000_000

@@ -27,7 +27,7 @@ from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.log.database import Database
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from tests.integration.cli.installation import SECOND, Installation
 
 NOBODY = "nats://127.0.0.1:1"

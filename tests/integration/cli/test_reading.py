@@ -15,7 +15,7 @@ from shared.events import Cause, Draft
 from shared.events.cluster import BindRejected
 from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, PodOutcome
 from shared.log.database import Database
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from tests.integration.cli.recorded_log import NOW_NS, Log, append, placed, run
 
 

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from shared.events import Cause, Draft
+from shared.log.admin.verify import Verified, verify
 from shared.log.reader import LogReader
-from shared.log.verify import Verified, verify
 from tests.support.copier import Passed, Seen
 from tests.support.log_system import Following, Writer, declare
 from tests.support.waiting import until

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from shared.bus import Bus
-from shared.events import Draft, Recorded
+from shared.events import Draft, RecordedEvent
 from shared.log import announce
 from shared.log.announce import Batch, Beacon
 from shared.log.positions import Position
@@ -239,9 +239,9 @@ async def test_bus_and_postgres_bring_the_same_records(url: str, writer: Writer,
 
         def __init__(self) -> None:
             self.positions: dict[str, int] = {}
-            self.records: list[Recorded] = []
+            self.records: list[RecordedEvent] = []
 
-        def apply(self, record: Recorded) -> None:
+        def apply(self, record: RecordedEvent) -> None:
             self.records.append(record)
 
         def encode(self) -> bytes:
@@ -284,7 +284,7 @@ async def test_an_error_of_who_looks_stops_the_follower_and_parks_nothing(
 ) -> None:
     await following.start()
 
-    def look(record: Recorded) -> None:
+    def look(record: RecordedEvent) -> None:
         raise RuntimeError("cannot look")
 
     following.follower.look(look)

@@ -10,8 +10,8 @@ from shared.bus import Bus
 from shared.events import UPCASTERS, Event, Upcaster
 from shared.log.codec import Unreadable
 from shared.log.database import Database
-from shared.log.ending import Parked
-from shared.log.registry import NoSuchEvent, Registry
+from shared.log.failure import Parked
+from shared.log.service_store import NoSuchEvent, Registry
 from shared.log.snapshot import pack
 from shared.rebuild import rebuild
 from tests.support.copier import SERVICE, CopyState, Seen

@@ -11,19 +11,19 @@ from sqlalchemy import text
 
 from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.service import SERVICE as METRICS
-from shared.events import Draft, Recorded
+from shared.events import Draft, RecordedEvent
 from shared.events.cluster import ENDED_BY, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodBound
 from shared.events.log import ConfigApplied
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
+from shared.log.admin.verify import verify
 from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
 from shared.log.retention import Partition, drop, expired, restatements
-from shared.log.verify import verify
 from shared.log.writer import LogWriter
-from shared.retain import Retention, RetentionSettings, retain
+from shared.retention import Retention, RetentionSettings, retain
 from shared.service import Service
 from shared.settings import BadSetting
 
@@ -43,7 +43,7 @@ class Known:
         self.positions: dict[str, int] = {}
         self.objects: dict[str, str] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         match record.event:
             case NodeObserved(node=name, object=node):
                 self.objects[f"node/{name}"] = node.metadata.uid

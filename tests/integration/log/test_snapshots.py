@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from shared.log.database import Database
-from shared.log.registry import NewerState, Registry, UnreadableByFollowers
+from shared.log.service_store import NewerState, Registry, UnreadableByFollowers
 from shared.log.snapshot import SnapshotFailed, pack_in_child
 from shared.rebuild import first_difference, rebuild
 from tests.support.copier import SERVICE, CopyState, Seen

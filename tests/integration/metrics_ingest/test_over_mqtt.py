@@ -15,8 +15,8 @@ from aiomqtt import Client, MqttError
 
 from cli.embedded import EmbeddedNats
 from cli.supervisor.supervisor import Spec
-from shared.agents import answer, deeds, slo, subjects
-from shared.agents.deeds import ActionReport, Suppressed
+from shared.agents import actions, answer, slo, subjects
+from shared.agents.actions import ActionReport, Suppressed
 from shared.agents.report import Report, encode
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved
@@ -222,13 +222,13 @@ async def test_a_deed_that_is_told_twice_is_recorded_once_also_over_a_kill(
         async with agent(broker) as client:  # the first may come before ingest's session
 
             async def tell() -> list[Event]:
-                await client.publish(where, deeds.encode(told), qos=1)
+                await client.publish(where, actions.encode(told), qos=1)
                 return await recorded()
 
             await until(tell, holds=len)
             on.supervisor.kill("action-ingest")
-            await client.publish(where, deeds.encode(told), qos=1)
+            await client.publish(where, actions.encode(told), qos=1)
             last = msgspec.structs.replace(told, seq=2)
-            await client.publish(where, deeds.encode(last), qos=1)
+            await client.publish(where, actions.encode(last), qos=1)
         found = await until(recorded, holds=lambda events: len(events) >= 2)
         assert [event.number for event in found if isinstance(event, BestEffortSuppressed)] == [1, 2]

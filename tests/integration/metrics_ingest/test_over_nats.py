@@ -21,11 +21,11 @@ from shared.events.cluster import (
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.metrics import ClassReported, NodeReported, NodeReportsExpired, PodReported, Usage
-from shared.families import shard_of
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import AggregatePolicy, MetricCollectPolicy, NodeMetric, NodeMetricSpec
 from shared.log.database import Database, migrate
+from shared.sharding import shard_of
 from tests.support.ingest_stage import CORE, report, stage
 from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until

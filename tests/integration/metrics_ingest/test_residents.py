@@ -5,8 +5,8 @@ from pathlib import Path
 
 from cli.embedded import EmbeddedNats
 from cli.supervisor.supervisor import Spec
-from shared.agents import deeds, pods, subjects
-from shared.agents.deeds import ActionReport, EvictionRequested, PodsRequested
+from shared.agents import actions, pods, subjects
+from shared.agents.actions import ActionReport, EvictionRequested, PodsRequested
 from shared.agents.pods import NodePods
 from shared.events import intents
 from shared.events.cluster import NodeObserved, PodDeleted, PodObserved
@@ -29,7 +29,7 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
 
         where = subjects.subject("n1", subjects.DEED)
         wanted = ActionReport("n1", "b", 1, time.time_ns(), PodsRequested())
-        assert (await on.tell(where, deeds.encode(wanted))).accepted
+        assert (await on.tell(where, actions.encode(wanted))).accepted
         await until(names, holds=lambda found: found == [])
         await on.see(
             NodeObserved(node="n1", object=node("n1")),
@@ -39,7 +39,7 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
         await until(names, holds=lambda found: found == ["p"])
         assert heard[-1].object is not None
         asked = ActionReport("n1", "b", 2, time.time_ns(), EvictionRequested("u", "memory is short"))
-        assert (await on.tell(where, deeds.encode(asked))).accepted
+        assert (await on.tell(where, actions.encode(asked))).accepted
         evictions = await on.events("nodes-0", intents.EvictionRequested)
         assert [(one.pod, one.reason) for one in evictions if isinstance(one, intents.EvictionRequested)] == [
             ("d/p", "node n1: memory is short")

@@ -11,9 +11,9 @@ import pytest
 from cli.bench.pods import PodCgroups
 from cli.embedded import EmbeddedNats
 from cli.ports import free_port
-from shared.agents import answer, deeds, pods, slo, subjects
+from shared.agents import actions, answer, pods, slo, subjects
+from shared.agents.actions import AnyDeed, Suppressed
 from shared.agents.answer import Answer
-from shared.agents.deeds import AnyDeed, Suppressed
 from shared.agents.pods import NodePods
 from shared.agents.slo import NodeSlo
 from shared.bus import Bus
@@ -59,8 +59,8 @@ class Core:
         await self._bus.publish(subjects.subject(NODE, subjects.SLO), slo.encode(NodeSlo(NODE, 1, self.seq, spec)))
 
     async def _take(self, data: bytes) -> bytes:
-        told = deeds.decode(data, NODE)
-        if isinstance(told.deed, deeds.PodsRequested):
+        told = actions.decode(data, NODE)
+        if isinstance(told.deed, actions.PodsRequested):
             amounts = {"cpu": str(os.cpu_count()), "memory": "8Gi"}
             node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
             found = NodePods(NODE, 1, self.seq, node, None, self.pods)

@@ -12,7 +12,7 @@ from services.quota_ledger.books import Books
 from services.quota_ledger.verify import verify
 from shared.bus import Bus
 from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, answer_of, encode
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
@@ -32,12 +32,12 @@ class Stage:
         self.cluster = cluster
         self.scheduling: LogWriter | None = None
 
-    async def see(self, *events: Event, cause: Cause | None = None) -> list[Recorded]:
+    async def see(self, *events: Event, cause: Cause | None = None) -> list[RecordedEvent]:
         """The gateway observes something."""
         drafts = [Draft(event, cause) for event in events]
         return await self.cluster.append(drafts, now_ns=time.time_ns(), seen={})
 
-    async def decide(self, *events: Event) -> list[Recorded]:
+    async def decide(self, *events: Event) -> list[RecordedEvent]:
         """The scheduler records a cycle."""
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq}

@@ -19,7 +19,7 @@ from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.state import ClusterView
 from shared.bus import Bus
-from shared.events import EVENT_TYPES, Draft, Event, Recorded
+from shared.events import EVENT_TYPES, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved
 from shared.events.log import WriterStarted
 from shared.events.scheduling import CycleDecided, PodPlaced
@@ -143,14 +143,14 @@ async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats
             assert cycle.seen is not None
             assert cycle.now_ns is not None
             for seen in cluster[view.positions.get("cluster", 0) : cycle.seen["cluster"]]:
-                view.apply(Recorded("cluster", seen.seq, seen.event, seen.at_ns))
+                view.apply(RecordedEvent("cluster", seen.seq, seen.event, seen.at_ns))
             index = index or Index(view, config_of(view).profiles)
             drafts = decide(index, cycle.now_ns, 16)
             said = [other.event for other in ours[position + 1 : position + len(drafts)]]
             assert [draft.event for draft in drafts[1:]] == said
             stamped = {"seen": cycle.seen, "now_ns": cycle.now_ns, "config": cycle.config}
             assert msgspec.structs.replace(drafts[0].event, **stamped) == cycle
-        view.apply(Recorded("scheduling", row.seq, row.event, row.at_ns))
+        view.apply(RecordedEvent("scheduling", row.seq, row.event, row.at_ns))
     assert index is not None
 
 

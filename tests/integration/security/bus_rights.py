@@ -9,7 +9,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from shared.bus.login import Login
-from shared.declared import Declared
+from shared.manifest import Manifest
 from tests.integration.security.conftest import SHARDS, members
 
 CONTEXTS = (
@@ -134,7 +134,7 @@ def covered(subjects: Iterable[str], by: Iterable[str]) -> set[str]:
     return {subject for subject in subjects if any(covers(pattern, subject.split(".")) for pattern in patterns)}
 
 
-def of_service(one: Declared) -> tuple[set[str], set[str]]:
+def of_service(one: Manifest) -> tuple[set[str], set[str]]:
     """A service announces its own log, says and asks what it declares, keeps its streams; it hears the logs it follows, its
     questions, and what else it declares."""
     publish = {f"koord.log.{one.writes}", f"koord.head.{one.writes}", *one.says, *one.asks}

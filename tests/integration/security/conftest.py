@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from cli.credentials.folder import read_env
-from cli.services import SERVICES, declared
+from cli.services import SERVICES, manifest
 from cli.supervisor.servers import Servers
-from shared.declared import Declared
+from shared.manifest import Manifest
 from tests.support.templates import copy_installation
 
 NODES = ("node-a", "rack.1")
@@ -66,7 +66,7 @@ async def secured(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sec
             yield Secured(servers, credentials, owner, f"127.0.0.1:{nats.port}")
 
 
-def members(names: Iterable[str] = SERVICES) -> list[Declared]:
+def members(names: Iterable[str] = SERVICES) -> list[Manifest]:
     """Every declared service, each shard of a sharded one."""
-    found = map(declared, names)
+    found = map(manifest, names)
     return [one.member(shard, SHARDS) for one in found for shard in range(SHARDS if one.writes.endswith("-*") else 1)]

@@ -18,15 +18,15 @@ from shared.bus.streams import StreamConfig, Streams
 from shared.errors import KoordError
 from shared.events import Draft
 from shared.events.log import ConfigApplied
+from shared.log.admin.overview import list_followers, list_parked
+from shared.log.admin.verify import verify
 from shared.log.database import Database, DatabaseDenied
 from shared.log.follower import Follower
-from shared.log.overview import list_followers, list_parked
 from shared.log.positions import Position
 from shared.log.reader import LogReader
-from shared.log.registry import Registry
 from shared.log.retention import drop, expired
+from shared.log.service_store import Registry
 from shared.log.snapshot import pack
-from shared.log.verify import verify
 from shared.log.writer import LogWriter
 from tests.integration.security.conftest import Secured, members
 from tests.support.copier import CopyState

@@ -14,10 +14,10 @@ from cli.embedded import EmbeddedPostgres
 from cli.main import koord
 from cli.supervisor.servers import migrate_to_this_release
 from shared.bus.login import url_of
+from shared.log.admin.script import run_script
+from shared.log.admin.session import opened
 from shared.log.database import Database
 from shared.log.retention import Partition, drop
-from shared.log.script import run_script
-from shared.log.session import opened
 from shared.log.writer import LogWriter, LostHead
 
 

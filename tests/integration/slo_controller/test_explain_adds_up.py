@@ -6,7 +6,7 @@ from random import Random
 
 from cli.node.command import NodeExplained, explained
 from services.slo_controller.explain import Step
-from shared.events import Draft, Recorded
+from shared.events import Draft, RecordedEvent
 from shared.kube.instants import SECOND
 from shared.log.database import Database
 from shared.log.reader import LogReader
@@ -69,7 +69,7 @@ def walked(steps: Sequence[Step]) -> int:
     return amount
 
 
-async def append(database: Database, records: Sequence[Recorded]) -> None:
+async def append(database: Database, records: Sequence[RecordedEvent]) -> None:
     """The history as a real log has it, with the times at which it happened."""
     for context in ("cluster", "metrics-0", "slo"):
         writer = LogWriter(database, None, context, "test")

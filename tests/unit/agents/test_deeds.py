@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from shared.agents import answer, deeds, slo
+from shared.agents import actions, answer, slo
+from shared.agents.actions import ActionReport, AnyDeed, BadDeed, Burst, EvictionRequested, Killed, Suppressed
 from shared.agents.answer import Answer
-from shared.agents.deeds import ActionReport, AnyDeed, BadDeed, Burst, EvictionRequested, Killed, Suppressed
 from shared.agents.slo import BadNodeSlo, NodeSlo
 
 
@@ -21,7 +21,7 @@ from shared.agents.slo import BadNodeSlo, NodeSlo
 )
 def test_a_deed_comes_out_as_it_went_in(deed: AnyDeed) -> None:
     told = ActionReport("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, deed)
-    assert deeds.decode(deeds.encode(told), "worker-1") == told
+    assert actions.decode(actions.encode(told), "worker-1") == told
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_deed_comes_out_as_it_went_in(deed: AnyDeed) -> None:
 )
 def test_a_bad_deed_is_refused_with_node_field_and_reason(told: object, text: str) -> None:
     with pytest.raises(BadDeed) as error:
-        deeds.decode(msgspec.msgpack.encode(told), "n")
+        actions.decode(msgspec.msgpack.encode(told), "n")
     assert str(error.value).startswith(text)
 
 

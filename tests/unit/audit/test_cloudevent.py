@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.audit.cloudevent import CloudEvents, event_subject, said, time_text, token
-from services.audit.declared import stream_of
+from services.audit.manifest import stream_of
 from shared.log.raw import RawRow
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.services import SERVICES, declared
+from cli.services import SERVICES, manifest
 from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
-from services.audit.declared import CONTEXTS, DECLARED
+from services.audit.manifest import CONTEXTS, MANIFEST
 from services.audit.state import AuditState
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired
 from shared.kube.instants import SECOND
@@ -25,7 +25,7 @@ def test_a_state_is_a_function_of_its_positions_and_outlasts_a_snapshot(kinds: l
     state, again = AuditState(), AuditState()
     for seq, kind in enumerate(kinds, 1):
         event = signed(seq) if kind else ObjectDesired(resource="configmaps", name="a/b", body=None)
-        state.apply(Recorded("audit", seq, event, at_ns=seq * SECOND))
+        state.apply(RecordedEvent("audit", seq, event, at_ns=seq * SECOND))
     again.restore(state.encode())
     assert again.encode() == state.encode()
     assert next_checkpoint_ns(again, 60) == next_checkpoint_ns(state, 60)
@@ -34,7 +34,7 @@ def test_a_state_is_a_function_of_its_positions_and_outlasts_a_snapshot(kinds: l
 def test_the_first_checkpoint_is_due_at_once_and_the_next_after_its_interval() -> None:
     state = AuditState()
     assert next_checkpoint_ns(state, 60) == 0
-    state.apply(Recorded("audit", 3, signed(1), at_ns=100 * SECOND))
+    state.apply(RecordedEvent("audit", 3, signed(1), at_ns=100 * SECOND))
     assert next_checkpoint_ns(state, 60) == 160 * SECOND
 
 
@@ -63,8 +63,8 @@ def test_a_statement_says_the_heads_in_one_way_and_is_read_back() -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_every_context_that_a_service_writes_is_relayed_into_a_stream(shards: int) -> None:
-    assert {declared(name).writes for name in SERVICES} <= {*CONTEXTS, "audit"}
-    member = DECLARED.member(0, shards)
+    assert {manifest(name).writes for name in SERVICES} <= {*CONTEXTS, "audit"}
+    member = MANIFEST.member(0, shards)
     sharded = [name for name in member.follows if name[-1].isdigit()]
     assert len(sharded) == 2 * shards
     assert len(member.streams) == len(member.follows)

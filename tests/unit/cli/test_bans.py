@@ -46,7 +46,7 @@ SKELETON = {
     "cli/ports.py": "import aiohttp, asyncio, http, socket, ssl, subprocess, threading",
     "migrations/env.py": "import alembic",
     "services/gateway/api.py": "import kubernetes_asyncio",
-    "services/metrics_ingest/deeds/state.py": "",
+    "services/metrics_ingest/actions/state.py": "",
     "services/metrics_ingest/mqtt.py": "import aiomqtt",
     "services/node_agent/over_mqtt.py": "import aiomqtt",
     "services/scheduler/plugins/spread.py": "",
@@ -58,7 +58,7 @@ SKELETON = {
     "shared/events/base.py": "",
     "shared/health.py": "",
     "shared/log/writer.py": "import asyncpg, sqlalchemy",
-    "shared/running.py": "",
+    "shared/runner.py": "",
     "shared/service.py": "",
 }
 
@@ -75,7 +75,7 @@ SKELETON = {
         ("services/node_agent/agent.py", "shared.service", ["The node agent knows neither the log nor events"]),
         ("shared/agents/report.py", "numpy", ["The node agent knows neither the log nor events"]),
         ("services/simulator/decide.py", "asyncio", ["What a service decides knows no I/O"]),
-        ("services/metrics_ingest/deeds/state.py", "asyncio", ["What a service decides knows no I/O"]),
+        ("services/metrics_ingest/actions/state.py", "asyncio", ["What a service decides knows no I/O"]),
         ("services/scheduler/plugins/spread.py", "shared.service", ["What a service decides knows no I/O"]),
         ("services/scheduler/shell.py", "asyncio", []),
     ],

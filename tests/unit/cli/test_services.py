@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import koord
-from cli.services import SERVICES, contexts, declared, load, metrics_shards
+from cli.services import SERVICES, contexts, load, manifest, metrics_shards
 from cli.supervisor.command import specs_for
 from shared.errors import KoordError
 
@@ -15,21 +15,21 @@ from shared.errors import KoordError
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_is_made_of_what_it_declares(name: str) -> None:
     made = load(name)
-    assert made.declared is declared(name)
+    assert made.manifest is manifest(name)
     assert made.name == name
     member = made.member(1 if "*" in made.writes else 0, 2)
-    assert set(member.follows) == set(member.declared.follows)
+    assert set(member.follows) == set(member.manifest.follows)
     assert "metrics-*" not in member.follows
 
 
 def test_one_that_is_made_of_something_else_is_refused() -> None:
-    other = declared("gateway")._replace(follows=("cluster",))
+    other = manifest("gateway")._replace(follows=("cluster",))
     with pytest.raises(KoordError, match="service gateway follows or answers something else than it declares"):
-        load("gateway")._replace(declared=other).member(0, 1)
+        load("gateway")._replace(manifest=other).member(0, 1)
 
 
 def test_what_services_may_do_is_read_without_what_they_need_to_run() -> None:
-    code = "import sys; from cli.services import *; [declared(name) for name in SERVICES]; print(*sys.modules)"
+    code = "import sys; from cli.services import *; [manifest(name) for name in SERVICES]; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

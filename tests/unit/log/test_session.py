@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.log.session import DatabaseUnreachable, opened
+from shared.log.admin.session import DatabaseUnreachable, opened
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 

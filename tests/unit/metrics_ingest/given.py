@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.fold import State
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
@@ -18,18 +18,18 @@ class Logs:
     """Contexts with what was appended to them, a second apart."""
 
     def __init__(self) -> None:
-        self.contexts: dict[str, list[Recorded]] = {}
+        self.contexts: dict[str, list[RecordedEvent]] = {}
         self.now_ns = START_NS
 
-    def append(self, context: str, *events: Event | Draft, cause: Cause | None = None) -> Recorded:
+    def append(self, context: str, *events: Event | Draft, cause: Cause | None = None) -> RecordedEvent:
         log = self.contexts.setdefault(context, [])
         self.now_ns += SECOND
         for event in events:
             draft = event if isinstance(event, Draft) else Draft(event, cause)
-            log.append(Recorded(context, len(log) + 1, draft.event, self.now_ns, draft.cause))
+            log.append(RecordedEvent(context, len(log) + 1, draft.event, self.now_ns, draft.cause))
         return log[-1]
 
-    def interleaved(self, random: Random) -> list[Recorded]:
+    def interleaved(self, random: Random) -> list[RecordedEvent]:
         """In one order, each context's own kept."""
         left = {name: list(log) for name, log in sorted(self.contexts.items())}
         order = []
@@ -39,7 +39,7 @@ class Logs:
         return order
 
 
-def fold(new: Callable[[], S], records: Sequence[Recorded]) -> S:
+def fold(new: Callable[[], S], records: Sequence[RecordedEvent]) -> S:
     state = new()
     for record in records:
         state.apply(record)

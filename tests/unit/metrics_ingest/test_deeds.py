@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from services.metrics_ingest.deeds.decide import forgotten, recorded
-from services.metrics_ingest.deeds.state import NUMBERS_KEPT, DeedsState, is_told, with_number
-from shared.agents import deeds
-from shared.agents.deeds import (
+from services.metrics_ingest.actions.decide import forgotten, recorded
+from services.metrics_ingest.actions.state import NUMBERS_KEPT, DeedsState, is_told, with_number
+from shared.agents import actions
+from shared.agents.actions import (
     ActionReport,
     AnyDeed,
     BadDeed,
@@ -248,4 +248,4 @@ def test_a_topology_that_says_what_no_agent_may_is_refused(
 
 
 def test_a_topology_survives_the_wire() -> None:
-    assert deeds.decode(deeds.encode(told(TOPOLOGY)), "a") == told(TOPOLOGY)
+    assert actions.decode(actions.encode(told(TOPOLOGY)), "a") == told(TOPOLOGY)

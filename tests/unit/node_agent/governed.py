@@ -10,7 +10,7 @@ from services.node_agent.known import PodsKeeper
 from services.node_agent.samples import Round, Usage
 from services.node_agent.slo import SloKeeper
 from shared.agents import pods, slo
-from shared.agents.deeds import AnyDeed
+from shared.agents.actions import AnyDeed
 from shared.agents.pods import NodePods
 from shared.agents.slo import NodeSlo
 from shared.kube.instants import SECOND

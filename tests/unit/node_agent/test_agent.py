@@ -15,8 +15,8 @@ from services.node_agent.outbox import Outbox
 from services.node_agent.samples import SECOND_NS
 from services.node_agent.settings import AgentSettings
 from services.node_agent.slo import SloKeeper
-from shared.agents import deeds, report
-from shared.agents.deeds import EvictionRequested, Suppressed
+from shared.agents import actions, report
+from shared.agents.actions import EvictionRequested, Suppressed
 from shared.agents.report import Report
 from shared.agents.subjects import DEED, REPORT
 from tests.unit.node_agent.machine import Machine
@@ -73,7 +73,7 @@ async def test_deeds_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
     while len(made.outbox):
         message = await made.outbox.next()
         assert message.kind == DEED
-        found.append(deeds.decode(message.data, "worker-1"))
+        found.append(actions.decode(message.data, "worker-1"))
         made.outbox.done(message)
     assert [(told.seq, told.deed) for told in found] == [(1, asked), (2, Suppressed("cfsQuota", 4_000))]
     assert found[0].boot == found[1].boot

@@ -12,7 +12,7 @@ from services.node_agent.kubelet import KubeletConfig
 from services.node_agent.machine import BasicInfo, Machine, ZoneMemory, read_machine
 from services.node_agent.node_topology import Kubelet, stated, taken_first
 from services.node_agent.qos.processors import Processor
-from shared.agents.deeds import TopologyReported
+from shared.agents.actions import TopologyReported
 from shared.agents.pods import NodePods
 from shared.kube import node_topology as names
 from shared.kube.meta import Metadata

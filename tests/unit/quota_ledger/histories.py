@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from services.quota_ledger.books import Books
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.quota import (
     CapacitySet,
     PodAttached,
@@ -46,13 +46,13 @@ class History:
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
         self.books = Books()
-        self.records: list[Recorded] = []
+        self.records: list[RecordedEvent] = []
         for name in (SYSTEM, DEFAULT):
             self.add(QuotaDeclared(quota=name, declared=DeclaredQuota(name=name, max=dict.fromkeys(RESOURCES, 500))))
 
     def add(self, event: Event) -> None:
         seq = len(self.records) + 1
-        self.records.append(Recorded("quota", seq, event, seq))
+        self.records.append(RecordedEvent("quota", seq, event, seq))
         self.books.apply(event)
 
     def step(self) -> None:

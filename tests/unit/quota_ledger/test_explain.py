@@ -13,7 +13,7 @@ from services.quota_ledger.verify import verify
 from services.quota_ledger.whatif import whatif
 from services.quota_ledger.why import why
 from shared.errors import KoordError
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
 from shared.kube.elastic_quota import DEFAULT, ROOT, DeclaredQuota
 from tests.support.examples import examples
@@ -34,7 +34,7 @@ def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) ->
 
 
 def books_of(*events: Event, books: Books | None = None) -> Books:
-    trial = verify([Recorded("quota", seq, event, seq) for seq, event in enumerate(events, 1)], books)
+    trial = verify([RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)], books)
     trial.books.apply(trial.books.trees[""].proposed().event(""))
     return trial.books
 

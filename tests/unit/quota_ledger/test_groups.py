@@ -8,7 +8,7 @@ from services.quota_ledger.charge import charge
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.verify import holds
 from shared.domain.quota_charge import ChargeRequest, ChargeResponse
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.quota import PodAdmissionDecided, PodCharged
 from tests.support.examples import examples
 from tests.support.quota_logs import Logs, node, pod, quota
@@ -27,7 +27,7 @@ def ask(logs: Logs, *groups: tuple[str, ...], cycle: int = 1) -> ChargeResponse:
     state: LedgerState = logs.state
     drafts, [answer] = charge(state, [ChargeRequest(epoch=1, cycle=cycle, seen={}, groups=groups)], AdmissionRules())
     for draft in drafts:
-        state.apply(Recorded("quota", state.positions.get("quota", 0) + 1, draft.event, 1))
+        state.apply(RecordedEvent("quota", state.positions.get("quota", 0) + 1, draft.event, 1))
         assert [*holds(state.books)] == []
     events = [draft.event for draft in drafts]
     assert {event.pod_uid for event in events if isinstance(event, PodCharged)} == answer.charged.keys()

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from services.quota_ledger.books import Books
 from services.quota_ledger.tree import Tree
 from services.quota_ledger.verify import checked, holds, verify
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.quota import (
     CapacitySet,
     PodAttached,
@@ -102,8 +102,8 @@ def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
                 assert all(runtime in (ask, floor) for floor, ask, runtime, *_ in rows)  # I11
 
 
-def log(*events: object) -> list[Recorded]:
-    return [Recorded("quota", seq, event, seq) for seq, event in enumerate(events, 1)]  # type: ignore[arg-type]
+def log(*events: object) -> list[RecordedEvent]:
+    return [RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)]  # type: ignore[arg-type]
 
 
 TEAM = DeclaredQuota(name="team", min={"cpu": 5}, max={"cpu": 10}, weight={"cpu": 10})

@@ -8,7 +8,7 @@ import pytest
 from services.quota_ledger.profile_view import RESOURCE, tree_of
 from services.quota_ledger.profiles import made_by_profiles, scaled
 from services.quota_ledger.state import LedgerState
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.elastic_quota import PREFIX, RESOURCES
@@ -40,7 +40,7 @@ def profile(spec: dict[str, Any] | None = None, labels: dict[str, str] | None = 
 def made(logs: Logs) -> list[Event]:
     found = []
     for draft in made_by_profiles(logs.state, logs.now_ns):
-        record = Recorded("quota", logs.state.positions.get("quota", 0) + 1, draft.event, logs.now_ns)
+        record = RecordedEvent("quota", logs.state.positions.get("quota", 0) + 1, draft.event, logs.now_ns)
         logs.state.apply(record)
         found.append(draft.event)
     return found

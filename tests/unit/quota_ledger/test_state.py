@@ -11,7 +11,7 @@ from services.quota_ledger.decide import decide
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.verify import holds, verify
-from shared.events import Cause, Recorded
+from shared.events import Cause, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
     NodeDeleted,
@@ -168,7 +168,7 @@ def test_what_a_snapshot_restores_decides_the_same() -> None:
     assert decide(other, SETTINGS, SECOND) == []
     assert other.books.ledger.balances == logs.state.books.ledger.balances
     assert [*holds(other.books)] == []
-    change = Recorded("cluster", other.positions["cluster"] + 1, pod("p1", "a", "3", at="n1"), SECOND)
+    change = RecordedEvent("cluster", other.positions["cluster"] + 1, pod("p1", "a", "3", at="n1"), SECOND)
     for state in (other, logs.state):
         state.apply(change)
     assert decide(other, SETTINGS, SECOND) == decide(logs.state, SETTINGS, SECOND) != []
@@ -183,7 +183,7 @@ def test_any_interleaving_of_the_logs_ends_in_the_same_state(chance: Any) -> Non
     logs.tell("scheduling", CycleDecided(cycle=1, seen={"cluster": 5}), placed)
     logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
     logs.tell("cluster", quota("a", "3", "9"), PodDeleted(pod="ns/p2", pod_uid="p2"))
-    queues: dict[str, list[Recorded]] = {}
+    queues: dict[str, list[RecordedEvent]] = {}
     for record in logs.records:
         queues.setdefault(record.context, []).append(record)
     state = LedgerState()

@@ -5,7 +5,7 @@ from typing import Any
 
 from services.quota_ledger.state import LedgerState
 from services.quota_ledger.status import statuses
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import ObjectObserved, PodDeleted
 from shared.events.intents import FieldsDesired
 from shared.kube.elastic_quota import PREFIX
@@ -18,7 +18,7 @@ def told(logs: Logs, **limits: Any) -> dict[str, FieldsDesired]:
     found = {}
     for draft in statuses(logs.state, logs.now_ns, **limits):
         assert isinstance(draft.event, FieldsDesired)
-        logs.state.apply(Recorded("quota", logs.state.positions["quota"] + 1, draft.event, logs.now_ns))
+        logs.state.apply(RecordedEvent("quota", logs.state.positions["quota"] + 1, draft.event, logs.now_ns))
         found[draft.event.name] = draft.event
     return found
 

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from shared.events import Cause, Recorded
+from shared.events import Cause, RecordedEvent
 from shared.events.scheduling import PodPlaced
 from shared.kube.node import Taint
 from shared.kube.pod import Pod, Toleration
@@ -85,7 +85,7 @@ def decisions(world: World) -> bytes:
     return b"\n".join(msgspec.json.encode(record.event) for record in world.logs["scheduling"]) + b"\n"
 
 
-def lines(records: list[Recorded]) -> bytes:
+def lines(records: list[RecordedEvent]) -> bytes:
     return b"".join(
         msgspec.json.encode(Line(r.context, r.seq, r.at_ns, r.cause, msgspec.Raw(msgspec.json.encode(r.event)))) + b"\n"
         for r in records

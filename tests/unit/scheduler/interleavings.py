@@ -7,7 +7,7 @@ from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.plugins.load_aware import LoadAwareLedger
 from services.scheduler.state import ClusterView
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from tests.support.scheduling_world import World, fold
 
 
@@ -36,17 +36,17 @@ def loads(index: Index) -> list[dict[str, list[list[int]]]]:
     ]
 
 
-def merged(logs: dict[str, list[Recorded]], random: Random) -> list[Recorded]:
+def merged(logs: dict[str, list[RecordedEvent]], random: Random) -> list[RecordedEvent]:
     """The logs in one order, each context's own order kept."""
     left = {name: list(log) for name, log in logs.items()}
-    order: list[Recorded] = []
+    order: list[RecordedEvent] = []
     while any(left.values()):
         name = random.choice([name for name, log in left.items() if log])
         order.append(left[name].pop(0))
     return order
 
 
-def all_merges(first: Sequence[Recorded], second: Sequence[Recorded]) -> list[list[Recorded]]:
+def all_merges(first: Sequence[RecordedEvent], second: Sequence[RecordedEvent]) -> list[list[RecordedEvent]]:
     if not first or not second:
         return [[*first, *second]]
     return [[first[0], *rest] for rest in all_merges(first[1:], second)] + [

@@ -8,7 +8,7 @@ from services.scheduler.index import Index
 from services.scheduler.room import Room
 from services.scheduler.state import ClusterView
 from services.scheduler.trials import Trial
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -32,7 +32,7 @@ class OnePlugin:
     def see(self, *events: Event) -> None:
         for event in events:
             self._seq += 1
-            self.view.apply(Recorded("cluster", self._seq, event, self._seq, None))
+            self.view.apply(RecordedEvent("cluster", self._seq, event, self._seq, None))
         self.index.settle()
 
     def trial(self) -> Trial:

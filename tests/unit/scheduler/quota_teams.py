@@ -12,7 +12,7 @@ from services.scheduler.cycle import decide
 from services.scheduler.quotas.preempting import QuotaPreemptor
 from services.scheduler.quotas.purse import Purse
 from shared.domain.quota_charge import ask_of, encode
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from tests.support.quota_logs import quota
 from tests.support.scheduling_world import World, node
@@ -44,7 +44,7 @@ class Teams(World):
         for record in caught_up(self.ledger, self.settings, self.now_ns):
             self._tell(record.event)
 
-    def cycle(self, batch: int = 256) -> list[Recorded]:
+    def cycle(self, batch: int = 256) -> list[RecordedEvent]:
         """One cycle as the service does it: decided, charged, room made, recorded."""
         index = self.indexed()
         drafts = decide(index, self.now_ns, batch)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from services.scheduler.ahead import MOST, WORTH_IT
 from services.scheduler.ask import PodAsk
 from services.scheduler.kin import Foreseen, Kin
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
@@ -46,7 +46,7 @@ def played(seed: int, batch: int, *, limits: bool) -> tuple[dict[str, str], Reco
     return placements(events), records(events)
 
 
-def records(events: Sequence[Recorded]) -> Records:
+def records(events: Sequence[RecordedEvent]) -> Records:
     """Pod's uid -> how its class was judged, of pods that were placed and share that with no other."""
     found: Records = {}
     for recorded in events:

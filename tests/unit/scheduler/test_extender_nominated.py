@@ -11,7 +11,7 @@ from services.scheduler.serving.desk import Desk
 from services.scheduler.serving.extender import filtered
 from services.scheduler.serving.opinion import Opinion
 from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaPod, MetaVictims
-from shared.events import Draft, Recorded
+from shared.events import Draft, RecordedEvent
 from shared.events.intents import EvictionRequested
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
@@ -35,7 +35,7 @@ class Runtime:
     def now_ns(self) -> int:
         return self._world.now_ns
 
-    async def append(self, drafts: tuple[Draft, ...], **_: Any) -> list[Recorded]:
+    async def append(self, drafts: tuple[Draft, ...], **_: Any) -> list[RecordedEvent]:
         return self._world.say(drafts)
 
 

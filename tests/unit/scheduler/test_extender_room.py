@@ -10,7 +10,7 @@ import pytest
 from services.scheduler.serving.desk import Desk
 from services.scheduler.serving.extender import filtered
 from services.scheduler.serving.wire import FilterAsk, MetaPod, MetaVictims
-from shared.events import Cause, Draft, Recorded
+from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionRequested
 from tests.support.scheduling_world import World, node, pod
@@ -30,7 +30,7 @@ class Runtime:
     def now_ns(self) -> int:
         return self._world.now_ns
 
-    async def append(self, drafts: Iterable[Draft], **_: Any) -> list[Recorded]:
+    async def append(self, drafts: Iterable[Draft], **_: Any) -> list[RecordedEvent]:
         records = [self._world.append("scheduling", draft.event, draft.cause) for draft in drafts]
         for record in records:
             self._world.view.apply(record)

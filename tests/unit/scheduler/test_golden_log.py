@@ -9,7 +9,7 @@ from services.scheduler.config import config_of
 from services.scheduler.cycle import decide
 from services.scheduler.index import Index
 from services.scheduler.state import ClusterView
-from shared.events import EVENT_TYPES, Recorded
+from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import CycleDecided, PodUnschedulable
 from tests.unit.scheduler.golden_history import FILE, Line
 
@@ -20,12 +20,12 @@ class Tagged(msgspec.Struct):
     type: str
 
 
-def recorded() -> dict[str, list[Recorded]]:
-    logs: dict[str, list[Recorded]] = {"cluster": [], "scheduling": []}
+def recorded() -> dict[str, list[RecordedEvent]]:
+    logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
     for line in msgspec.json.Decoder(Line).decode_lines(FILE.read_bytes()):
         kind = EVENT_TYPES[msgspec.json.decode(line.data, type=Tagged).type]
         event = msgspec.json.decode(line.data, type=kind)
-        logs[line.context].append(Recorded(line.context, line.seq, event, line.at_ns, line.cause))
+        logs[line.context].append(RecordedEvent(line.context, line.seq, event, line.at_ns, line.cause))
     return logs
 
 

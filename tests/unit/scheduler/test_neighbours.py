@@ -15,7 +15,7 @@ from services.scheduler.room import Room
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.trials import Counting, WideTrial
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -39,7 +39,7 @@ class Cluster:
     def play(self, *events: Event) -> None:
         for event in events:
             seq = self.view.positions.get("cluster", 0) + 1
-            self.view.apply(Recorded("cluster", seq, event, seq, None))
+            self.view.apply(RecordedEvent("cluster", seq, event, seq, None))
 
     def trials(self) -> dict[str, WideTrial]:
         self.index.settle()

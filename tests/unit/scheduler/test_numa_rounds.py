@@ -17,7 +17,7 @@ from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.surroundings import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced
@@ -45,22 +45,22 @@ def world_of(*names: str, labels: dict[str, str] | None = None) -> World:
     return world
 
 
-def ask(world: World, *pods: Pod) -> list[Recorded]:
+def ask(world: World, *pods: Pod) -> list[RecordedEvent]:
     for one in pods:
         world.add_pod(one)
     world.read()
     return world.rounds()
 
 
-def given_to(records: Sequence[Recorded]) -> dict[str, dict[str, str]]:
+def given_to(records: Sequence[RecordedEvent]) -> dict[str, dict[str, str]]:
     return {r.event.pod_uid: r.event.annotations for r in records if isinstance(r.event, PodPlaced)}
 
 
-def cpus_of(records: Sequence[Recorded]) -> dict[str, str]:
+def cpus_of(records: Sequence[RecordedEvent]) -> dict[str, str]:
     return {uid: json.loads(notes[STATUS]).get("cpuset", "") for uid, notes in given_to(records).items() if notes}
 
 
-def bind(world: World, pods: Sequence[Pod], records: Sequence[Recorded]) -> None:
+def bind(world: World, pods: Sequence[Pod], records: Sequence[RecordedEvent]) -> None:
     """The gateway binds what was placed, and the pods are observed with what the binding gave them."""
     by_uid = {one.metadata.uid: one for one in pods}
     for record in records:

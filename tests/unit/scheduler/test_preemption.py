@@ -24,7 +24,7 @@ from services.scheduler.selectors import Selector, canonical
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.state import ClusterView
 from services.scheduler.why import explain
-from shared.events import Cause, Recorded
+from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRefused, ObjectObserved
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import CycleDecided, PodNominated
@@ -156,11 +156,11 @@ def runs(name: str, on: str, cpu: str = "2", priority: int = 0, **more: Any) -> 
     return pod(name, cpu=cpu, on=on, phase="Running", priority=priority, **more)
 
 
-def asked(records: Sequence[Recorded]) -> list[str]:
+def asked(records: Sequence[RecordedEvent]) -> list[str]:
     return [record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested)]
 
 
-def nominated(records: Sequence[Recorded]) -> dict[str, str]:
+def nominated(records: Sequence[RecordedEvent]) -> dict[str, str]:
     return {r.event.pod_uid: r.event.node for r in records if isinstance(r.event, PodNominated)}
 
 
@@ -358,9 +358,11 @@ def test_a_preemption_is_explained_to_whom_it_serves_and_to_whom_it_costs() -> N
 
 def test_a_preemption_beyond_a_budget_says_so_and_a_lost_nomination_too() -> None:
     told = PodNominated(pod_uid="p", pod="d/p", node="a", cycle=3, victims=("x",), violations=1, victim_pods=("d/x",), victim_priorities=(1,))  # fmt: skip
-    assert explain([Recorded("scheduling", 1, told, 0, None)]).summary == (
+    assert explain([RecordedEvent("scheduling", 1, told, 0, None)]).summary == (
         "cycle 3 asked pods on a to make room for it: d/x (priority 1); 1 of them beyond their disruption budgets"
     )
     lost = PodNominated(pod_uid="p", pod="d/p", node="", cycle=4)
-    explanation = explain([Recorded("scheduling", 1, told, 0, None), Recorded("scheduling", 2, lost, 0, None)])
+    explanation = explain(
+        [RecordedEvent("scheduling", 1, told, 0, None), RecordedEvent("scheduling", 2, lost, 0, None)]
+    )
     assert (explanation.status, explanation.node) == ("unschedulable", "")

@@ -8,7 +8,7 @@ import pytest
 from services.scheduler.plugins.default_preemption import Budget, Victim, drawn_down, overdrawn
 from services.scheduler.selectors import canonical
 from services.scheduler.why import explain
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import EvictionRefused, ObjectObserved
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodNominated
@@ -47,11 +47,11 @@ def budget(app: str, allowed: int, disrupted: Sequence[str] = ()) -> Event:
     return ObjectObserved(resource="poddisruptionbudgets.policy", name=f"d/{app}", uid=app, object=body)
 
 
-def evicted(records: Sequence[Recorded]) -> list[str]:
+def evicted(records: Sequence[RecordedEvent]) -> list[str]:
     return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested))
 
 
-def nominations(records: Sequence[Recorded]) -> list[tuple[str, str, tuple[str, ...]]]:
+def nominations(records: Sequence[RecordedEvent]) -> list[tuple[str, str, tuple[str, ...]]]:
     """(uid, node, victims) as they are recorded."""
     found = [record.event for record in records if isinstance(record.event, PodNominated)]
     return [(event.pod_uid, event.node, event.victims) for event in found]

@@ -16,7 +16,7 @@ from services.scheduler.plugins.default_preemption import Budget, Victim
 from services.scheduler.quotas.yielding import give_way, in_turn
 from services.scheduler.selectors import canonical
 from services.scheduler.why import explain
-from shared.events import Cause, Recorded
+from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import CycleDecided, PodNominated, PodUnschedulable
@@ -105,11 +105,11 @@ def runs(world: Teams, *pods: Pod) -> None:
     add(world, *(msgspec.structs.replace(p, status=msgspec.structs.replace(p.status, phase="Running")) for p in pods))
 
 
-def asked(records: Sequence[Recorded]) -> list[str]:
+def asked(records: Sequence[RecordedEvent]) -> list[str]:
     return sorted(record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested))
 
 
-def nominated(records: Sequence[Recorded]) -> list[PodNominated]:
+def nominated(records: Sequence[RecordedEvent]) -> list[PodNominated]:
     return [record.event for record in records if isinstance(record.event, PodNominated)]
 
 
@@ -259,7 +259,7 @@ def test_the_example_of_the_document_is_what_happens() -> None:
         metadata = msgspec.structs.replace(found.metadata, namespace="ci")
         return msgspec.structs.replace(found, metadata=metadata, status=status)
 
-    def world_with(cpu: str) -> tuple[Teams, list[Recorded]]:
+    def world_with(cpu: str) -> tuple[Teams, list[RecordedEvent]]:
         world = Teams(quota("ci", "6", "6"), nodes=1)
         runs(world, build("nightly", 0, "n0"), build("docs", 5, "n0", "2026-01-01T00:00:00Z"))
         runs(world, build("release", 5, "n0", "2026-01-02T00:00:00Z"))

@@ -11,7 +11,7 @@ from services.scheduler.quotas.gate import QuotaGate
 from services.scheduler.quotas.verdict import Told, settled, to_charge
 from services.scheduler.quotas.view import QuotaView
 from shared.domain.quota_charge import QuotaShort
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
     PodAttached,
@@ -38,7 +38,7 @@ def view_of(*events: Event) -> QuotaView:
 def tell(view: QuotaView, *events: Event) -> None:
     for event in events:
         view.seq = getattr(view, "seq", 0) + 1  # type: ignore[attr-defined]  # the log's position, which a view does not need
-        view.apply(Recorded("quota", view.seq, event))  # type: ignore[attr-defined]
+        view.apply(RecordedEvent("quota", view.seq, event))  # type: ignore[attr-defined]
 
 
 def declared(name: str, parent: str = "") -> QuotaDeclared:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from services.scheduler.facts import MetricFacts
 from services.scheduler.measured import newest
 from services.scheduler.state import ClusterView
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
 from shared.events.metrics import NodeReported, NodeReportsExpired, Usage
 from shared.kube.instants import SECOND, instant_text
@@ -86,7 +86,8 @@ def test_any_interleaving_of_cluster_and_both_shards_gives_the_same_loads(
 ) -> None:
     contexts = {"cluster": cluster, "metrics-0": first, "metrics-1": second}
     logs = {
-        name: [Recorded(name, seq, event) for seq, event in enumerate(events, 1)] for name, events in contexts.items()
+        name: [RecordedEvent(name, seq, event) for seq, event in enumerate(events, 1)]
+        for name, events in contexts.items()
     }
     views = []
     for number in range(3):

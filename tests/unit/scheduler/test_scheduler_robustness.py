@@ -15,7 +15,7 @@ from services.scheduler.service import ConfigFile
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shipped import SHIPPED
 from services.scheduler.takeover import Offered
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import NodeMetricObserved, PodBound
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, Usage
@@ -46,7 +46,7 @@ def one_node(cpu: str = "4") -> World:
     return world
 
 
-def placed_of(records: Sequence[Recorded]) -> list[Recorded]:
+def placed_of(records: Sequence[RecordedEvent]) -> list[RecordedEvent]:
     return [record for record in records if isinstance(record.event, PodPlaced)]
 
 

@@ -7,7 +7,7 @@ import msgspec
 from services.scheduler.reasons import REASONS, summary, text
 from services.scheduler.registry import PLUGINS
 from services.scheduler.why import Explanation, explain, render
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import PodBound
 from shared.events.quota import (
     PodAdmissionDecided,
@@ -22,7 +22,7 @@ from shared.events.scheduling import CycleDecided
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
-def story(world: World, uid: str) -> list[Recorded]:
+def story(world: World, uid: str) -> list[RecordedEvent]:
     """The events that have the pod's key, and all cycles."""
     records = [record for log in world.logs.values() for record in log]
     return [
@@ -72,7 +72,7 @@ def test_what_the_quota_ledger_says_of_a_pod_is_told_in_words() -> None:
         PodResized(**about, before={"cpu": 1}, after={"cpu": 2}),
         PodReleased(**about, reason="deleted"),
     )
-    records = [Recorded("quota", seq, event, seq, None) for seq, event in enumerate(events, 1)]
+    records = [RecordedEvent("quota", seq, event, seq, None) for seq, event in enumerate(events, 1)]
     assert [step.text for step in explain(records).steps] == [
         "it belongs to quota team",
         "cycle 7 may not place it: quota team is short of cpu, memory",

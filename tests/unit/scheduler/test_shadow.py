@@ -11,7 +11,7 @@ from services.scheduler.config import config_of
 from services.scheduler.index import Index
 from services.scheduler.shadow import Shadow
 from services.scheduler.state import ClusterView
-from shared.events import Cause, Recorded
+from shared.events import Cause, RecordedEvent
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared, PodPlaced, Rejections
@@ -245,7 +245,7 @@ def play(steps: Sequence[tuple[str, int, int]]) -> Beside:
     return world
 
 
-def comparisons(world: World) -> list[tuple[Recorded, PlacementCompared]]:
+def comparisons(world: World) -> list[tuple[RecordedEvent, PlacementCompared]]:
     return [(r, r.event) for r in world.logs["scheduling"] if isinstance(r.event, PlacementCompared)]
 
 

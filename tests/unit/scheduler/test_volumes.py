@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.scheduler.state import ClusterView
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.intents import FieldsDesired
 from shared.kube.pod import ClaimSource, EphemeralSource, GoogleDisk, Pod, RbdDisk, Volume
@@ -70,7 +70,7 @@ def add(world: World, *pods: Pod) -> None:
     world.read()
 
 
-def written(records: list[Recorded]) -> dict[str, Raw]:
+def written(records: list[RecordedEvent]) -> dict[str, Raw]:
     return {r.event.name: r.event.patch for r in records if isinstance(r.event, FieldsDesired)}
 
 

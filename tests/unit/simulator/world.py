@@ -11,7 +11,7 @@ from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
 from services.simulator.timers import Timers
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.kube.instants import SECOND
 from tests.support.pods import written_pod
 
@@ -26,7 +26,7 @@ class World:
         self.state = SimulatorState()
         self.timers = Timers(self.settings)
         self.now_ns = START_NS
-        self.logs: dict[str, list[Recorded]] = {"cluster": [], "scheduling": []}
+        self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.step()
 
     def step(self, *requests: Request, due: Due | None = None) -> list[Any]:
@@ -42,7 +42,7 @@ class World:
     def append(self, context: str, event: Event, cause: Cause | None = None) -> Cause:
         """Record an event of any context, and fold it."""
         log = self.logs.setdefault(context, [])
-        log.append(Recorded(context, len(log) + 1, event, self.now_ns, cause))
+        log.append(RecordedEvent(context, len(log) + 1, event, self.now_ns, cause))
         self.state.apply(log[-1])
         self.timers.learn(event) if context == "cluster" else None
         return Cause(context, len(log))
@@ -90,7 +90,7 @@ def node(name: str = "n1", **metadata: Any) -> dict[str, Any]:
     }
 
 
-def shuffled(logs: Mapping[str, Sequence[Recorded]], order: Sequence[int]) -> list[Recorded]:
+def shuffled(logs: Mapping[str, Sequence[RecordedEvent]], order: Sequence[int]) -> list[RecordedEvent]:
     """The logs' records in one interleaving: each number of `order` picks the log that goes on."""
     left = {name: list(records) for name, records in sorted(logs.items())}
     mixed = []

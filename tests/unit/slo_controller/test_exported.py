@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, generate_latest
 
 from services.slo_controller.exported import Exported
-from shared.events import Cause, Draft, Event, Recorded
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import DesiredStateApplied, DesiredStateRejected
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.slo import NodeOvercommitted
@@ -22,7 +22,7 @@ class Watched:
         self.exported = Exported(lambda: self.cluster.state.decided, most_nodes, self.registry)
         self.outcomes = 0
 
-    def decide(self, at_s: float) -> list[Recorded]:
+    def decide(self, at_s: float) -> list[RecordedEvent]:
         made = dict.fromkeys(self.cluster.state.slos)
         before = len(self.cluster.records)
         self.cluster.decide(at_s)
@@ -31,7 +31,7 @@ class Watched:
         self.exported.said(said, made)
         return said
 
-    def answer(self, intent: Recorded, *, ok: bool = True, context: str = "slo") -> None:
+    def answer(self, intent: RecordedEvent, *, ok: bool = True, context: str = "slo") -> None:
         event = intent.event
         assert isinstance(event, (FieldsDesired, ObjectDesired))
         self.outcomes += 1
@@ -40,14 +40,14 @@ class Watched:
             if ok
             else DesiredStateRejected(resource=event.resource, name=event.name, reason="no")
         )
-        self.exported.ended(Recorded("cluster", self.outcomes, what, 0, Cause(context, intent.seq)))
+        self.exported.ended(RecordedEvent("cluster", self.outcomes, what, 0, Cause(context, intent.seq)))
 
     def lines(self, name: str) -> set[str]:
         text = generate_latest(self.registry).decode()
         return {line.removeprefix(name) for line in text.splitlines() if line.startswith(name)}
 
 
-def sold(watched: Watched) -> list[Recorded]:
+def sold(watched: Watched) -> list[RecordedEvent]:
     cluster = watched.cluster
     cluster.configure(threshold_config={})
     cluster.node()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.slo_controller.state import SloState
-from shared.events import Recorded
+from shared.events import RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
 from shared.events.metrics import ApplicationReported, NodeReported, NodeReportsExpired, Usage
 from shared.events.slo import NodeOvercommitted
@@ -25,7 +25,7 @@ from tests.support.slo_cluster import BEGAN, Cluster
 G = 10**9
 
 
-def history() -> list[Recorded]:
+def history() -> list[RecordedEvent]:
     """Pods that come and go between reports, late reports, a NodeMetric object beside them, decisions, a node that goes."""
     cluster = Cluster()
     cluster.configure()

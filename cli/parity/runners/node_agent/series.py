@@ -1,4 +1,4 @@
-"""Recorded metric stores, with the queries over a window that strategies make."""
+"""RecordedEvent metric stores, with the queries over a window that strategies make."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

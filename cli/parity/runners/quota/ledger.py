@@ -22,7 +22,7 @@ from services.quota_ledger.books import Held
 from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.tree import Tree
-from shared.events import Cause, Event, Recorded
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
     NodeDeleted,
@@ -67,7 +67,7 @@ class RecordedLedger:
         )
         self.state = self.settings.new_state()
         self.delivered: set[str] = set()
-        self.followed: list[Recorded] = []
+        self.followed: list[RecordedEvent] = []
         self.recorded: list[Event] = []
         self._placements: dict[str, int] = {}
         for name, arg in _MAXIMA:
@@ -120,7 +120,7 @@ class RecordedLedger:
         """Appends events to the ledger's own log and folds them."""
         for event in events:
             seq = self.state.positions.get("quota", 0) + 1
-            self.state.apply(Recorded("quota", seq, event, self.now_ns))
+            self.state.apply(RecordedEvent("quota", seq, event, self.now_ns))
             self.recorded.append(event)
 
     @property
@@ -192,7 +192,7 @@ class RecordedLedger:
 
     def _append(self, context: str, event: Event, cause: Cause | None = None) -> None:
         seq = self.state.positions.get(context, 0) + 1
-        record = Recorded(context, seq, event, self.now_ns, cause)
+        record = RecordedEvent(context, seq, event, self.now_ns, cause)
         self.followed.append(record)
         self.state.apply(record)
 

@@ -24,7 +24,7 @@ from services.scheduler.quotas.purse import Purse
 from services.scheduler.registry import PLUGINS
 from services.scheduler.state import ClusterView
 from shared.domain.quota_charge import ask_of, encode
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import ObjectObserved, PodObserved
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.scheduling import PodNominated, PodPlaced
@@ -128,4 +128,4 @@ class _Cluster:
 
     def _apply(self, context: str, event: Event) -> None:
         seq = self.view.positions.get(context, 0) + 1
-        self.view.apply(Recorded(context, seq, event, self._ledger.now_ns))
+        self.view.apply(RecordedEvent(context, seq, event, self._ledger.now_ns))

@@ -11,7 +11,7 @@ from services.scheduler.pods import PodFacts
 from services.scheduler.quotas.codes import EXCEEDED, PLUGIN
 from services.scheduler.quotas.gate import QuotaGate
 from services.scheduler.quotas.view import QuotaView
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.pod import Pod
 
@@ -56,7 +56,7 @@ class _Follower:
 
     def _apply(self, event: Event) -> None:
         self.seq += 1
-        self.view.apply(Recorded("quota", self.seq, event))
+        self.view.apply(RecordedEvent("quota", self.seq, event))
 
 
 def ask_of(pod: Pod) -> PodAsk:

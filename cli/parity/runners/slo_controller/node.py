@@ -12,7 +12,7 @@ from services.slo_controller.prepare import NORMALIZATION_RATIO, ratio_of
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state import SloState
 from shared.admission.slo_config import COLOCATION, NORMALIZATION
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectDeleted, ObjectObserved, PodObserved
 from shared.kube.instants import instant_ns
 from shared.kube.node import Node, NodeMetric
@@ -85,4 +85,4 @@ class RecordedNode:
 
     def _observe(self, event: Event) -> None:
         seq = self.state.positions.get("cluster", 0) + 1
-        self.state.apply(Recorded(context="cluster", seq=seq, event=event, at_ns=0))
+        self.state.apply(RecordedEvent(context="cluster", seq=seq, event=event, at_ns=0))

@@ -1,9 +1,9 @@
 """What deeds ingest may do."""
 
 from shared.agents import subjects
-from shared.declared import Declared
+from shared.manifest import Manifest
 
-DECLARED = Declared(
+MANIFEST = Manifest(
     name="action-ingest",
     writes="nodes-*",
     follows=("cluster", "nodes-*"),

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from services.metrics_ingest.deeds.state import DeedsState
+from services.metrics_ingest.actions.state import DeedsState
 from services.metrics_ingest.mqtt import Mqtt, NoBroker
 from shared.agents import pods, subjects
 from shared.service import Runtime

@@ -1,6 +1,6 @@
 """What the audit service may do, and where it is heard."""
 
-from shared.declared import Declared
+from shared.manifest import Manifest
 
 SUBJECT = "koord.event"
 """Before the subject of each event."""
@@ -16,7 +16,7 @@ def stream_of(context: str) -> str:
     return f"KOORD_EVENTS_{context.replace('-', '_').upper()}"
 
 
-DECLARED = Declared(
+MANIFEST = Manifest(
     name="audit",
     writes="audit",
     follows=(*CONTEXTS, "audit"),

@@ -18,7 +18,7 @@ from shared.log.database import FAILURES
 from shared.log.positions import LogRewound, Position
 from shared.log.snapshot import SnapshotFailed
 from shared.rebuild import watch_rebuilds
-from shared.retain import watch_retention
+from shared.retention import watch_retention
 from shared.service import AnswerWith, Environment, OnSubject, Runtime, Service, release
 from shared.settings import Settings
 from shared.tasks import end

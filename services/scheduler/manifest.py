@@ -1,9 +1,9 @@
 """What the scheduler may do."""
 
-from shared.declared import Declared
 from shared.domain.quota_charge import SUBJECT as CHARGE
+from shared.manifest import Manifest
 
-DECLARED = Declared(
+MANIFEST = Manifest(
     name="scheduler",
     writes="scheduling",
     follows=("cluster", "scheduling", "quota", "metrics-*"),

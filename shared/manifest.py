@@ -5,11 +5,11 @@ Rights are generated from this alone (`cli/credentials/rights.py`).
 
 from typing import NamedTuple, Self
 
-from shared import families
+from shared import sharding
 from shared.errors import KoordError
 
 
-class Declared(NamedTuple):
+class Manifest(NamedTuple):
     """A service, as others see it.
 
     Attributes:
@@ -21,7 +21,7 @@ class Declared(NamedTuple):
         asks: subjects of the questions it asks.
         streams: JetStream streams it makes and fills.
 
-    `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/families.py); `member` puts their members in their place.
+    `writes` and the contexts of `follows` may be families (`metrics-*`, see shared/sharding.py); `member` puts their members in their place.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Declared(NamedTuple):
         if self.writes not in self.follows:
             raise KoordError(f"service {self.name} writes {self.writes} and does not follow it")
         name, writes = self.name, self.writes
-        if families.is_family(writes):
+        if sharding.is_family(writes):
             if not 0 <= shard < shards:
-                raise families.NoSuchShard(name, shard, shards)
-            name, writes = f"{name}-{shard}", families.member(writes, shard)
+                raise sharding.NoSuchShard(name, shard, shards)
+            name, writes = f"{name}-{shard}", sharding.member(writes, shard)
         others = [context for context in self.follows if context != self.writes]
-        follows = (*families.members(others, shards), writes)
-        streams = tuple(families.stream_members(self.streams, shards))
+        follows = (*sharding.members(others, shards), writes)
+        streams = tuple(sharding.stream_members(self.streams, shards))
         return self._replace(name=name, writes=writes, follows=follows, streams=streams)

@@ -8,15 +8,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.deeds.decide import forgotten, recorded
-from services.metrics_ingest.deeds.declared import DECLARED
-from services.metrics_ingest.deeds.residents import PodsDesk
-from services.metrics_ingest.deeds.state import FOLDED, DeedsState, Told, is_told, with_number
+from services.metrics_ingest.actions.decide import forgotten, recorded
+from services.metrics_ingest.actions.manifest import MANIFEST
+from services.metrics_ingest.actions.residents import PodsDesk
+from services.metrics_ingest.actions.state import FOLDED, DeedsState, Told, is_told, with_number
 from services.metrics_ingest.desk import Batch, Refusals, serve
 from services.metrics_ingest.intake import Incoming, Intake
 from services.metrics_ingest.mqtt import Mqtt
 from shared.agents import subjects
-from shared.agents.deeds import BadDeed, PodsRequested, decode
+from shared.agents.actions import BadDeed, PodsRequested, decode
 from shared.errors import KoordError
 from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted
@@ -103,7 +103,7 @@ async def lead(runtime: Runtime) -> None:
 
 
 SERVICE = Service(
-    declared=DECLARED,
+    manifest=MANIFEST,
     follows=FOLDED,
     emits=(WriterStarted, *DEEDS, NodeTopologyRemoved, EvictionRequested),
     settings=DeedsSettings,

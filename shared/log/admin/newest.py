@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import and_, func, literal, or_, select
 
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.log import CarriedForward, WriterStarted
 from shared.log.codec import Codec
 from shared.log.database import Database
@@ -19,7 +19,7 @@ WRITER_KEY = "writer"
 class Found(NamedTuple):
     """An event with who appended it."""
 
-    record: Recorded
+    record: RecordedEvent
     actor: str
 
 

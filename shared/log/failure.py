@@ -8,7 +8,7 @@ from typing import Any
 from shared.errors import KoordError
 from shared.log.codec import Unreadable
 from shared.log.database import FAILURES
-from shared.log.registry import Registry
+from shared.log.service_store import Registry
 from shared.tasks import end
 
 log = logging.getLogger(__name__)

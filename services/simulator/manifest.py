@@ -1,13 +1,13 @@
 """What the simulator may do, and what it can be asked."""
 
-from shared.declared import Declared
+from shared.manifest import Manifest
 
 SUBJECT = "koord.simulator"
 
 CHANGES = ("create", "delete", "patch")
 LOOKS = ("get", "list")
 
-DECLARED = Declared(
+MANIFEST = Manifest(
     name="simulator",
     writes="cluster",
     follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "audit"),

@@ -1,9 +1,9 @@
 """What the gateway may do."""
 
-from shared.declared import Declared
 from shared.kube.permissions import SUBJECT
+from shared.manifest import Manifest
 
-DECLARED = Declared(
+MANIFEST = Manifest(
     name="gateway",
     writes="cluster",
     follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "audit"),

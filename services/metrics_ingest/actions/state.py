@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from shared.agents.pods import NodePods, claims_of, seen_node, seen_pod
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     NodeDeleted,
     NodeObserved,
@@ -105,7 +105,7 @@ class DeedsState:
         self.claimants: dict[str, dict[str, str]] = {}
         self.topologies: dict[str, str] = {}
 
-    def apply(self, record: Recorded) -> None:
+    def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
         match record.event:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
@@ -143,7 +143,7 @@ class DeedsState:
     def _count(self, node: str, boot: str, number: int) -> None:
         self.told[node] = with_number(self.told.get(node), boot, number)
 
-    def _pod_observed(self, record: Recorded, key: str, api_uid: str, pod: Pod) -> None:
+    def _pod_observed(self, record: RecordedEvent, key: str, api_uid: str, pod: Pod) -> None:
         uid = (pod.metadata.annotations or {}).get(MIRROR) or api_uid
         if uid != api_uid:
             self.static[api_uid] = uid
@@ -157,7 +157,7 @@ class DeedsState:
             self.claimants.setdefault(claim, {})[node] = uid
         self._told_of(record, node, pod=(uid, _JSON.encode(seen)))
 
-    def _claim(self, record: Recorded, claim: str, volume: str) -> None:
+    def _claim(self, record: RecordedEvent, claim: str, volume: str) -> None:
         """A claim is bound, or gone: agents whose pods have it hear of it."""
         if self.claims.get(claim, "") == volume:
             return
@@ -173,13 +173,13 @@ class DeedsState:
         if not self.claimants.get(claim, True):
             del self.claimants[claim]
 
-    def _pod_gone(self, record: Recorded, uid: str) -> None:
+    def _pod_gone(self, record: RecordedEvent, uid: str) -> None:
         if (pod := self.pods.pop(uid, None)) is not None:
             self._told_of(record, pod.node, pod=(uid, b""))
 
     def _told_of(
         self,
-        record: Recorded,
+        record: RecordedEvent,
         node: str,
         *,
         pod: tuple[str, bytes] | None = None,

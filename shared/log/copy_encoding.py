@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from shared.events import Draft, Event, Recorded
+from shared.events import Draft, Event, RecordedEvent
 from shared.log.announce import Batch, Entry
 from shared.log.digest import I64, NULL, U16, U32, U64, text
 from shared.log.positions import Position
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
     copy: bytes
     batch: Batch
-    records: list[Recorded]
+    records: list[RecordedEvent]
 
 
 class _Kind(NamedTuple):
@@ -85,7 +85,7 @@ class RowWriter:
         seq, digest = head
         parts: list[bytes] = [_HEADER]
         entries: list[Entry] = []
-        records: list[Recorded] = []
+        records: list[RecordedEvent] = []
         for event, cause, correlation in _with_basis(drafts, now_ns, seen, config):
             seq += 1
             kind = kinds.get(type(event)) or kinds.setdefault(type(event), _kind_of(type(event)))
@@ -100,6 +100,6 @@ class RowWriter:
             digest = hashed.digest()
             parts += (copied_context, number, kind.copied, named, copied_at, because, story, length, data, _32, digest)
             entries.append(Entry(kind.name, why, data, digest))
-            records.append(Recorded(context, seq, event, at_ns, cause))
+            records.append(RecordedEvent(context, seq, event, at_ns, cause))
         parts.append(_TRAILER)
         return Rows(join(parts), Batch(context, epoch, head.seq + 1, head.digest, at_us, entries), records)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from services.metrics_ingest.deeds.state import DeedsState, OnNode, digest_of
-from shared.agents.deeds import (
+from services.metrics_ingest.actions.state import DeedsState, OnNode, digest_of
+from shared.agents.actions import (
     ActionReport,
     BadDeed,
     Burst,

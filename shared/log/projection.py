@@ -8,18 +8,18 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
-from shared.events import Event, Recorded
+from shared.events import Event, RecordedEvent
 from shared.fold import State
 from shared.log.codec import Codec, Unreadable
 from shared.log.positions import LogRewound, Position
 from shared.log.reader import LogReader, MissingEvents, Page
-from shared.log.registry import Registry, Snapshot
+from shared.log.service_store import Registry, Snapshot
 
 log = logging.getLogger(__name__)
 
 Reads = Mapping[str, Sequence[type[Event]]]
 
-Look = Callable[[Recorded], None]
+Look = Callable[[RecordedEvent], None]
 
 LOOKED_AT_ONCE = 64
 """How many seqs are folded at a time while somebody looks at each record first: a look may take a millisecond or two."""
@@ -126,7 +126,7 @@ class Folding:
         if found != position.digest and position == self.positions[name]:  # where more was taken, the chain held
             raise LogRewound(name, position, found)
 
-    def take(self, name: str, records: Iterable[Recorded], end: Position) -> None:
+    def take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
         """Fold consecutive events of a context that end at `end`.
 
         Raises:
@@ -145,7 +145,7 @@ class Folding:
         self.positions[name] = end
         self.state.positions[name] = end.seq
 
-    def _looked_at(self, record: Recorded) -> None:
+    def _looked_at(self, record: RecordedEvent) -> None:
         assert self.look is not None, "chosen because there is one"
         self.look(record)
         self.state.apply(record)

@@ -1,9 +1,9 @@
 """What metrics ingest may do."""
 
 from shared.agents import subjects
-from shared.declared import Declared
+from shared.manifest import Manifest
 
-DECLARED = Declared(
+MANIFEST = Manifest(
     name="metrics-ingest",
     writes="metrics-*",
     follows=("cluster", "metrics-*"),

@@ -1,0 +1,6 @@
+"""What the quota ledger may do."""
+
+from shared.domain.quota_charge import SUBJECT
+from shared.manifest import Manifest
+
+MANIFEST = Manifest(name="quota-ledger", writes="quota", follows=("cluster", "scheduling", "quota"), hears=(SUBJECT,))
