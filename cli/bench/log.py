@@ -28,7 +28,7 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.output import show_table
 from cli.services import contexts
 from services.scheduler.service import SERVICE
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
 from shared.bus import Bus
 from shared.events import RecordedEvent
 from shared.log.database import Database, migrate

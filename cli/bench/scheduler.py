@@ -16,7 +16,7 @@ import msgspec
 
 from cli.bench.placements import KINDS, NOW_NS, nodes, pods
 from cli.output import show_table
-from services.scheduler.engine import Engine
+from services.scheduler.in_memory import Engine
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND

@@ -138,7 +138,7 @@ async def _measure(folder: Path, nodes: int, pods: int, turns: int) -> TakeoverF
 
 
 def _schema() -> int:
-    from services.scheduler.state import ClusterView
+    from services.scheduler.state.cluster_view import ClusterView
 
     return ClusterView.SCHEMA
 

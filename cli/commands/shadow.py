@@ -12,10 +12,10 @@ from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
 from cli.supervisor.folder import find_endpoints
-from services.scheduler.followed import Followed
 from services.scheduler.service import SERVICE
-from services.scheduler.shadow_log import NOT_COMPARED, ShadowLog
-from services.scheduler.shadow_report import ShadowReport, Worst, chosen, report
+from services.scheduler.shadow.counterfactual import Followed
+from services.scheduler.shadow.history import NOT_COMPARED, ShadowLog
+from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import ConfigApplied, WriterStarted

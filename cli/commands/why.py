@@ -9,7 +9,7 @@ from cli import names
 from cli.options import folder_option, output_option
 from cli.output import Format, show
 from cli.supervisor.folder import find_endpoints
-from services.scheduler.why import Explanation, explain, render
+from services.scheduler.explain.explain_pod import Explanation, explain, render
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import PodPlaced, PodUnschedulable

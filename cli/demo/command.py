@@ -18,7 +18,7 @@ from cli.demo.run import Scale, run
 from cli.demo.spread import Spread, spread_of
 from cli.output import show_table
 from cli.supervisor import Servers
-from services.scheduler.why import render
+from services.scheduler.explain.explain_pod import render
 from shared.errors import KoordError
 from shared.log.admin.session import reading
 from shared.log.admin.verify import Verified
@@ -70,7 +70,7 @@ async def _demo(scale: Scale, folder: Path) -> None:
 async def _compile() -> None:
     """Do what the first start of a scheduler on a machine would: the time is none of placing pods."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "import services.scheduler.engine", stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-c", "import services.scheduler.in_memory", stderr=asyncio.subprocess.DEVNULL
     )
     try:
         await child.wait()  # should it fail, the scheduler does too, and says why

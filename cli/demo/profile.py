@@ -10,7 +10,7 @@ PLUGIN = "LoadAwareScheduling"
 
 def without_load_awareness(folder: Path) -> Path:
     """Write the profile as a file for KOORD_SCHEDULER_CONFIG."""
-    from services.scheduler.shipped import SHIPPED
+    from services.scheduler.framework.config.default_profile import SHIPPED
 
     document = yaml.safe_load(SHIPPED)
     for profile in document["profiles"]:

@@ -12,7 +12,7 @@ import msgspec
 from cli.output import Format, show, show_table
 from cli.simulate import objects, trace
 from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
-from services.scheduler.engine import Engine
+from services.scheduler.in_memory import Engine
 from shared.domain.requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.events import Event

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.scheduler.shipped import SHIPPED
+from services.scheduler.framework.config.default_profile import SHIPPED
 from shared.errors import KoordError
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"

@@ -8,19 +8,19 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.explanations import answers
-from services.scheduler.index import Index
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.explain.schedule_explanation import answers
+from services.scheduler.extender.extender_service import Desk
+from services.scheduler.extender.http_api import serving
+from services.scheduler.framework.config.config_reload import Offered, config_drafts
+from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.manifest import MANIFEST
-from services.scheduler.quotas.preempting import QuotaPreemptor
-from services.scheduler.quotas.purse import Purse
-from services.scheduler.serving.desk import Desk
-from services.scheduler.serving.server import serving
+from services.scheduler.quota.charge_client import Purse
+from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.shadow import Shadow
-from services.scheduler.state import FOLDED, ClusterView
-from services.scheduler.takeover import Offered, config_drafts
+from services.scheduler.shadow.follow import Shadow
+from services.scheduler.state.cluster_view import FOLDED, ClusterView
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable

@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 import msgspec
 
 from cli.dev.cluster import Cluster
-from services.scheduler.config import config_of
-from services.scheduler.index import Index
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events.cluster import BindFailed, BindRejected, BindSuppressed, MissingPermission, PodBound
 from shared.events.scheduling import PodPlaced
 from shared.log.admin.verify import verify

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.dev.cluster import Cluster
-from services.scheduler.shipped import SHIPPED
+from services.scheduler.framework.config.default_profile import SHIPPED
 from tests.cluster.fixtures import MakeNodes
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until

@@ -12,7 +12,7 @@ import pytest
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
 from cli.ports import free_port
-from services.scheduler.shipped import SHIPPED
+from services.scheduler.framework.config.default_profile import SHIPPED
 from shared.events.scheduling import CycleDecided
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.node_metrics import put_report, report

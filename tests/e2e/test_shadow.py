@@ -14,10 +14,10 @@ import pytest
 from cli.bench.e2e import UNLIMITED
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
-from services.scheduler.config import config_of
-from services.scheduler.index import Index
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import EVENT_TYPES, Event
 from shared.events.cluster import OUTCOMES, BindSuppressed, DesiredStateSuppressed, InitialListCompleted
 from shared.events.scheduling import PlacementCompared, PodPlaced

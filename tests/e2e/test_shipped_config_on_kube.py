@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.dev.cluster import Cluster
-from services.scheduler.shipped import SHIPPED
+from services.scheduler.framework.config.default_profile import SHIPPED
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.node_metrics import put_report, report
 from tests.e2e.stage import BASE, Stage, pod

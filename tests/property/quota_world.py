@@ -17,13 +17,13 @@ from services.quota_ledger.decide import MOST_PODS, postings, runtimes, structur
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import FOLDED, LedgerState
 from services.quota_ledger.verify import checked, holds
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.quotas.preempting import QuotaPreemptor
-from services.scheduler.quotas.verdict import Told, settled, to_charge
-from services.scheduler.state import ClusterView
-from services.scheduler.takeover import config_drafts
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.config_reload import config_drafts
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.quota.charge_result import Told, settled, to_charge
+from services.scheduler.quota.preemption import QuotaPreemptor
+from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.amounts import exceeding
 from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort, answer_of, ask_of, encode
 from shared.events import Cause, Draft, Event, RecordedEvent

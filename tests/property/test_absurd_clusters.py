@@ -9,11 +9,11 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
-from services.scheduler.surroundings import BUDGETS, NODE_TOPOLOGIES
+from services.scheduler.cache.cluster_objects import BUDGETS, NODE_TOPOLOGIES
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Event
 from shared.events.cluster import (
     NodeDeleted,

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,

@@ -1,6 +1,6 @@
 """The scheduler's configuration as Koordinator ships it."""
 
-from services.scheduler.shipped import SHIPPED
+from services.scheduler.framework.config.default_profile import SHIPPED
 
 SHIPPED_WITH_ELECTION = SHIPPED.replace(
     "profiles:\n",

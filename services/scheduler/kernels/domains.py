@@ -1,7 +1,7 @@
 """Verdicts that depend on the topology domain a node is in."""
 
 from services.scheduler.kernels.compiled import compiled
-from services.scheduler.kernels.rows import Int64
+from services.scheduler.kernels.tiles import Int64
 
 WHERE_ANY, WHERE_NONE = 1, 0
 """Which nodes `mark` refuses: those with something in their domain, or with nothing."""

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.compiled import Number, compiled, part
-from services.scheduler.kernels.room import percents
-from services.scheduler.kernels.rows import TILE, Bools, Int64, at
+from services.scheduler.kernels.resources import percents
+from services.scheduler.kernels.tiles import TILE, Bools, Int64, at
 
 Float64 = NDArray[np.float64]
 

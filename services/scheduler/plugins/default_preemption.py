@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.scheduler.selectors import Selector, selects
+from services.scheduler.cache.selectors import Selector, selects
 from shared.errors import KoordError
 
 NAME = "DefaultPreemption"

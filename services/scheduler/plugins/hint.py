@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from services.scheduler.ask import HINTS
+from services.scheduler.state.pod_class import HINTS
 from shared.kube.json_text import read_json
 
 _CUT_SHORT = "unexpected end of JSON input"

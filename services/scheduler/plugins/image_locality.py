@@ -13,15 +13,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Normalize
-from services.scheduler.kernels.rows import Int64, Rows
-from services.scheduler.ledgers import Ledger
-from services.scheduler.pods import Held
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import Held
 from shared.kube.node import Node, NodeMetric
 
 MIB = 1 << 20

@@ -19,18 +19,18 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Normalize
-from services.scheduler.kernels.rows import Bools, Int64, Rows
-from services.scheduler.ledgers import Ledger
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.plugins.affinity_index import TermLedger
 from services.scheduler.plugins.inter_pod_state import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
 from services.scheduler.plugins.pod_terms import NO_TERMS, terms_of
-from services.scheduler.plugins.term_ledger import TermLedger
-from services.scheduler.pods import PodFacts
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
 from shared.errors import KoordError
 
 _CODES = {

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
+from services.scheduler.cache.selectors import Matcher
+from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
-from services.scheduler.kernels.rows import Int64
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.plugins.affinity_index import TermLedger
 from services.scheduler.plugins.pod_terms import NO_TERMS, Term, terms_of
-from services.scheduler.plugins.term_ledger import TermLedger
 from services.scheduler.plugins.topology import Domains, domains
-from services.scheduler.room import Room
-from services.scheduler.selectors import Matcher
+from services.scheduler.state.pod_class import PodAsk
 
 EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3
 """Verdicts: which rule refuses a node; of several the highest, which is asked first."""

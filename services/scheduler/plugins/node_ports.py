@@ -6,14 +6,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.ask import HostPort, PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import Normalize
-from services.scheduler.kernels.rows import Rows
-from services.scheduler.ledgers import Ledger
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Rows
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import HostPort, PodAsk
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a node's addresses)
 

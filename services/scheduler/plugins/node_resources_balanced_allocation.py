@@ -15,17 +15,17 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Normalize
-from services.scheduler.kernels.room import evenness
-from services.scheduler.kernels.rows import Int64, Rows
-from services.scheduler.ledgers import Ledger
-from services.scheduler.parts import Evenness
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.score_terms import Evenness
+from services.scheduler.kernels.resources import evenness
+from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, WeightedResource
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
 from shared.errors import KoordError
 
 

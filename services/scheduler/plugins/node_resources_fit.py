@@ -8,18 +8,18 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import Normalize
-from services.scheduler.kernels.room import filled, on_shape, shortages
-from services.scheduler.kernels.rows import Int64, Rows
-from services.scheduler.ledgers import Ledger
-from services.scheduler.nodes import NodeTable
-from services.scheduler.parts import Fullness, Part, Shortage
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.score_terms import Fullness, Part, Shortage
+from services.scheduler.kernels.resources import filled, on_shape, shortages
+from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.fit_args import ALWAYS_SCORED, LEAST, MOST, RATIO, FitArgs
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
 
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
 _TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing on it

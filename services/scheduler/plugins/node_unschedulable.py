@@ -6,17 +6,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import Normalize
-from services.scheduler.kernels.rows import Rows
-from services.scheduler.ledgers import Ledger
-from services.scheduler.nodes import NodeTable
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.static import StaticTrial
 from services.scheduler.plugins.taint_toleration import tolerates, tolerations_of
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
 from shared.kube.node import Taint
 
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -12,19 +12,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import Normalize
-from services.scheduler.kernels.rows import Int64, Rows
-from services.scheduler.ledgers import Ledger
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cache.volume_catalog import Storage
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.volume_claims import claim_keys
+from services.scheduler.plugins.volume_index import VolumeLedger
 from services.scheduler.plugins.volume_trial import VolumeTrial
-from services.scheduler.plugins.volume_use import VolumeLedger
-from services.scheduler.pods import PodFacts
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.storage import Storage
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
 
 DriverVolume = tuple[str, str]
 """(driver, handle of the volume or name of its claim)."""

@@ -8,9 +8,9 @@ were at an API server get the same treatment.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.selectors import EVERYTHING, Matcher, Selector, canonical, ordered, selects
-from services.scheduler.surroundings import Surroundings
+from services.scheduler.cache.cluster_objects import Surroundings
+from services.scheduler.cache.selectors import EVERYTHING, Matcher, Selector, canonical, ordered, selects
+from services.scheduler.state.pod_class import PodAsk
 from shared.kube.pod import PodAffinity, PodAffinityTerm
 from shared.kube.selectors import Requirement
 

@@ -19,11 +19,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Normalize
-from services.scheduler.kernels.rows import Bools, Int64, Rows
-from services.scheduler.ledgers import Ledger
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cache.pod_index import RowCounts
+from services.scheduler.cache.selectors import Matcher, selects
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_affinity import own_matches
 from services.scheduler.plugins.taint_toleration import all_tolerated
 from services.scheduler.plugins.topology import domains
@@ -37,12 +40,9 @@ from services.scheduler.plugins.topology_spread_constraints import (
     constraints_of,
     is_spread,
 )
-from services.scheduler.pod_book import RowCounts
-from services.scheduler.pods import PodFacts
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.selectors import Matcher, selects
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
 
 _MISSING_LABEL, _SKEWED = 1, 2
 _PODS_MOVE = frozenset(

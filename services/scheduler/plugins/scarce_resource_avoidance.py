@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import MAX_SCORE, Normalize
-from services.scheduler.kernels.rows import Int64, Rows
-from services.scheduler.ledgers import Ledger
-from services.scheduler.nodes import NodeTable
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.static import StaticTrial
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
 from shared.errors import KoordError
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.kernels.rows import Int64, Rows
-from services.scheduler.nodes import NodeTable
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.state.pod_class import PodAsk
 
 Judge = Callable[[NodeTable, PodAsk, Rows], Int64]
 """Works verdicts or scores out for some rows."""

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.kernels.rows import Bools, Int64
-from services.scheduler.labels import ABSENT
-from services.scheduler.nodes import NodeTable
-from services.scheduler.pod_book import RowCounts
+from services.scheduler.cache.label_index import ABSENT
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.pod_index import RowCounts
+from services.scheduler.kernels.tiles import Bools, Int64
 
 _SPARSE = 8
 """Counts on fewer than one row in so many are summed up row by row."""

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.selectors import Selector, canonical, ordered, selects
-from services.scheduler.surroundings import Surroundings
+from services.scheduler.cache.cluster_objects import Surroundings
+from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
+from services.scheduler.state.pod_class import PodAsk
 from shared.errors import KoordError
 from shared.kube.pod import TopologySpreadConstraint
 from shared.kube.selectors import Requirement

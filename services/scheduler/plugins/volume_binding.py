@@ -14,18 +14,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import Normalize
-from services.scheduler.kernels.rows import Bools, Int64
-from services.scheduler.ledgers import Ledger
-from services.scheduler.nodes import NodeTable
-from services.scheduler.plugins.volume_choice import Choice, can_make, free_volumes, reachable, wanted
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.volume_claims import Claims, claim_keys, claims_of
+from services.scheduler.plugins.volume_match import Choice, can_make, free_volumes, reachable, wanted
 from services.scheduler.plugins.volume_trial import ClaimsTrial
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
 from shared.kube.storage import SELECTED_NODE, Claim
 
 _CONFLICT, _NONE_TO_BIND, _NO_SPACE, _VOLUME_GONE = 1, 2, 4, 8

@@ -5,9 +5,9 @@ Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/
 
 from typing import NamedTuple
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.reasons import Reason
-from services.scheduler.storage import Storage
+from services.scheduler.cache.volume_catalog import Storage
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.state.pod_class import PodAsk
 from shared.kube.storage import Claim, PersistentVolume
 
 

@@ -8,18 +8,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import Normalize
-from services.scheduler.kernels.rows import Bools, Int64, Rows
-from services.scheduler.ledgers import Ledger
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.volume_claims import claim_keys
+from services.scheduler.plugins.volume_index import Disk, VolumeLedger, disks_of
 from services.scheduler.plugins.volume_trial import VolumeTrial
-from services.scheduler.plugins.volume_use import Disk, VolumeLedger, disks_of
-from services.scheduler.pods import PodFacts
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
 
 _DISK, _CLAIM = 1, 2
 _CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse"}

@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.kernels.rows import Int64, Rows
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.volume_claims import claim_keys
-from services.scheduler.room import Room
+from services.scheduler.state.pod_class import PodAsk
 
 
 class VolumeTrial(ABC):

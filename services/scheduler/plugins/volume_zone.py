@@ -10,17 +10,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.change import Change
-from services.scheduler.framework import Normalize
-from services.scheduler.kernels.rows import Int64
-from services.scheduler.labels import ABSENT
-from services.scheduler.ledgers import Ledger
+from services.scheduler.cache.label_index import ABSENT
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.volume_claims import claims_of
 from services.scheduler.plugins.volume_trial import ClaimsTrial
-from services.scheduler.reasons import Reason
-from services.scheduler.room import Room
-from services.scheduler.trials import Trial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
 from shared.kube.selectors import Requirement
 
 NEWER: Mapping[str, str] = {

@@ -14,10 +14,10 @@ import msgspec
 
 from cli.embedded import EmbeddedNats
 from cli.supervisor import Endpoints, Spec, Supervisor
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.state import ClusterView
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.state.cluster_view import ClusterView
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved

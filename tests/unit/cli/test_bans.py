@@ -50,7 +50,7 @@ SKELETON = {
     "services/metrics_ingest/mqtt.py": "import aiomqtt",
     "services/node_agent/over_mqtt.py": "import aiomqtt",
     "services/scheduler/plugins/spread.py": "",
-    "services/scheduler/state.py": "import numpy",
+    "services/scheduler/state/cluster_view.py": "import numpy",
     "services/simulator/decide.py": "",
     "services/simulator/state.py": "",
     "shared/agents/report.py": "",

@@ -1,8 +1,8 @@
 """A world in which another scheduler places pods, and this one compares."""
 
-from services.scheduler.config import config_of
-from services.scheduler.index import Index
-from services.scheduler.shadow import Shadow
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.shadow.follow import Shadow
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from random import Random
 
-from services.scheduler.config import config_of
-from services.scheduler.index import Index
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.plugins.load_aware import LoadAwareLedger
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import RecordedEvent
 from tests.support.scheduling_world import World, fold
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from services.scheduler.framework.reasons import text
 from services.scheduler.plugins.load_aware import LoadAwareLedger, LoadAwareTrial, read_args
 from services.scheduler.plugins.load_aware.trial import reasons
-from services.scheduler.pods import true_since_ns
-from services.scheduler.reasons import text
+from services.scheduler.state.pod_record import true_since_ns
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.node import (

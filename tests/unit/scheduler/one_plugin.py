@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.scheduler.ask import PodAsk, ask_key, common_part
-from services.scheduler.framework import Plugin, Profile, Scorer
-from services.scheduler.index import Index
-from services.scheduler.room import Room
-from services.scheduler.state import ClusterView
-from services.scheduler.trials import Trial
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Plugin, Profile, Scorer
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node

@@ -8,9 +8,9 @@ from services.quota_ledger.charge import charge
 from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
-from services.scheduler.cycle import decide
-from services.scheduler.quotas.preempting import QuotaPreemptor
-from services.scheduler.quotas.purse import Purse
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.quota.charge_client import Purse
+from services.scheduler.quota.preemption import QuotaPreemptor
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.ahead import MOST, WORTH_IT
-from services.scheduler.ask import PodAsk
-from services.scheduler.kin import Foreseen, Kin
+from services.scheduler.cycle.batch_lookahead import MOST, WORTH_IT
+from services.scheduler.cycle.request_variants import Foreseen, Kin
+from services.scheduler.state.pod_class import PodAsk
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.node import Taint

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.scheduler.ask import ask_key, common_part
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.pod_class import ask_key, common_part
 from shared.domain.deprecated_resources import RENAMED
 from tests.support.scheduling_world import World, node, placements, pod, told
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.due import FRESH, REFUSED_BEFORE, Due
+from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Due
+from services.scheduler.state.pod_class import PodAsk
 from tests.support.examples import examples
 from tests.support.scheduling_world import pod
 

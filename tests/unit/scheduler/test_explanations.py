@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.explanations import answers
-from services.scheduler.questions import QUESTIONS
+from services.scheduler.explain.schedule_explanation import answers
+from services.scheduler.state.explanation_requests import QUESTIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import instant_text

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.quotas.purse import Purse
-from services.scheduler.serving.desk import Desk
-from services.scheduler.serving.extender import filtered
-from services.scheduler.serving.opinion import Opinion
-from services.scheduler.serving.wire import BindAsk, FilterAsk, MetaPod, MetaVictims
+from services.scheduler.extender.api_types import BindAsk, FilterAsk, MetaPod, MetaVictims
+from services.scheduler.extender.evaluation_query import Opinion
+from services.scheduler.extender.extender_service import Desk
+from services.scheduler.extender.verbs import filtered
+from services.scheduler.quota.charge_client import Purse
 from shared.events import Draft, RecordedEvent
 from shared.events.intents import EvictionRequested
 from shared.kube.elastic_quota import QUOTA_NAME

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.scheduler.serving.extender import cheapest, preemptable
-from services.scheduler.serving.opinion import Opinion
-from services.scheduler.serving.wire import MetaPod, MetaVictims
+from services.scheduler.extender.api_types import MetaPod, MetaVictims
+from services.scheduler.extender.evaluation_query import Opinion
+from services.scheduler.extender.verbs import cheapest, preemptable
 from shared.kube.node import Taint
 from shared.kube.pod import Pod
 from tests.support.numa_machines import bound_pod, holding_pod, machine, reported

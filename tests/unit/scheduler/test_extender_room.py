@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.serving.desk import Desk
-from services.scheduler.serving.extender import filtered
-from services.scheduler.serving.wire import FilterAsk, MetaPod, MetaVictims
+from services.scheduler.extender.api_types import FilterAsk, MetaPod, MetaVictims
+from services.scheduler.extender.extender_service import Desk
+from services.scheduler.extender.verbs import filtered
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionRequested

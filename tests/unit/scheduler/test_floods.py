@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.cycle import ALSO_A_CLASS, MOST_JUDGED
+from services.scheduler.cycle.cycle import ALSO_A_CLASS, MOST_JUDGED
 from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, told
 from tests.support.steps import steps_of
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.copies import WorkingCopies
-from services.scheduler.foresight import WORTH_IT
-from services.scheduler.pods import PodFacts
+from services.scheduler.cycle.cycle_state import WorkingCopies
+from services.scheduler.cycle.lookahead import WORTH_IT
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import Toleration
 from tests.support.examples import examples

@@ -5,10 +5,10 @@ When a decision changes on purpose: `python -m tests.unit.scheduler.golden_histo
 
 import msgspec
 
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.state import ClusterView
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import CycleDecided, PodUnschedulable
 from tests.unit.scheduler.golden_history import FILE, Line

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.ask import HostPort
-from services.scheduler.host_ports import HostPorts, count_ports
-from services.scheduler.nodes import NodeTable
-from services.scheduler.room import Room
+from services.scheduler.cache.host_ports import HostPorts, count_ports
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.state.pod_class import HostPort
 from tests.support.examples import examples
 from tests.support.scheduling_world import World, node, pod
 from tests.support.steps import steps_of

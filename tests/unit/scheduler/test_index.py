@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.nodes import NodeTable
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
 from tests.support.scheduling_world import World, node, pod, use
 from tests.support.waiting import until
 from tests.unit.scheduler.one_plugin import ask_of

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.kernels.best import AS_IT_IS, DOWN, FEASIBLE, UP, add, leading
-from services.scheduler.kernels.room import filled
-from services.scheduler.kernels.rows import at, selected
-from services.scheduler.ties import name_hash
+from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.kernels.resources import filled
+from services.scheduler.kernels.select import AS_IT_IS, DOWN, FEASIBLE, UP, add, leading
+from services.scheduler.kernels.tiles import at, selected
 
 WHOLES = st.one_of(
     st.integers(1, 2**20),

@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.ask import PodAsk, ask_key, common_part
-from services.scheduler.config import read_config
-from services.scheduler.index import Index
-from services.scheduler.kernels.rows import Bools
-from services.scheduler.pods import PodFacts
-from services.scheduler.room import Room
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
-from services.scheduler.trials import Counting, WideTrial
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.profiles import read_config
+from services.scheduler.framework.plugin_state import Counting, WideTrial
+from services.scheduler.kernels.tiles import Bools
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
+from services.scheduler.state.pod_record import PodFacts
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import pytest
 
+from services.scheduler.framework.reasons import text
+from services.scheduler.plugins.numa.admit import Cycle
 from services.scheduler.plugins.numa.allocate import NumaNode, distribute
 from services.scheduler.plugins.numa.amplification import amplified
-from services.scheduler.plugins.numa.cycle import Cycle
 from services.scheduler.plugins.numa.demand import Demand, Refused, Wanted
 from services.scheduler.plugins.numa.hints import Strategies
 from services.scheduler.plugins.numa.ledger import Allocation, Amounts, NodeBook
 from services.scheduler.plugins.numa.options import node_options
-from services.scheduler.reasons import text
 from shared.domain.cpu_set import cpu_list
 from tests.support.numa_machines import BIND_LABEL, NUMA_LABEL, machine, reported, topology_of
 

@@ -7,15 +7,15 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.config import read_config
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.plugins.node_numa_resource import NodeNUMAResource
-from services.scheduler.plugins.numa.fleet import NumaFleet
-from services.scheduler.plugins.numa.wire import allocation_of
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
-from services.scheduler.surroundings import NODE_TOPOLOGIES
+from services.scheduler.cache.cluster_objects import NODE_TOPOLOGIES
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.profiles import read_config
+from services.scheduler.plugins.numa.annotation import allocation_of
+from services.scheduler.plugins.numa.node_cache import NumaFleet
+from services.scheduler.plugins.numa.plugin import NodeNUMAResource
+from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted

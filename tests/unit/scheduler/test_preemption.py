@@ -6,9 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.selectors import Selector, canonical
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.explain.explain_pod import explain
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.plugins.default_preemption import (
     BadPreemptionArgs,
     Budget,
@@ -20,10 +23,7 @@ from services.scheduler.plugins.default_preemption import (
     pick,
     read_preemption_args,
 )
-from services.scheduler.selectors import Selector, canonical
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
-from services.scheduler.why import explain
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRefused, ObjectObserved
 from shared.events.intents import EvictionRequested, FieldsDesired

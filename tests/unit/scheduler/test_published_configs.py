@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.scheduler.config import BadConfig, read_config
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
-from services.scheduler.plugins.node_numa_resource import NodeNUMAResource
+from services.scheduler.framework.config.profiles import BadConfig, read_config
+from services.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlus
+from services.scheduler.plugins.numa.plugin import NodeNUMAResource
 from services.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from services.scheduler.plugins.scheduling_hint import SchedulingHint
 from tests.support.shipped_config import SHIPPED_WITH_ELECTION

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from cli.parity.upstream.quota.node_victims import Candidate as UpstreamCandidate
 from cli.parity.upstream.quota.node_victims import reprieved
 from services.quota_ledger.settings import LedgerSettings
+from services.scheduler.cache.selectors import canonical
+from services.scheduler.explain.explain_pod import explain
 from services.scheduler.plugins.default_preemption import Budget, Victim
-from services.scheduler.quotas.yielding import give_way, in_turn
-from services.scheduler.selectors import canonical
-from services.scheduler.why import explain
+from services.scheduler.quota.victims import give_way, in_turn
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionRequested

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.pods import PodFacts
-from services.scheduler.quotas.codes import EXCEEDED, PLUGIN, UNREACHABLE
-from services.scheduler.quotas.gate import QuotaGate
-from services.scheduler.quotas.verdict import Told, settled, to_charge
-from services.scheduler.quotas.view import QuotaView
+from services.scheduler.quota.charge_result import Told, settled, to_charge
+from services.scheduler.quota.queue_gate import QuotaGate
+from services.scheduler.quota.reasons import EXCEEDED, PLUGIN, UNREACHABLE
+from services.scheduler.quota.view import QuotaView
+from services.scheduler.state.pod_record import PodFacts
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted

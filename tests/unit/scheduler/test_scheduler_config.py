@@ -5,12 +5,12 @@ import json
 import pytest
 import yaml
 
-from services.scheduler.config import BadConfig, config_of, read_config
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from services.scheduler.framework.config.config_reload import Offered, config_drafts
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.profiles import BadConfig, config_of, read_config
+from services.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
-from services.scheduler.takeover import Offered, config_drafts
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.queue import backoff_ns
+from services.scheduler.queue.scheduling_queue import backoff_ns
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
 from tests.support.scheduling_world import (

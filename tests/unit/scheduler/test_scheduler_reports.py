@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.facts import MetricFacts
-from services.scheduler.measured import newest
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.latest_usage import newest
+from services.scheduler.state.records import MetricFacts
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
 from shared.events.metrics import NodeReported, NodeReportsExpired, Usage

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from services.scheduler.plugins.numa.fleet import NumaFleet
+from services.scheduler.framework.config.config_reload import Offered
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.plugins.numa.node_cache import NumaFleet
 from services.scheduler.service import ConfigFile
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.takeover import Offered
 from shared.events import RecordedEvent
 from shared.events.cluster import NodeMetricObserved, PodBound
 from shared.events.log import WriterStarted

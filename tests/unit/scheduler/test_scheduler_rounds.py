@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.config import config_of, read_config
-from services.scheduler.cycle import decide
-from services.scheduler.framework import MAX_SCORE, Normalize
-from services.scheduler.index import Index
-from services.scheduler.room import Room
-from services.scheduler.shipped import SHIPPED
-from services.scheduler.state import ClusterView
-from services.scheduler.ties import name_hash
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.profiles import config_of, read_config
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause
 from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.node import Taint

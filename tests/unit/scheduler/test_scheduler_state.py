@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.state import ClusterView
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced

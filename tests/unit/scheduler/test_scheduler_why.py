@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.reasons import REASONS, summary, text
-from services.scheduler.registry import PLUGINS
-from services.scheduler.why import Explanation, explain, render
+from services.scheduler.explain.explain_pod import Explanation, explain, render
+from services.scheduler.framework.reasons import REASONS, summary, text
+from services.scheduler.framework.registry import PLUGINS
 from shared.events import RecordedEvent
 from shared.events.cluster import PodBound
 from shared.events.quota import (

@@ -7,10 +7,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.config import config_of
-from services.scheduler.index import Index
-from services.scheduler.shadow import Shadow
-from services.scheduler.state import ClusterView
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.shadow.follow import Shadow
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from services.scheduler.compare import Binding, compare
-from services.scheduler.followed import Followed
-from services.scheduler.shadow_log import ShadowLog
-from services.scheduler.shadow_report import ShadowReport, report
-from services.scheduler.why import explain, render
+from services.scheduler.explain.explain_pod import explain, render
+from services.scheduler.shadow.compare import Binding, compare
+from services.scheduler.shadow.counterfactual import Followed
+from services.scheduler.shadow.history import ShadowLog
+from services.scheduler.shadow.report import ShadowReport, report
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.node import Taint
 from tests.support.scheduling_world import node, pod

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.framework import Plugin, normalized
-from services.scheduler.nodes import NodeTable
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Plugin, normalized
+from services.scheduler.framework.registry import PLUGINS
 from services.scheduler.plugins.node_ports import collides
 from services.scheduler.plugins.taint_toleration import tolerates
-from services.scheduler.registry import PLUGINS
-from services.scheduler.room import Room
 from shared.kube.node import Node, Taint
 from shared.kube.pod import (
     Affinity,

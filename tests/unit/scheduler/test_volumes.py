@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scheduler.state import ClusterView
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.intents import FieldsDesired

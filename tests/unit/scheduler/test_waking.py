@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from services.scheduler import waking
-from services.scheduler.config import config_of
-from services.scheduler.cycle import decide
-from services.scheduler.index import Index
-from services.scheduler.reasons import text
-from services.scheduler.standing import standing_of, told
-from services.scheduler.state import ClusterView
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.framework.reasons import text
+from services.scheduler.queue.pending_status import standing_of, told
+from services.scheduler.state.cluster_view import ClusterView
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node import Taint
@@ -87,7 +86,7 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the hints alone: with few classes, a pod is not even tried when an event of the right kind cures nothing."""
-    monkeypatch.setattr(waking, "EXACT_CLASSES", -1)
+    monkeypatch.setattr(queueing_hints, "EXACT_CLASSES", -1)
     for event in EVENTS:
         world = World()
         use(world, thresholds(50 if reason == "UsageExceedsThreshold" else 0, 0))
@@ -111,7 +110,7 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
 def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorded_it(
     exact_classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waking, "EXACT_CLASSES", exact_classes)
+    monkeypatch.setattr(queueing_hints, "EXACT_CLASSES", exact_classes)
     world = World()
     use(world, thresholds(50, 0))
     for number, name in enumerate(("a", "b")):

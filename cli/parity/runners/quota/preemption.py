@@ -12,17 +12,17 @@ from typing import Any, cast
 from cli.parity.runners.quota.ledger import RecordedLedger, pod_key
 from services.quota_ledger.admission import shortfall
 from services.quota_ledger.charge import charge
-from services.scheduler.copies import WorkingCopies
-from services.scheduler.cycle import decide
-from services.scheduler.framework import Profile
-from services.scheduler.index import Index
-from services.scheduler.judge import Judge
-from services.scheduler.panel import Panel
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.active_plugins import Panel
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_state import WorkingCopies
+from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.registry import PLUGINS
 from services.scheduler.plugins.default_preemption import PreemptionArgs
-from services.scheduler.quotas.preempting import QuotaPreemptor
-from services.scheduler.quotas.purse import Purse
-from services.scheduler.registry import PLUGINS
-from services.scheduler.state import ClusterView
+from services.scheduler.quota.charge_client import Purse
+from services.scheduler.quota.preemption import QuotaPreemptor
+from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import ObjectObserved, PodObserved

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.quota.ledger import RecordedLedger, pod_key
-from services.scheduler.ask import PodAsk, ask_key, common_part
-from services.scheduler.pods import PodFacts
-from services.scheduler.quotas.codes import EXCEEDED, PLUGIN
-from services.scheduler.quotas.gate import QuotaGate
-from services.scheduler.quotas.view import QuotaView
+from services.scheduler.quota.queue_gate import QuotaGate
+from services.scheduler.quota.reasons import EXCEEDED, PLUGIN
+from services.scheduler.quota.view import QuotaView
+from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
+from services.scheduler.state.pod_record import PodFacts
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.pod import Pod

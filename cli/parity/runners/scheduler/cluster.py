@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cli.parity.runners.scheduler.evaluation import Decided, Evaluation
-from services.scheduler.ask import PodAsk
-from services.scheduler.config import API_VERSION
-from services.scheduler.cycle import decide
-from services.scheduler.engine import Engine
-from services.scheduler.framework import Plugin, Profile
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.profiles import API_VERSION
+from services.scheduler.framework.plugin import Plugin, Profile
+from services.scheduler.in_memory import Engine
+from services.scheduler.state.pod_class import PodAsk
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node

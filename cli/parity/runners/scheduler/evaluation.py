@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from services.scheduler.ask import PodAsk
-from services.scheduler.copies import WorkingCopies
-from services.scheduler.framework import Plugin, Profile, Scorer, normalized
-from services.scheduler.index import Index
-from services.scheduler.judge import Judge
-from services.scheduler.kernels.best import FEASIBLE
-from services.scheduler.kernels.rows import Bools, Int64
-from services.scheduler.kin import Kin
-from services.scheduler.panel import Panel
-from services.scheduler.reasons import text
-from services.scheduler.ties import name_hash
-from services.scheduler.trials import WideTrial
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.active_plugins import Panel
+from services.scheduler.cycle.cycle_state import WorkingCopies
+from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.cycle.request_variants import Kin
+from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.framework.plugin import Plugin, Profile, Scorer, normalized
+from services.scheduler.framework.plugin_state import WideTrial
+from services.scheduler.framework.reasons import text
+from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.kernels.tiles import Bools, Int64
+from services.scheduler.state.pod_class import PodAsk
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided, PodPlaced
 

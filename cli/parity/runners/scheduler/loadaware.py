@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.scheduler.cluster import Cluster
+from services.scheduler.extender.node_views import plugin_views
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs, decode_args
 from services.scheduler.plugins.load_aware.assignment import deadline_ns, windows_of
 from services.scheduler.plugins.load_aware.estimate import estimate_pod
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling, RowLedger
-from services.scheduler.pods import true_since_ns
-from services.scheduler.serving.views import plugin_views
+from services.scheduler.plugins.load_aware.plugin import LoadAwareScheduling, RowLedger
+from services.scheduler.state.pod_record import true_since_ns
 from shared.domain.priority import priority
 from shared.domain.qos import qos
 from shared.events import Cause

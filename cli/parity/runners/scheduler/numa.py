@@ -16,17 +16,17 @@ import msgspec
 from cli.parity.runners.scheduler import topology_manager
 from cli.parity.runners.scheduler.cluster import Cluster, Tried
 from cli.parity.runners.scheduler.evaluation import agree
-from services.scheduler.plugins.node_numa_resource import NodeNUMAResource
+from services.scheduler.framework.reasons import text
+from services.scheduler.plugins.numa.admit import Cycle
 from services.scheduler.plugins.numa.allocate import NumaNode
-from services.scheduler.plugins.numa.cycle import Cycle
+from services.scheduler.plugins.numa.annotation import RESOURCE_SPEC, RESOURCE_STATUS, allocation_of
 from services.scheduler.plugins.numa.demand import NAME, Refused
-from services.scheduler.plugins.numa.fleet import NumaFleet
 from services.scheduler.plugins.numa.hints import hints_of
 from services.scheduler.plugins.numa.ledger import Amounts
-from services.scheduler.plugins.numa.merge import numas_of
+from services.scheduler.plugins.numa.node_cache import NumaFleet
 from services.scheduler.plugins.numa.options import NodeOptions, Zone
-from services.scheduler.plugins.numa.wire import RESOURCE_SPEC, RESOURCE_STATUS, allocation_of
-from services.scheduler.reasons import text
+from services.scheduler.plugins.numa.plugin import NodeNUMAResource
+from services.scheduler.plugins.numa.topology_manager import numas_of
 from shared.domain.cpu_set import cpu_list
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod

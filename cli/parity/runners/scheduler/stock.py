@@ -13,13 +13,13 @@ import msgspec
 
 from cli.parity.runners.scheduler.cluster import Cluster
 from cli.parity.runners.scheduler.evaluation import Evaluation, Scores, agree
-from services.scheduler.ask import PodAsk, ask_key, common_part
-from services.scheduler.framework import Plugin
-from services.scheduler.judge import Judge
-from services.scheduler.kind import is_kind
+from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.framework.plugin import Plugin
+from services.scheduler.framework.plugin_state import Selective
+from services.scheduler.framework.protocols import is_kind
 from services.scheduler.plugins.node_affinity import NodeAffinity
 from services.scheduler.plugins.node_ports import NodePorts
-from services.scheduler.trials import Selective
+from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
 from shared.kube.pod import Pod
 
 FILTERS = (

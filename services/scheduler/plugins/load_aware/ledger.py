@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from services.scheduler.plugins.load_aware.amounts import bounded
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware.arrays import ANY_POD, FOREVER, NEVER, PROD_POD, Fleet, int64
 from services.scheduler.plugins.load_aware.assignment import deadline_ns
 from services.scheduler.plugins.load_aware.estimate import estimate_node
-from services.scheduler.plugins.load_aware.fleet import ANY_POD, FOREVER, NEVER, PROD_POD, Fleet, int64
 from services.scheduler.plugins.load_aware.report import Report, Share, Vector, base_load, read_report, share_of
 from services.scheduler.plugins.load_aware.templates import Template, Templates
 from services.scheduler.plugins.load_aware.thresholds import (

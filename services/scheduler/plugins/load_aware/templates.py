@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware.arrays import int64
 from services.scheduler.plugins.load_aware.assignment import Windows, windows_of
 from services.scheduler.plugins.load_aware.estimate import estimate_pod
-from services.scheduler.plugins.load_aware.fleet import int64
 from services.scheduler.plugins.load_aware.report import Vector
 from shared.domain.priority import Priority, priority
 from shared.domain.requests import Asked

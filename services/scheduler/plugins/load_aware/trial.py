@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.score_terms import Left
 from services.scheduler.kernels.load import exceeded, left
-from services.scheduler.kernels.rows import Int64, Rows, selected
-from services.scheduler.parts import Left
+from services.scheduler.kernels.tiles import Int64, Rows, selected
+from services.scheduler.plugins.load_aware.arrays import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from services.scheduler.plugins.load_aware.assignment import uses_its_node
-from services.scheduler.plugins.load_aware.fleet import ANY_POD, FILTER, PROD, PROD_POD, SCORE
 from services.scheduler.plugins.load_aware.templates import Template
-from services.scheduler.reasons import Reason
 from shared.kube.pod import Pod
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresou
 from collections.abc import Sequence
 from functools import cached_property
 
+from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
 from services.scheduler.plugins.numa.amplification import amplified
 from services.scheduler.plugins.numa.combinations import Mask
 from services.scheduler.plugins.numa.demand import Refused, Wanted
 from services.scheduler.plugins.numa.ledger import Allocation, Amounts, NodeBook
-from services.scheduler.plugins.numa.merge import numas_of
 from services.scheduler.plugins.numa.options import NodeOptions
 from services.scheduler.plugins.numa.required import obeys, usable_cpus
-from services.scheduler.reasons import Reason
+from services.scheduler.plugins.numa.topology_manager import numas_of
 
 _NOT_ENOUGH = Refused((Reason("NotEnoughCpus"),))
 

@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.hint import BadHint, read_hint
 from services.scheduler.plugins.numa import policies
 from services.scheduler.plugins.numa.amplification import amplified
+from services.scheduler.plugins.numa.annotation import RESOURCE_SPEC, ResourceSpec, allocation_of
 from services.scheduler.plugins.numa.ledger import Allocation, Amounts
 from services.scheduler.plugins.numa.options import NodeOptions
-from services.scheduler.plugins.numa.wire import RESOURCE_SPEC, ResourceSpec, allocation_of
-from services.scheduler.reasons import Reason
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.json_text import read_json

@@ -8,13 +8,13 @@ from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
+from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.numa.allocate import NumaNode, allocate
 from services.scheduler.plugins.numa.combinations import Hint, Mask
 from services.scheduler.plugins.numa.demand import Refused, Wanted
-from services.scheduler.plugins.numa.merge import mask_of, numas_of
 from services.scheduler.plugins.numa.policies import RESTRICTED
 from services.scheduler.plugins.numa.scorer import score
-from services.scheduler.reasons import Reason
+from services.scheduler.plugins.numa.topology_manager import mask_of, numas_of
 
 MOST_MASKS = 1024
 """How many sets of NUMA nodes are looked at."""

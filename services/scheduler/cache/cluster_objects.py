@@ -1,0 +1,149 @@
+"""What there is beyond nodes and pods that plugins read: namespaces, and what selects or backs pods.
+
+A function of the state's objects, kept up to date by the index. Objects that cannot be read count as absent: one broken object ends no
+service.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
+from services.scheduler.cache.volume_catalog import STORAGE, Storage
+from services.scheduler.plugins.default_preemption import Budget
+from services.scheduler.state.cluster_event import Change
+from shared.kube import resource_names
+from shared.kube.node_topology import NodeResourceTopology
+from shared.kube.selectors import LabelSelector, Requirement
+
+NAMESPACES = "namespaces"
+SERVICES = "services"
+OWNERS: Mapping[str, str] = {
+    "replicationcontrollers": "ReplicationController",
+    "replicasets.apps": "ReplicaSet",
+    "statefulsets.apps": "StatefulSet",
+}
+"""Resource -> kind of the workloads whose selector spreads their pods."""
+
+BUDGETS = resource_names.BUDGETS
+NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
+
+FOLLOWED: Mapping[str, Change] = {
+    NODE_TOPOLOGIES: Change.TOPOLOGY,
+    NAMESPACES: Change.NAMESPACE,
+    SERVICES: Change.WORKLOAD,
+    **dict.fromkeys(OWNERS, Change.WORKLOAD),
+    **dict.fromkeys(STORAGE, Change.VOLUME),
+    BUDGETS: Change.BUDGET,
+}
+"""Resource that is followed -> the class of change that an event of it is."""
+
+
+class Surroundings:
+    """Objects by what is asked of them.
+
+    Attributes:
+        version: grows with every change.
+        namespaces: name -> labels.
+        services: namespace -> name -> what the service selects.
+        owners: (kind, `namespace/name`) -> what the workload selects.
+        topologies: node -> its NodeResourceTopology.
+        storage: claims, volumes and what limits them.
+        budgets: `namespace/name` -> disruption budget.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.namespaces: dict[str, dict[str, str]] = {}
+        self.services: dict[str, dict[str, Selector]] = {}
+        self.owners: dict[tuple[str, str], Selector] = {}
+        self.topologies: dict[str, NodeResourceTopology] = {}
+        self.storage = Storage()
+        self.budgets: dict[str, Budget] = {}
+
+    def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+        """Take over an object as observed, None when it is gone. Resources that nobody asks for pass."""
+        reader = _READERS.get(resource)
+        if reader is None:
+            return
+        self.version += 1
+        reader(self, resource, key, object_)
+
+    def budgets_of(self) -> tuple[Budget, ...]:
+        """The disruption budgets, in the order of their names."""
+        return tuple(self.budgets[key] for key in sorted(self.budgets))
+
+    def namespaces_selected(self, selector: Selector) -> frozenset[str]:
+        """The namespaces whose labels a selector selects."""
+        return frozenset(name for name, labels in self.namespaces.items() if selects(selector, labels))
+
+
+def _set_namespace(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    if object_ is None:
+        around.namespaces.pop(key, None)
+    else:
+        around.namespaces[key] = dict((object_.get("metadata") or {}).get("labels") or {})
+
+
+def _set_service(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    namespace, _, name = key.rpartition("/")
+    selector = ((object_ or {}).get("spec") or {}).get("selector")
+    if selector is None:
+        around.services.get(namespace, {}).pop(name, None)
+    else:
+        labels = (Requirement(key=label, operator="In", values=(value,)) for label, value in selector.items())
+        around.services.setdefault(namespace, {})[name] = ordered(labels)
+
+
+def _set_owner(around: Surroundings, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    owner = (OWNERS[resource], key)
+    selector = ((object_ or {}).get("spec") or {}).get("selector")
+    around.owners.pop(owner, None)
+    if selector is None:
+        return
+    if resource == "replicationcontrollers":  # plain labels, older than selectors
+        selector = {"matchLabels": selector}
+    try:
+        read = canonical(msgspec.convert(selector, LabelSelector))
+    except msgspec.ValidationError:
+        return
+    if read is not None:
+        around.owners[owner] = read
+
+
+def _set_topology(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    around.topologies.pop(key, None)
+    if object_ is None:
+        return
+    try:
+        around.topologies[key] = msgspec.convert(object_, NodeResourceTopology)
+    except msgspec.ValidationError:
+        return
+
+
+def _set_budget(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    around.budgets.pop(key, None)
+    spec, status = ((object_ or {}).get(part) or {} for part in ("spec", "status"))
+    try:
+        selector = canonical(msgspec.convert(spec.get("selector"), LabelSelector | None))
+        allowed = msgspec.convert(status.get("disruptionsAllowed") or 0, int)
+        disrupted = frozenset(msgspec.convert(status.get("disruptedPods") or {}, dict[str, Any]))
+    except msgspec.ValidationError:
+        return
+    if selector:
+        around.budgets[key] = Budget(key.rpartition("/")[0], selector, allowed, disrupted, key)
+
+
+def _set_storage(around: Surroundings, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+    around.storage.set(resource, key, object_)
+
+
+_READERS: Mapping[str, Callable[[Surroundings, str, str, Mapping[str, Any] | None], None]] = {
+    NAMESPACES: _set_namespace,
+    SERVICES: _set_service,
+    **dict.fromkeys(OWNERS, _set_owner),
+    **dict.fromkeys(STORAGE, _set_storage),
+    BUDGETS: _set_budget,
+    NODE_TOPOLOGIES: _set_topology,
+}

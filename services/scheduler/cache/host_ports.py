@@ -1,0 +1,53 @@
+"""Host ports in use, as a cycle counts them: the index's counts, of which a row is copied when the cycle first changes it.
+
+Few nodes of a cycle get or lose a pod with host ports, and every node may have such pods: daemons that run everywhere.
+"""
+
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
+
+from services.scheduler.state.pod_class import HostPort
+
+PortCounts = Mapping[HostPort, int]
+"""Host port -> number of pods that use it, above 0."""
+
+
+class HostPorts:
+    """Row -> host ports in use, on top of counts that stay as they are and do not change meanwhile."""
+
+    def __init__(self, before: Mapping[int, PortCounts]) -> None:
+        """Begins with these counts, by row; nothing is copied."""
+        self._before = before
+        self._changed: dict[int, dict[HostPort, int]] = {}
+
+    def __bool__(self) -> bool:
+        """Returns False where no row has ever had a port in use."""
+        return bool(self._before or self._changed)
+
+    def on(self, row: int) -> Collection[HostPort]:
+        """The ports in use on a row."""
+        changed = self._changed.get(row)
+        return self._before.get(row, ()) if changed is None else changed
+
+    def items(self) -> Iterable[tuple[int, Collection[HostPort]]]:
+        """(row, ports in use) of every row that has or had one."""
+        return self._with_changes() if self._changed else ItemsView(self._before)
+
+    def count(self, row: int, ports: Iterable[HostPort], sign: int) -> None:
+        """Counts a pod with these ports on a row (+1), or no longer (-1)."""
+        held = self._changed.get(row)
+        if held is None:
+            held = self._changed[row] = dict(self._before.get(row, {}))
+        count_ports(held, ports, sign)
+
+    def _with_changes(self) -> Iterator[tuple[int, Collection[HostPort]]]:
+        for row, held in self._before.items():
+            yield row, self._changed.get(row, held)
+        yield from ((row, held) for row, held in self._changed.items() if row not in self._before)
+
+
+def count_ports(held: dict[HostPort, int], ports: Iterable[HostPort], sign: int) -> None:
+    """Counts a pod with these ports among those of a node (+1), or no longer (-1); a port that nobody uses is left out."""
+    for port in ports:
+        held[port] = held.get(port, 0) + sign
+        if not held[port]:
+            del held[port]

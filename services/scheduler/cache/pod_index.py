@@ -1,0 +1,195 @@
+"""Which pods run where, by class and by what selects them: so that no decision looks at every pod.
+
+A selector that somebody asks for is counted from the classes of pods once, and from then on moved by each pod that comes or goes.
+Counts are kept by node, so that one serves every topology key and every choice of nodes.
+
+Counts nobody has asked for lately are dropped; they can be counted anew at any time.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from services.scheduler.cache.selectors import Matcher, anchors, label_pairs
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.state.pod_class import PodAsk
+
+MOST_ENTRIES = 2_000_000
+"""How many (selector, node) pairs are kept at most: some 200 MB."""
+
+Question = tuple[tuple[Matcher, ...], bool]
+"""(matchers that must all match, whether pods that are being deleted count)."""
+
+
+class RowCounts:
+    """A number for each row, kept where it is not 0; as an array too once somebody has asked for that."""
+
+    __slots__ = ("_dense", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+        self._dense: Int64 | None = None
+
+    def add(self, row: int, by: int) -> None:
+        """Move a row's number by the difference."""
+        after = self.rows.get(row, 0) + by
+        if after:
+            self.rows[row] = after
+        else:
+            del self.rows[row]
+        dense = self._dense
+        if dense is not None:
+            if row < len(dense):
+                dense[row] = after
+            else:
+                self._dense = None
+
+    def dense(self, size: int) -> Int64:
+        """int64[size], not to be written to; it changes with `add`."""
+        dense = self._dense
+        if dense is None or len(dense) < size:
+            dense = self._dense = np.zeros(size + size // 4, np.int64)
+            if self.rows:
+                dense[np.fromiter(self.rows, np.intp, len(self.rows))] = np.fromiter(
+                    self.rows.values(), np.int64, len(self.rows)
+                )
+        return dense[:size]
+
+
+class _Class:
+    """Where the pods of a class run, and the counts that they are in."""
+
+    __slots__ = ("all", "counted_in", "ending")
+
+    def __init__(self) -> None:
+        self.all: dict[int, int] = {}
+        self.ending: dict[int, int] = {}
+        self.counted_in: list[tuple[RowCounts, bool]] = []
+
+
+class PodBook:
+    """The pods that count on nodes."""
+
+    def __init__(self) -> None:
+        self._classes: dict[PodAsk, _Class] = {}
+        self._by_namespace: dict[str, dict[PodAsk, None]] = {}
+        self._by_label: dict[tuple[str, str], dict[PodAsk, None]] = {}
+        self._counts: dict[Question, RowCounts] = {}  # in the order of the last asking
+        self._by_anchor: dict[tuple[str, str], dict[Question, None]] = {}
+        self._unanchored: dict[Question, None] = {}
+        self._entries = 0
+
+    def move(self, row: int, ask: PodAsk, *, ending: bool, sign: int) -> None:
+        """A pod of the class counts on the row from now on (+1), or does no more (-1).
+
+        Args:
+            ending: whether it is being deleted.
+        """
+        class_ = self._classes.get(ask)
+        if class_ is None:
+            class_ = self._classes[ask] = self._meet(ask)
+        for rows in (class_.all, class_.ending) if ending else (class_.all,):
+            after = rows.get(row, 0) + sign
+            if after:
+                rows[row] = after
+            else:
+                del rows[row]
+        for counts, with_ending in class_.counted_in:
+            if with_ending or not ending:
+                counts.add(row, sign)
+        if not class_.all:
+            self._part(ask)
+
+    def counts(self, matchers: tuple[Matcher, ...], *, with_ending: bool) -> RowCounts:
+        """How many pods that all matchers match run on each row; kept up to date from now on."""
+        question = (matchers, with_ending)
+        counts = self._counts.pop(question, None)
+        if counts is None:
+            counts = self._count(question)
+            self._entries += 64 + len(counts.rows)
+            if self._entries > MOST_ENTRIES:
+                self._drop_half()
+        self._counts[question] = counts
+        return counts
+
+    def classes(self) -> Iterator[tuple[PodAsk, dict[int, int]]]:
+        """Every class that runs somewhere, with row -> how many."""
+        return ((ask, class_.all) for ask, class_ in self._classes.items())
+
+    def _meet(self, ask: PodAsk) -> _Class:
+        """A class that ran nowhere so far."""
+        self._by_namespace.setdefault(ask.namespace, {})[ask] = None
+        questions = dict(self._unanchored)
+        for pair in label_pairs(ask.labels):
+            self._by_label.setdefault(pair, {})[ask] = None
+            questions.update(self._by_anchor.get(pair, ()))
+        class_ = _Class()
+        class_.counted_in = [
+            (self._counts[question], question[1]) for question in questions if _all_match(question[0], ask)
+        ]
+        return class_
+
+    def _part(self, ask: PodAsk) -> None:
+        """A class whose last pod is gone."""
+        del self._classes[ask]
+        _discard(self._by_namespace, ask.namespace, ask)
+        for pair in label_pairs(ask.labels):
+            _discard(self._by_label, pair, ask)
+
+    def _count(self, question: Question) -> RowCounts:
+        matchers, with_ending = question
+        counts = RowCounts()
+        found = _anchors_of(matchers)
+        if found:
+            candidates: dict[PodAsk, None] = {}
+            for pair in found:
+                self._by_anchor.setdefault(pair, {})[question] = None
+                candidates.update(self._by_label.get(pair, ()))
+        else:
+            self._unanchored[question] = None
+            namespaces = matchers[0].namespaces if matchers else None
+            if namespaces is None:
+                candidates = dict.fromkeys(self._classes)
+            else:
+                candidates = {
+                    ask: None for namespace in sorted(namespaces) for ask in self._by_namespace.get(namespace, ())
+                }
+        for ask in candidates:
+            if not _all_match(matchers, ask):
+                continue
+            class_ = self._classes[ask]
+            class_.counted_in.append((counts, with_ending))
+            for row, pods in class_.all.items():
+                pods -= 0 if with_ending else class_.ending.get(row, 0)  # noqa: PLW2901 (what counts of them)
+                if pods:
+                    counts.add(row, pods)
+        return counts
+
+    def _drop_half(self) -> None:
+        """Forget the half that was asked for the longest time ago."""
+        for question in list(self._counts)[: len(self._counts) // 2]:
+            del self._counts[question]
+            self._unanchored.pop(question, None)
+            for pair in _anchors_of(question[0]):
+                _discard(self._by_anchor, pair, question)
+        kept = {id(counts) for counts in self._counts.values()}
+        for class_ in self._classes.values():
+            class_.counted_in = [entry for entry in class_.counted_in if id(entry[0]) in kept]
+        self._entries = sum(64 + len(counts.rows) for counts in self._counts.values())
+
+
+def _anchors_of(matchers: tuple[Matcher, ...]) -> tuple[tuple[str, str], ...]:
+    """Labels of which a pod that all match has at least one; empty when nothing is sure."""
+    return next((found for matcher in matchers if (found := anchors(matcher.selector or ()))), ())
+
+
+def _all_match(matchers: tuple[Matcher, ...], ask: PodAsk) -> bool:
+    return all(matcher.matches(ask.namespace, ask.labels) for matcher in matchers)
+
+
+def _discard(index: dict, key: object, member: object) -> None:  # type: ignore[type-arg]  # one for every index here
+    members = index.get(key)
+    if members is not None:
+        members.pop(member, None)
+        if not members:
+            del index[key]

@@ -1,0 +1,382 @@
+"""One cycle: a batch of waiting pods, each placed as if it were alone, recorded so that it can be explained and repeated.
+
+`decide` is a pure function of the state (through its index), the configuration in it, and `now`. It changes neither; the
+events that it returns do, once they are appended.
+
+Source: architecture.md, "What a scheduling cycle records"; spec/scheduler-core.md 1.4, 1.5.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.active_plugins import Panel
+from services.scheduler.cycle.batch_lookahead import Ahead
+from services.scheduler.cycle.condition_message import main_code, message
+from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
+from services.scheduler.cycle.cycle_state import WorkingCopies
+from services.scheduler.cycle.evaluation import Judge, Placement
+from services.scheduler.cycle.lookahead import WORTH_IT
+from services.scheduler.cycle.nomination import least_first
+from services.scheduler.cycle.preemption import Kept, Preemptor
+from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.reasons import UNREADABLE_POD, text
+from services.scheduler.plugins.volume_binding import BindingTrial
+from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE
+from services.scheduler.queue.queueing_hints import awake
+from services.scheduler.queue.scheduling_queue import Chosen
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
+from shared.events import Cause, Draft
+from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable, Rejections
+
+WORTH_A_RUN = 4
+"""So many equal pods behind one of theirs are placed together, at least."""
+
+MOST_VAIN = 3
+"""After so many runs of a class that ended at once its pods are placed one by one: each goes to the same few nodes."""
+
+MOST_JUDGED = 2_000_000
+"""How many nodes a cycle judges at most, over all its classes, so that it never holds the service for long: some 25 ns each."""
+
+ALSO_A_CLASS = 1000
+"""A class costs as much as so many nodes, besides the nodes themselves."""
+
+
+def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
+    """Try up to `batch_size` waiting pods: CycleDecided first, then one event for each pod that it places or that must be told.
+
+    Returns:
+        Nothing when no pod may be tried.
+    """
+    index.settle()
+    index.queue.advance(now_ns)
+    if not index.queue:
+        return ()
+    cycle = _Cycle(index, now_ns)
+    line = sorted(index.queue.choose(batch_size, awake(index, cycle.feasible)), key=_turn)
+    cycle.expect(line)
+    for pod, due in _in_turn(line, cycle.has_refused):
+        if cycle.is_full(pod):
+            break
+        cycle.take(pod, due=due)
+        cycle.forget_if_last(pod)
+    return cycle.drafts()
+
+
+def _in_turn(line: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) -> Iterator[tuple[PodFacts, bool]]:
+    """(pod, due) in the order in which cycles of one pod would take them: of equal priority, those for whom room was made come first,
+    and those of a class that has been refused meanwhile come behind the classes that have not been.
+    """
+    back: list[tuple[Turn, int]] = []  # put back, by their new turn
+    for number, each in enumerate(line):
+        while back and back[0][0] < _turn(each):
+            yield line[heappop(back)[1]][:2]
+        if each.order[1] == FRESH and has_refused(each.pod):
+            priority, later, _, since, uid = _turn(each)
+            heappush(back, ((priority, later, REFUSED_BEFORE, since, uid), number))
+        else:
+            yield each[:2]
+    while back:
+        yield line[heappop(back)[1]][:2]
+
+
+def _is_plain(pod: PodFacts, ask: PodAsk) -> bool:
+    """Whether a pod is of the class, and nothing is special about it."""
+    return pod.ask is ask and not pod.nominated
+
+
+Turn = tuple[int, bool, int, int, str]
+
+
+def _turn(chosen: Chosen) -> Turn:
+    """By what pods stand in line."""
+    priority, kind, since, uid = chosen.order
+    return priority, not chosen.pod.nominated, kind, since, uid
+
+
+class _Class:
+    """A class of equal pods within a cycle, and which record of it holds: how it was judged first, and how once it was refused."""
+
+    __slots__ = ("judge", "judged_at", "refused_at", "vain")
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.judged_at = -1
+        self.refused_at = -1
+        self.vain = 0
+
+
+class _Cycle:
+    """The working copy of a cycle."""
+
+    def __init__(self, index: Index, now_ns: int) -> None:
+        self._index = index
+        self._number = index.view.cycle + 1
+        self._copies = WorkingCopies(index, now_ns)
+        self._room = self._copies.room
+        self._panels: dict[Profile, Panel] = {}
+        self._classes: dict[PodAsk, _Class] = {}
+        self._placements: list[Placement] = []
+        self._coming: Counter[PodAsk | None] = Counter()
+        self._judges_made = 0
+        self._line: list[PodFacts] = []  # who comes in which order, if none is refused
+        self._kinds: list[int] = []  # by place in the line: FRESH to WOKEN
+        self._places: dict[str, int] = {}  # uid -> place in the line
+        self._ahead = Ahead(lambda ask: self._panel(self._profile(ask)).of(ask))
+        self._running: deque[PodFacts] = deque()  # pods of a run that have their nodes, and whose turn is yet to come
+        self._judged: list[ClassEvaluated] = []
+        self._outcomes: list[PodOutcome] = []
+        self._events: list[Draft] = []
+        self._kept: list[Kept] = []
+        self._preemptions = CyclePreemptions(index)
+        self._preemptor = Preemptor(index, self._preemptions, self._kept, lambda: WorkingCopies(index, now_ns))
+        self._fruitless: set[PodAsk] = set()  # classes for which no pod can give way
+        self._nominated: list[PodFacts] = []  # pods for whom room is made, the least first
+
+    def expect(self, line: Sequence[Chosen]) -> None:
+        """Take note of the pods that are to come, in the order in which they do if none is refused."""
+        self._coming.update(pod.ask for pod, *_ in line)
+        coming = {pod.uid for pod, *_ in line}
+        self._line = [each.pod for each in line]
+        self._kinds = [each.order[1] for each in line]
+        self._places = {pod.uid: place for place, pod in enumerate(self._line)}
+        self._nominated = [pod for pod in least_first(self._index.nominated.values()) if pod.uid not in coming]
+
+    def feasible(self, ask: PodAsk) -> NDArray[Any]:
+        """The nodes that would take a pod of the class."""
+        return self._class(ask).judge.feasible()
+
+    def is_full(self, pod: PodFacts) -> bool:
+        """Whether the pod is left to the next cycle, because its class is new and this cycle has judged enough."""
+        return (
+            pod.ask not in self._classes
+            and bool(self._outcomes)
+            and (self._judges_made + 1) * (self._room.size + ALSO_A_CLASS) > MOST_JUDGED
+        )
+
+    def has_refused(self, pod: PodFacts) -> bool:
+        """Whether a pod of the same class was refused in this cycle."""
+        return pod.ask in self._classes and self._classes[pod.ask].refused_at >= 0
+
+    def take(self, pod: PodFacts, *, due: bool) -> None:
+        """Place the pod on its best node, or note that none will take it."""
+        if self._running and self._running[0] is pod:
+            self._running.popleft()
+            return
+        ask = pod.ask
+        assert ask is not None, "only pods that have been read are queued"
+        if ask.fault:
+            self._refuse(pod, self._record(ClassEvaluated(nodes=int(self._index.table.alive.sum()), feasible=0)))
+            return
+        self._keep_room_from(ask)
+        foreseen = self._ahead.goes(pod, self._placements, self._next_alone) if self._coming[ask] == 1 else None
+        if foreseen is not None:
+            self._judges_made += 1
+            self._place(pod, ask, foreseen.row, foreseen.score, self._record(foreseen.judged), {})
+            return
+        class_ = self._class(ask)
+        if class_.refused_at >= 0:
+            class_.judge.catch_up()
+            if not class_.judge.none_feasible():
+                class_.refused_at = -1  # a pod of this cycle is what it wanted to be near
+        if class_.refused_at >= 0:
+            if due:
+                self._refuse(pod, class_.refused_at)
+                self._preempt(pod, class_.judge)
+            return  # others of the pool wait on: this cycle has shown that nothing was cured for them
+        pod_hash = name_hash(pod.uid)
+        class_.judge.catch_up()
+        row, given = self._choose(class_.judge, pod_hash, self._preemptions.node_of(pod))
+        if row < 0:
+            class_.refused_at = self._record(class_.judge.judged(pod_hash))
+            class_.vain = MOST_VAIN  # its other pods are put back, and others' turns may come between them
+            self._refuse(pod, class_.refused_at)
+            self._preempt(pod, class_.judge)
+            return
+        if class_.judged_at < 0:
+            class_.judged_at = self._record(class_.judge.judged(pod_hash))
+        if not self._prepare(pod, ask, row, class_.judge):
+            self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
+            if self._coming[ask] > WORTH_A_RUN and class_.vain < MOST_VAIN:
+                self._run_on(pod, ask, class_)
+
+    def _run_on(self, pod: PodFacts, ask: PodAsk, class_: _Class) -> None:
+        """Place the equal pods that come next, as far as is foreseen: the result is the one that their turns would have."""
+        begin = end = self._places[pod.uid] + 1
+        # Of fresh pods alone: behind these come those that this cycle puts back, so that nobody else's turn is between them.
+        while end < len(self._line) and self._kinds[end] == FRESH and _is_plain(self._line[end], ask):
+            end += 1
+        if end - begin < WORTH_A_RUN or ask.pod.spec.volumes:
+            return
+        pods = self._line[begin:end]
+        rows, totals = class_.judge.run([name_hash(each.uid) for each in pods])
+        count = self._copies.count_all(pods[: len(rows)], ask, rows) if rows else 0
+        class_.vain += count < WORTH_A_RUN
+        for each, row, total in zip(pods[:count], rows[:count], totals[:count], strict=True):
+            self._say_placed(each, ask, row, total, class_.judged_at, {})
+            self._kept.append((each, ask, row, {}))
+            self._placements.append(Placement(row, ask, foreseen=True))
+            self._running.append(each)
+
+    def _next_alone(self, pod: PodFacts) -> Iterator[PodFacts]:
+        """The pod and those that come behind it, for as long as each is the only one of its class, and nothing is special about it."""
+        left = MOST_JUDGED // (self._room.size + ALSO_A_CLASS) - self._judges_made
+        for other in islice(self._line, place := self._places[pod.uid], place + max(left, 0)):
+            ask = other.ask
+            if (
+                ask is None
+                or ask.fault
+                or other.nominated
+                or self._coming[ask] != 1
+                or ask in self._classes
+                or ask.pod.spec.volumes
+            ):
+                return
+            yield other
+
+    def forget_if_last(self, pod: PodFacts) -> None:
+        """Let go of what is known of the pod's class once none of it is to come: a judge holds ten numbers a node."""
+        self._coming[pod.ask] -= 1
+        if not self._coming[pod.ask] and pod.ask is not None:
+            self._classes.pop(pod.ask, None)
+
+    def drafts(self) -> tuple[Draft, ...]:
+        """The cycle's events; none when it took no pod."""
+        if not self._outcomes:
+            return ()
+        decided = CycleDecided(cycle=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
+        return (Draft(decided), *self._events)
+
+    def _choose(self, judge: Judge, pod_hash: np.uint64, nominated: str) -> tuple[int, dict[str, str]]:
+        """The best node that has what the pod needs, and what the pod gets there; -1 when there is none.
+
+        Args:
+            nominated: the node where room was made for it; if it passes, it is taken whatever its score.
+        """
+        row = self._index.table.rows.get(nominated, -1) if nominated else -1
+        if 0 <= row < self._room.size and judge.total[row] >= 0:
+            given = self._copies.givers.give(judge, row)
+            if given is not None:
+                return row, given
+        while (row := judge.choose(pod_hash)) >= 0:
+            given = self._copies.givers.give(judge, row)
+            if given is not None:
+                return row, given
+        return -1, {}
+
+    def _place(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
+        self._say_placed(pod, ask, row, score, judged, given)
+        self._count(pod, ask, row, given)
+        foreseen = not given and self._copies.as_foreseen()
+        self._placements.append(Placement(row, ask, foreseen))
+
+    def _say_placed(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
+        node = self._index.table.names[row]
+        self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged, node=node))
+        placed = PodPlaced(
+            pod_uid=pod.uid,
+            pod=pod.name,
+            node=node,
+            cycle=self._number,
+            request=ask.request,
+            score=score,
+            annotations=given,
+        )
+        self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
+
+    def _count(self, pod: PodFacts, ask: PodAsk, row: int, given: Mapping[str, str]) -> None:
+        self._copies.count(pod, ask, row, given)
+        self._kept.append((pod, ask, row, given))
+
+    # preemption
+
+    def _keep_room_from(self, ask: PodAsk) -> None:
+        """Count the pods for which room was made before those of their own and of lower priority."""
+        while self._nominated and (first := self._nominated[-1]).ask is not None and first.ask.priority >= ask.priority:
+            self._nominated.pop()
+            self._keep_room(first, first.ask, first.nominated)
+
+    def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str) -> None:
+        """Count a pod on the node where room is made for it, with what it will be given there."""
+        row = self._index.table.rows.get(node, self._room.size)
+        if row < self._room.size:
+            leaving = self._preemptions.leaving_from(row, ask.priority)
+            given = self._copies.nominate(pod, ask, self._profile(ask), row, leaving)
+            self._kept.append((pod, ask, row, given))
+            self._placements.append(Placement(row, ask, foreseen=False))
+
+    def _preempt(self, pod: PodFacts, judge: Judge) -> None:
+        """Ask pods of lower priority to give way, if that helps."""
+        ask = judge.ask
+        node = self._preemptions.node_of(pod)
+        if ask not in self._fruitless:
+            candidate = self._preemptor.victims_for(pod, judge, name_hash(pod.uid))
+            if candidate is not None:
+                cause, follows = Cause("cluster", pod.since), self._preemptor.events(pod, ask, candidate, self._number)
+                self._events += [Draft(event, cause, pod.uid) for event in follows]
+                node = candidate.node
+            elif not node and self._preemptor.has_looked:
+                self._fruitless.add(ask)
+        if node:
+            self._keep_room(pod, ask, node)
+
+    def _prepare(self, pod: PodFacts, ask: PodAsk, row: int, judge: Judge) -> bool:
+        """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""
+        for plugin in judge.profile.plugins if ask.pod.spec.volumes else ():
+            trial = self._copies.trials[plugin]
+            choice = trial.prepare(ask, row) if isinstance(trial, BindingTrial) else None
+            if choice is not None:
+                self._events += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in choice.events()]
+                waits = Rejections(plugin=plugin.name, code="VolumesPending", nodes=1, detail=choice.node)
+                nodes = int(self._index.table.alive.sum())
+                self._refuse(pod, self._record(ClassEvaluated(nodes=nodes, feasible=0, rejected=(waits,))))
+                return True
+        return False
+
+    def _refuse(self, pod: PodFacts, judged: int) -> None:
+        self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged))
+        ask, record = pod.ask, self._judged[judged]
+        code = main_code(record) if ask is None or not ask.fault else UNREADABLE_POD
+        if code == pod.told:
+            return  # the pod says so already; counts that differ are no news
+        told = PodUnschedulable(
+            pod_uid=pod.uid,
+            pod=pod.name,
+            cycle=self._number,
+            code=code,
+            message=message(record) if ask is None or not ask.fault else f"{text(code)}: {ask.fault}",
+            plugins=tuple(dict.fromkeys(rejected.plugin for rejected in record.rejected)),
+            attempt=pod.attempts + 1,
+        )
+        self._events.append(Draft(told, Cause("cluster", pod.since), pod.uid))
+
+    def _record(self, judged: ClassEvaluated) -> int:
+        self._judged.append(judged)
+        return len(self._judged) - 1
+
+    def _class(self, ask: PodAsk) -> _Class:
+        class_ = self._classes.get(ask)
+        if class_ is None:
+            judge = Judge(self._panel(self._profile(ask)), self._index.table, ask, self._placements)
+            class_ = self._classes[ask] = _Class(judge)
+            self._judges_made += 1
+            if self._coming[ask] >= WORTH_IT:
+                judge.look_ahead(self._room)
+        return class_
+
+    def _panel(self, profile: Profile) -> Panel:
+        panel = self._panels.get(profile)
+        if panel is None:
+            panel = self._panels[profile] = Panel(profile, self._copies.trials, self._room)
+        return panel
+
+    def _profile(self, ask: PodAsk) -> Profile:
+        return self._index.profiles[ask.scheduler]

@@ -1,0 +1,89 @@
+"""Preemptions of one scheduling cycle, as those that follow in the same cycle see them.
+
+The state learns of a choice only once the cycle is recorded. Until then the victims are leaving, their disruptions are used up and the
+nominations that a choice ended are over: for the preemption on nodes as for that inside quotas.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.plugins.default_preemption import Budget, Victim, drawn_down
+from services.scheduler.state.pod_record import Held, PodFacts
+from shared.events import Event
+from shared.events.intents import EvictionRequested
+from shared.events.scheduling import PodNominated
+
+_NEVER_STARTED = 1 << 62
+
+
+class CyclePreemptions:
+    """Victims of this cycle, and those of earlier cycles and of extender calls that still run.
+
+    Attributes:
+        evicted: uids of the pods whose eviction this cycle requests, in the order of its events.
+        nominated: uid -> node of the pods that this cycle nominates.
+        ended: uids of the pods whose nomination this cycle ends.
+    """
+
+    def __init__(self, index: Index) -> None:
+        """Begins a cycle on a settled index."""
+        self._index = index
+        self.evicted: dict[str, None] = {}
+        self.nominated: dict[str, str] = {}
+        self.ended: dict[str, None] = {}
+
+    def follow(self, events: Iterable[Event]) -> None:
+        """Counts what the cycle has decided; other events change nothing."""
+        pods = self._index.view.pods
+        victims: list[Victim] = []
+        for event in events:
+            if isinstance(event, EvictionRequested):
+                self.evicted[event.pod_uid] = None
+                victims.append(victim_of(pods[event.pod_uid]))
+            elif isinstance(event, PodNominated) and event.node:
+                self.nominated[event.pod_uid] = event.node
+            elif isinstance(event, PodNominated):
+                self.ended[event.pod_uid] = None
+        if victims:
+            self.budgets = drawn_down(self.budgets, victims)
+
+    @cached_property
+    def budgets(self) -> tuple[Budget, ...]:
+        """Disruption budgets, in the order of their names, with the disruptions that are left in the cycle.
+
+        An eviction that was requested and not carried out yet is not in a budget's status. A pod that is being deleted is: the
+        disruption controller counts it as disrupted, or as unhealthy.
+        """
+        on_their_way = [victim_of(facts) for facts in self._index.evicting.values() if not facts.deleting]
+        return drawn_down(self._index.surroundings.budgets_of(), on_their_way)
+
+    def node_of(self, pod: PodFacts) -> str:
+        """The node that a pod is nominated for by now; empty where its nomination is over or it never had one."""
+        return self.nominated.get(pod.uid, "" if pod.uid in self.ended else pod.nominated)
+
+    def is_evicted(self, uid: str) -> bool:
+        """Returns True for a pod whose eviction is requested, in this cycle or before it."""
+        return uid in self.evicted or uid in self._index.evicting
+
+    def leaving_from(self, row: int, priority: int) -> list[Held]:
+        """The pods of a node, of lower priority than this one, that are being deleted or whose eviction is requested."""
+        there = self._index.on.get(row, {})
+        return [
+            held
+            for uid, held in there.items()
+            if held.ask.priority < priority and (held.ending or self.is_evicted(uid))
+        ]
+
+    def evicted_pods(self) -> Iterator[PodFacts]:
+        """Every pod whose eviction is requested, those of earlier cycles first."""
+        yield from self._index.evicting.values()
+        pods = self._index.view.pods
+        yield from (pods[uid] for uid in self.evicted if uid not in self._index.evicting)
+
+
+def victim_of(facts: PodFacts) -> Victim:
+    """A pod as preemption compares it; one that has not started counts as the latest."""
+    assert facts.ask is not None, "only pods that have been read are evicted"
+    ask = facts.ask
+    return Victim(facts.uid, facts.name, ask.labels, ask.priority, facts.started_ns or _NEVER_STARTED)

@@ -1,0 +1,82 @@
+"""What is taken on the nodes in the course of a cycle."""
+
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+
+from services.scheduler.cache.cluster_objects import Surroundings
+from services.scheduler.cache.host_ports import HostPorts
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.pod_index import PodBook
+from services.scheduler.kernels.tiles import Int64, Rows, selected
+from services.scheduler.state.pod_class import PodAsk
+
+
+class Room:
+    """What is taken on the nodes in the course of a cycle: a copy that placements count in.
+
+    Attributes:
+        requested, scored, pods: as in NodeTable.
+        ports: host ports in use, by row.
+        book: which classes of pods run where, as the cycle began.
+        surroundings: what there is beyond nodes and pods.
+    """
+
+    def __init__(self, table: NodeTable, book: PodBook | None = None, surroundings: Surroundings | None = None) -> None:
+        self.table = table
+        self.book = book or PodBook()
+        self.surroundings = surroundings or Surroundings()
+        self.size = table.size
+        self.requested: Int64 = table.requested[: self.size].copy(order="F")
+        self.scored: Int64 = table.scored[: self.size].copy(order="F")
+        self.pods: Int64 = table.pods[: self.size].copy()
+        self.ports = HostPorts(table.ports)
+
+    def column(self, resource: str) -> int:
+        """The resource's column in the arrays, -1 when no node had it as the cycle began."""
+        column = self.table.columns.get(resource, -1)
+        return column if column < self.requested.shape[1] else -1
+
+    def which(self, rows: Rows) -> tuple[Int64, int]:
+        """The rows as compiled passes take them."""
+        return selected(rows, self.size)
+
+    def after(self, ask: PodAsk) -> "Room":
+        """The room as if each node had taken one more pod of the class; ports aside."""
+        fuller = copy(self)
+        fuller.requested, fuller.scored = self.requested.copy(order="F"), self.scored.copy(order="F")
+        for column, size in self.table.vector(ask):
+            if column < fuller.requested.shape[1]:
+                fuller.requested[:, column] += size
+        fuller.scored[:, 0] += ask.held.get("cpu", 0)
+        fuller.scored[:, 1] += ask.held.get("memory", 0)
+        fuller.pods = self.pods + 1
+        return fuller
+
+    def place(self, ask: PodAsk, row: int) -> None:
+        """Count a pod on a node."""
+        self.move(ask, row, 1)
+
+    def place_all(self, ask: PodAsk, rows: Sequence[int]) -> None:
+        """Count a pod on each of these nodes."""
+        which = np.array(rows, np.intp)
+        for column, size in self.table.vector(ask):
+            if column < self.requested.shape[1]:
+                self.requested[which, column] += size
+        self.scored[which, 0] += ask.held.get("cpu", 0)
+        self.scored[which, 1] += ask.held.get("memory", 0)
+        self.pods[which] += 1
+        for row in rows if ask.ports else ():
+            self.ports.count(row, ask.ports, 1)
+
+    def move(self, ask: PodAsk, row: int, sign: int) -> None:
+        """Count a pod on a node (+1), or no more (-1)."""
+        for column, size in self.table.vector(ask):
+            if column < self.requested.shape[1]:  # else no node had the resource when the cycle began
+                self.requested[row, column] += sign * size
+        self.scored[row, 0] += sign * ask.held.get("cpu", 0)
+        self.scored[row, 1] += sign * ask.held.get("memory", 0)
+        self.pods[row] += sign
+        if ask.ports:
+            self.ports.count(row, ask.ports, sign)

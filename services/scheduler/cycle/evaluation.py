@@ -1,0 +1,359 @@
+"""How the nodes stand for one class of equal pods, in the course of one cycle.
+
+The class is judged once over all nodes; after each placement only the row that took a pod is judged again. The outcome is
+the one that judging everything for every pod would have: filters and scores of a node depend on that node alone, and what does not is
+worked out again when it changes: the highest raw score, by which some plugins normalise, and all that wide plugins say.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cycle.active_plugins import Filtering, Panel, refuse_by
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.fused_scoring import Pass
+from services.scheduler.cycle.lookahead import Foresight, foresee
+from services.scheduler.cycle.rejection_summary import BEST, rejections
+from services.scheduler.framework.plugin import Normalize, Plugin, normalized
+from services.scheduler.kernels.select import (
+    AS_IT_IS,
+    DOWN,
+    FEASIBLE,
+    UP,
+    add,
+    close,
+    leading,
+    note_refusals,
+    occurrences,
+    overlay,
+    run,
+)
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.state.pod_class import PodAsk
+from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
+
+_HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}
+
+
+class Placement(NamedTuple):
+    """A pod of the cycle went to a node.
+
+    Attributes:
+        foreseen: it changed the node as `foresee` says of its class.
+    """
+
+    row: int
+    ask: PodAsk
+    foreseen: bool
+
+
+class Judge:
+    """The verdicts and totals of all rows for one class.
+
+    Attributes:
+        by: int64[rows]: index of the filter that refuses the node, FEASIBLE, or NO_NODE where the row is free.
+        verdict: int64[rows]: that filter's verdict.
+        gives: whether a plugin may have more to give to pods of the class than room.
+        total: int64[rows]: sum of weighted scores of feasible nodes, -1 elsewhere.
+    """
+
+    def __init__(self, panel: Panel, table: NodeTable, ask: PodAsk, placements: Sequence[Placement] = ()) -> None:
+        """Judge all nodes as they stand.
+
+        Args:
+            panel: of the profile.
+            placements: of the cycle so far, and of its next pods: the cycle appends to it.
+        """
+        self.ask = ask
+        self.profile = panel.profile
+        self._panel = panel = panel.of(ask)
+        self.gives = panel.gives
+        self._table = table
+        self._size = table.size
+        self._hashes = table.hashes[: table.size]
+        self._first = [
+            table.rows[name] for guide in panel.guides for name in guide.first_nodes(ask) if name in table.rows
+        ]
+        # Whose scores one pass sums up, and who is asked for itself.
+        self._summing, parts, self._scorers = panel.parts(ask)
+        self._pass = Pass(panel.room, panel.shortage(ask), parts, panel.base)
+        self._placements = placements
+        self._upto = len(placements)  # how many of them are worked in
+        self._foresight: Foresight | None = None
+        self._settled: set[int] = set()  # rows whose next pod is not the foreseen one
+        self._behind: list[int] = []  # rows that moved as foreseen, of which the single scores are not known
+        self._leaders: tuple[np.uint64, list[int]] | None = None  # the best nodes as they stand, for a pod's hash
+        self._judge_all()
+
+    def _judge_all(self) -> None:
+        rows = slice(0, self._size)
+        self._own_by = self._panel.nobody.copy()
+        self._own_verdict = np.zeros(self._size, np.int64)
+        self._summed = np.empty(self._size, np.int64)
+        self._pass.judge(rows, self._own_by, self._own_verdict, self._summed)
+        refuse_by(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
+        self._revisions = self._revised()
+        self._judge_wide()
+        self._raw = [trial.score(self.ask, rows) for _, _, trial in self._scorers]
+        self._total_all()
+
+    def _revised(self) -> list[int]:
+        return [trial.revision(self.ask) for trial in self._panel.wide]
+
+    def _judge_wide(self) -> None:
+        """Ask the wide filters of all nodes, and bring both kinds together: the first that refuses a node is its reason."""
+        self._wide_by: Int64 | None = None
+        self.by, self.verdict = self._own_by, self._own_verdict
+        said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._panel.wide_filters]
+        if all(verdicts is None for verdicts in said):
+            return
+        self._wide_by, self._wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
+        for (index, _, _), verdicts in zip(self._panel.wide_filters, said, strict=True):
+            if verdicts is not None:
+                note_refusals(self._wide_by, self._wide_verdict, verdicts, index)
+        self.by, self.verdict = self._own_by.copy(), self._own_verdict.copy()
+        overlay(self.by, self.verdict, self._wide_by, self._wide_verdict)
+
+    def _total_all(self) -> None:
+        """Sum up what all say of each node. Where one pass says it all, the totals are its sums."""
+        self._leaders = None
+        self._wide_parts: dict[str, Int64] = {}
+        self._wide_total: Int64 | None = None
+        for plugin, weight, trial in self._panel.wide_scorers:
+            scores = trial.scores(self.ask, self.by == FEASIBLE)
+            if scores is not None:
+                part = self._wide_parts[plugin.name] = scores * weight
+                self._wide_total = part if self._wide_total is None else self._wide_total + part
+        self._is_sum = self._wide_by is None and self._wide_total is None and all(raw is None for raw in self._raw)
+        self._highest = [0] * len(self._scorers)
+        total = self._summed
+        if not self._is_sum:
+            self._score_behind()
+            total = total.copy() if self._wide_total is None else total + self._wide_total
+            self._highest = [
+                0 if raw is None else add(total, raw, self.by, weight, _HOW[plugin.normalize])
+                for (plugin, weight, _), raw in zip(self._scorers, self._raw, strict=True)
+            ]
+        if self._panel.filters or not self._is_sum:
+            close(total, self.by)
+        self.total = total
+
+    def look_ahead(self, room: Room) -> None:
+        """Work out what one more pod of the class makes of each node, for the many that come."""
+        if self._wide_by is None and self._wide_total is None and not self._first:
+            asked = self._scorers, self._raw, self._highest
+            self._foresight = foresee(self._panel, self.ask, room, self.by, self._summing, *asked)
+
+    def catch_up(self) -> None:
+        """Work in the cycle's placements since the last call."""
+        placements = self._placements
+        if self._upto == len(placements):
+            return
+        self._leaders = None
+        others: dict[int, None] = {}
+        renormalise = False
+        for row, ask, foreseen in placements[self._upto :]:
+            if foreseen and ask is self.ask and self._foresight is not None and row not in self._settled:
+                renormalise |= self._move_on(self._foresight, row)
+            else:
+                others[row] = None
+            self._settled.add(row)
+        self._upto = len(placements)
+        if others:
+            renormalise |= self._judge_moved(np.array(list(others)))
+        if self._panel.wide and self._revisions != (revisions := self._revised()):
+            self._revisions = revisions
+            self._judge_wide()
+            if self._wide_by is not None or self._panel.wide_scorers:
+                renormalise = True
+        if renormalise:
+            self._total_all()
+        if self._wide_by is not None or self._wide_total is not None:
+            self._foresight = None  # others than the pods of this class decide now
+
+    def _judge_moved(self, rows: NDArray[np.intp]) -> bool:
+        """Judge rows that took pods. A placement frees nothing on its node, so who is refused there stays refused, but by the fickle."""
+        by = self._own_by[rows]
+        refused = by >= 0
+        again = [
+            row for row, index in zip(rows[refused], by[refused].tolist(), strict=True) if index in self._panel.fickle
+        ]
+        if again:
+            self._judge_rows(np.array(again), self._panel.filters)
+        moved = rows[by == FEASIBLE]
+        return bool(again) | (bool(len(moved)) and self._judge_rows(moved, self._panel.moving))
+
+    def _move_on(self, foresight: Foresight, row: int) -> bool:
+        """A feasible row took a pod of the class; whether the scores of all others have to be normalised anew."""
+        total = int(foresight.total[row])
+        if total >= 0:
+            self.total[row] = total
+            if not self._is_sum:
+                self._behind.append(row)
+            return False
+        self._own_by[row] = self.by[row] = foresight.by[row]
+        self._own_verdict[row] = self.verdict[row] = foresight.verdict[row]
+        self.total[row] = -1
+        return any(
+            raw is not None and plugin.normalize is not Normalize.NONE and int(raw[row]) == highest > 0
+            for (plugin, _, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True)
+        )
+
+    def _score_behind(self) -> None:
+        """Fill in the single scores of rows that moved as foreseen."""
+        if not self._behind:
+            return
+        rows = np.array(list(dict.fromkeys(self._behind)))
+        self._summed[rows] = self._sums(rows)
+        for (plugin, _, trial), raw in zip(self._scorers, self._raw, strict=True):
+            if raw is not None and not plugin.static:
+                scores = trial.score(self.ask, rows)
+                raw[rows] = 0 if scores is None else scores
+        self._behind.clear()
+
+    def _sums(self, rows: NDArray[np.intp]) -> Int64:
+        by, verdict, sums = np.full(len(rows), FEASIBLE), np.zeros(len(rows), np.int64), np.empty(len(rows), np.int64)
+        self._pass.judge(rows, by, verdict, sums)
+        return sums
+
+    def refuse(self, row: int, plugin: Plugin, verdict: int) -> None:
+        """Take a node out that passed, and has nothing to give the pod after all."""
+        self._own_by[row] = self.by[row] = self.profile.filters.index(plugin)
+        self._own_verdict[row] = self.verdict[row] = verdict
+        self._total_all()
+
+    def _judge_rows(self, rows: NDArray[np.intp], filters: Sequence[Filtering]) -> bool:
+        """Judge rows that took a pod and were feasible, or are asked for by all again; whether others' scores have to be normalised anew.
+
+        Args:
+            filters: those that may say otherwise than before.
+        """
+        ask, count = self.ask, len(rows)
+        by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
+        self._pass.judge(rows, by, verdict, total)
+        refuse_by(ask, by, verdict, filters, rows)
+        self._own_by[rows], self._own_verdict[rows], self._summed[rows] = by, verdict, total
+        renormalise = self._wide_total is not None and bool((by != FEASIBLE).any())
+        if self._wide_by is not None:
+            overlay(by, verdict, self._wide_by[rows], self._wide_verdict[rows])
+            self.by[rows], self.verdict[rows] = by, verdict
+        for (plugin, weight, trial), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
+            if raw is None:
+                continue
+            if not plugin.static:
+                scores = trial.score(ask, rows)
+                raw[rows] = 0 if scores is None else scores
+                renormalise |= plugin.normalize is not Normalize.NONE
+            if plugin.normalize is not Normalize.NONE:
+                # Only a highest node that falls out can lower what the others are measured by.
+                renormalise |= highest > 0 and bool((raw[rows[by != FEASIBLE]] == highest).any())
+            total += normalized(raw[rows], highest, plugin.normalize) * weight
+        if self._wide_total is not None:
+            total += self._wide_total[rows]
+        close(total, by)
+        self.total[rows] = total
+        return renormalise
+
+    def choose(self, pod_hash: np.uint64) -> int:
+        """The row of the best node; among equals the one that stands highest for this pod. -1 when none is feasible.
+
+        A node that a plugin names comes first, whatever its score.
+        """
+        for row in self._first:
+            if self.total[row] >= 0:
+                return row
+        hashes, total, best = self._hashes, self.total, self._best(pod_hash)
+        if len(best) > 1 and (total[best[0]], hashes[best[0]]) == (total[best[1]], hashes[best[1]]):
+            return min(best[:2], key=self._table.names.__getitem__)  # two names with one hash
+        return best[0] if best else -1
+
+    def run(self, hashes: Sequence[np.uint64]) -> tuple[list[int], list[int]]:
+        """Where the next pods of the class go, and those nodes' totals, as far as each goes to a node of its own and all is foreseen.
+
+        Args:
+            hashes: of their uids.
+        """
+        self.catch_up()
+        if self._foresight is None or self.gives or self._first:
+            return [], []
+        if not all(trial.indifferent(self.ask) for trial in self._panel.wide):
+            return [], []
+        moved = np.zeros(self._size, np.bool_)
+        moved[list(self._settled)] = True
+        rows, totals = np.empty((2, len(hashes)), np.int64)
+        found: int = run(
+            self.total, self._foresight.total, moved, self._hashes, np.array(hashes, np.uint64), rows, totals
+        )
+        return rows[:found].tolist(), totals[:found].tolist()
+
+    def _best(self, pod_hash: np.uint64) -> list[int]:
+        """The rows of the best nodes for the pod, the best first."""
+        if self._leaders is None or self._leaders[0] != pod_hash:
+            self._leaders = pod_hash, leading(self.total, self._hashes, pod_hash, BEST).tolist()
+        return self._leaders[1]
+
+    def none_feasible(self) -> bool:
+        """Whether no node will take a pod of the class as things stand."""
+        return bool(self.total.max(initial=-1) < 0)
+
+    def feasible(self) -> NDArray[np.intp]:
+        """Rows that passed every filter."""
+        return np.flatnonzero(self.by == FEASIBLE)
+
+    def resolvable(self) -> NDArray[np.intp]:
+        """Rows that are refused for what a pod that goes could change."""
+        refused = np.flatnonzero(self.by >= 0)
+        if not len(refused):
+            return refused
+        pairs = np.stack((self.by[refused], self.verdict[refused]), axis=1)
+        kinds, which = np.unique(pairs, axis=0, return_inverse=True)
+        filters = self.profile.filters
+        helps = np.array([not filters[by].hopeless(self.ask, int(verdict)) for by, verdict in kinds.tolist()])
+        rows: NDArray[np.intp] = refused[helps[which.reshape(-1)]]
+        return rows
+
+    def judged(self, pod_hash: np.uint64) -> ClassEvaluated:
+        """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
+        nodes, feasible = self._panel.alive, occurrences(self.by, FEASIBLE)
+        return ClassEvaluated(
+            nodes=nodes,
+            feasible=feasible,
+            rejected=rejections(self.profile, self.ask, self.by, self.verdict) if feasible < nodes else (),
+            best=self.candidates(self._best(pod_hash)),
+        )
+
+    def refusals(self, row: int) -> tuple[Rejections, ...]:
+        """Why one node is refused: every reason of the first plugin that does; none for a feasible one."""
+        index = int(self.by[row])
+        if index < 0:
+            return ()
+        plugin = self.profile.filters[index]
+        return tuple(
+            Rejections(plugin=plugin.name, code=reason.code, nodes=1, detail=reason.detail)
+            for reason in plugin.reasons(self.ask, int(self.verdict[row]))
+        )
+
+    def candidates(self, rows: list[int]) -> tuple[Candidate, ...]:
+        """Feasible nodes, each with its total and each plugin's part of it."""
+        if not rows:
+            return ()
+        self._score_behind()
+        which = np.array(rows)
+        said: dict[str, list[int]] = {name: [score] * len(rows) for name, score in self._panel.flat.items()}
+        summing = (plugin.name for plugin, _, _ in self._summing)
+        said |= zip(summing, self._pass.scores(which).tolist(), strict=True)
+        for (plugin, weight, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
+            if raw is not None:
+                said[plugin.name] = (normalized(raw[which], highest, plugin.normalize) * weight).tolist()
+        for name, scores in self._wide_parts.items():
+            said[name] = scores[which].tolist()
+        order = [name for name in self._panel.order if name in said]
+        names, totals = self._table.names, self.total[which].tolist()
+        parts = zip(*(said[name] for name in order), strict=True) if order else [()] * len(rows)
+        return tuple(
+            Candidate(node=names[row], score=score, parts=dict(zip(order, part, strict=True)))
+            for row, score, part in zip(rows, totals, parts, strict=True)
+        )

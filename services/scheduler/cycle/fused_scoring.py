@@ -1,0 +1,95 @@
+"""One compiled pass over nodes for all that several plugins say of a class of pods by arithmetic alone."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.score_terms import Evenness, Fullness, Left, Part, Shortage
+from services.scheduler.kernels.fused import judge
+from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.kernels.tiles import Int64, Rows
+
+_NO_NUMBERS: Int64 = np.zeros(0, np.int64)
+_NO_ARRAYS: Int64 = np.zeros((0, 0), np.int64)
+_NOT_EVEN = Evenness(_NO_NUMBERS, _NO_NUMBERS)
+_NOT_LEFT = Left(_NO_ARRAYS, _NO_ARRAYS, _NO_NUMBERS, _NO_NUMBERS, 0, 1, _NO_NUMBERS, 0)
+_NOT_SHORT = (-1, _NO_NUMBERS, _NO_NUMBERS, 0)
+
+
+class Layout(NamedTuple):
+    """Parts as the compiled passes take them.
+
+    Attributes:
+        full, terms: of the Fullness among them; even, left: of the Evenness and the Left.
+    """
+
+    full: Int64
+    terms: Int64
+    even: tuple[int, int, Int64, Int64]
+    left: tuple[int, int, Int64, Int64, Int64, Int64, int, int, Int64, int]
+
+
+def lay_out(parts: Sequence[tuple[int, Part]]) -> Layout:
+    """(weight, what is scored) of each part; at most one Evenness and one Left."""
+    full: list[tuple[int, int, int, int, bool]] = []
+    terms: tuple[tuple[int, ...], ...] = ((), (), (), ())
+    even, left = (0, 0, *_NOT_EVEN[:]), (0, 0, *_NOT_LEFT[:])
+    for place, (weight, part) in enumerate(parts):
+        if isinstance(part, Fullness):
+            first = len(terms[0])
+            terms = tuple(before + more for before, more in zip(terms, part[:4], strict=True))
+            full.append((place, weight, first, len(terms[0]), part.most))
+        elif isinstance(part, Evenness):
+            even = (place, weight, *part[:])
+        else:
+            left = (place, weight, *part[:])
+    return Layout(np.array(full, np.int64).reshape(len(full), 5), np.array(terms, np.int64), even, left)
+
+
+class Pass:
+    """One class's pass: it reads the room as it is whenever it is run."""
+
+    def __init__(
+        self, room: Room, shortage: tuple[int, Shortage] | None, parts: Sequence[tuple[int, Part]], base: int
+    ) -> None:
+        """Take what is to be worked out.
+
+        Args:
+            shortage: the filter's number among the profile's, and what it asks.
+            parts: as `lay_out` takes them.
+            base: what every node scores besides.
+        """
+        layout = lay_out(parts)
+        self._parts = len(parts)
+        self._room = room
+        self._base = base
+        self._of_nodes: tuple[Any, ...] = (
+            room.pods,
+            room.table.allowed_pods,
+            room.table.allocatable.T,
+            room.requested.T,
+            room.scored.T,
+            *((shortage[0], *shortage[1]) if shortage else _NOT_SHORT),
+            layout.full,
+            layout.terms,
+            *layout.even,
+            *layout.left,
+        )
+
+    def judge(self, rows: Rows, by: Int64, verdict: Int64, total: Int64) -> None:
+        """Note the nodes that are short, and sum up the scores.
+
+        Args:
+            by, verdict, total: [rows], written to, as in Judge; `by` says who has been refused before.
+        """
+        judge(*self._room.which(rows), by, verdict, total, _NO_ARRAYS, self._base, *self._of_nodes)
+
+    def scores(self, rows: Int64) -> Int64:
+        """[parts, rows]: the weighted scores one by one."""
+        count = len(rows)
+        each = np.zeros((self._parts, count), np.int64)
+        by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
+        judge(rows, count, by, verdict, total, each, self._base, *self._of_nodes)
+        return each

@@ -1,0 +1,93 @@
+"""What becomes of each node when it takes one more pod of a class: worked out for all nodes at once, before the pods come.
+
+Of many equal pods each goes to another node as a rule, so that the next look at a node finds exactly one more of them there. A class
+whose plugins can all say what that makes of a node is judged so far ahead in one go; a placement then costs a look into an array.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from services.scheduler.cycle.active_plugins import Panel, Scoring
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.fused_scoring import Pass
+from services.scheduler.framework.plugin import Normalize, normalized
+from services.scheduler.framework.plugin_state import Foreseeing, Summed, Trial
+from services.scheduler.framework.protocols import is_kind
+from services.scheduler.framework.score_terms import Part
+from services.scheduler.kernels.select import close, note_refusals
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.state.pod_class import PodAsk
+
+WORTH_IT = 12
+"""Equal pods of a cycle from which on it pays to look ahead."""
+
+
+class Foresight(NamedTuple):
+    """The nodes with one more pod of the class each.
+
+    Attributes:
+        by, verdict, total: as in Judge; by and verdict hold where a node is refused that was feasible.
+    """
+
+    by: Int64
+    verdict: Int64
+    total: Int64
+
+
+def foresee(
+    panel: Panel,
+    ask: PodAsk,
+    room: Room,
+    by: Int64,
+    summing: Sequence[Scoring],
+    scorers: Sequence[Scoring],
+    raw: Sequence[Int64 | None],
+    highest: Sequence[int],
+) -> Foresight | None:
+    """Look one pod ahead. None: a plugin cannot, or scores by what other nodes score.
+
+    Args:
+        panel: of the class.
+        room: the cycle's.
+        by: who refuses which node now, FEASIBLE where none does.
+        summing: those of the panel whose scores one pass sums up.
+        scorers: those that are asked each for itself; raw, highest: what they say now.
+    """
+    fuller, rows = room.after(ask), slice(0, len(by))
+    later_by, verdict, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
+    parts: list[tuple[int, Part]] = []
+    for _, weight, trial in summing:
+        later = _after(trial, ask, fuller)
+        part = later.part(ask) if is_kind(later, Summed) else None
+        if part is None:
+            return None
+        parts.append((weight, part))
+    Pass(fuller, panel.shortage(ask), parts, panel.base).judge(rows, later_by, verdict, total)
+    for index, _, trial in panel.moving:
+        later = _after(trial, ask, fuller)
+        if later is None:
+            if trial.filter(ask, rows) is None:
+                continue
+            return None
+        verdicts = later.filter(ask, rows)
+        if verdicts is not None:
+            note_refusals(later_by, verdict, verdicts, index)
+    for (plugin, weight, trial), now, top in zip(scorers, raw, highest, strict=True):
+        if now is None:
+            continue
+        if plugin.static:
+            total += normalized(now, top, plugin.normalize) * weight
+            continue
+        later = _after(trial, ask, fuller) if plugin.normalize is Normalize.NONE else None
+        scores = None if later is None else later.score(ask, rows)
+        if scores is None:
+            return None
+        total += scores * weight
+    close(total, later_by)
+    return Foresight(later_by, verdict, total)
+
+
+def _after(trial: Trial, ask: PodAsk, fuller: Room) -> Trial | None:
+    return trial.after(ask, fuller) if is_kind(trial, Foreseeing) else None

@@ -1,0 +1,93 @@
+"""What follows from a choice of victims: the nomination, their leave through the eviction intent, and what becomes of lesser nominations.
+
+Source: spec/scheduler-core.md 2.7.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
+from services.scheduler.plugins.default_preemption import Candidate, Victim
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
+from shared.events import Event
+from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.scheduling import PodNominated
+
+NOMINATED_NODE = "nominated-node"
+"""The field group of `status.nominatedNodeName`."""
+
+
+def nomination(
+    pod: PodFacts, candidate: Candidate, cycle: int, *, candidates: int = 0, quota: str = ""
+) -> PodNominated:
+    """A choice as it is recorded.
+
+    Args:
+        candidates: on how many nodes victims would have helped.
+        quota: in which the victims make room; empty where they do on the node.
+    """
+    return PodNominated(
+        pod_uid=pod.uid,
+        pod=pod.name,
+        node=candidate.node,
+        cycle=cycle,
+        victims=tuple(victim.uid for victim in candidate.victims),
+        violations=candidate.violations,
+        budgets=candidate.budgets,
+        victim_pods=tuple(victim.name for victim in candidate.victims),
+        victim_priorities=tuple(victim.priority for victim in candidate.victims),
+        candidates=candidates,
+        quota=quota,
+    )
+
+
+def consequences(
+    index: Index,
+    cycle: CyclePreemptions,
+    pod: PodFacts,
+    ask: PodAsk,
+    said: PodNominated,
+    victims: Sequence[Victim],
+) -> tuple[Event, ...]:
+    """The nomination, the victims' evictions, and the end of lesser nominations for the node; the cycle counts them from here on."""
+    events = tuple(_consequences(index, cycle, pod, ask, said, victims))
+    cycle.follow(events)
+    return events
+
+
+def _consequences(
+    index: Index,
+    cycle: CyclePreemptions,
+    pod: PodFacts,
+    ask: PodAsk,
+    said: PodNominated,
+    victims: Sequence[Victim],
+) -> Iterator[Event]:
+    yield said
+    yield nominated_node(pod, said.node)
+    where = f"in quota {said.quota}" if said.quota else f"on node {said.node}"
+    for victim in victims:
+        facts = index.view.pods[victim.uid]
+        if not facts.is_leaving():
+            reason = f"preempted by {pod.name} of priority {ask.priority} {where}"
+            yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
+    for other in index.nominated.values():
+        if other.uid in cycle.ended or other.nominated != said.node:
+            continue
+        if other.ask is not None and other.ask.priority < ask.priority:
+            yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=said.cycle)
+            yield nominated_node(other, "")
+
+
+def least_first(nominated: Iterable[PodFacts]) -> list[PodFacts]:
+    """Nominated pods by priority, equal ones by uid: capacity is kept for the last one first."""
+    return sorted(nominated, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
+
+
+def nominated_node(pod: PodFacts, node: str) -> FieldsDesired:
+    """The intent that the pod's status names the node."""
+    patch = {"status": {"nominatedNodeName": node or None}}
+    return FieldsDesired(
+        resource="pods", name=pod.name, fields=NOMINATED_NODE, patch=patch, subresource="status", uid=pod.uid
+    )

@@ -1,0 +1,44 @@
+"""What a cycle records of a class: who refused how many nodes and why."""
+
+from collections import Counter
+
+from services.scheduler.framework.plugin import Plugin, Profile
+from services.scheduler.kernels.select import NO_NODE, tally
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.state.pod_class import PodAsk
+from shared.events.scheduling import Rejections
+
+BEST = 3
+"""How many of the best nodes a cycle records per class."""
+
+
+def rejections(profile: Profile, ask: PodAsk, by: Int64, verdict: Int64) -> tuple[Rejections, ...]:
+    """Reasons by plugin, in the order in which these are asked.
+
+    Args:
+        by, verdict: [nodes]: who refuses them, and what it said; as in Judge.
+    """
+    filters = profile.filters
+    counts: list[int] = tally(by, NO_NODE, len(filters) - NO_NODE).tolist()
+    return tuple(
+        rejection
+        for index, nodes in enumerate(counts[-NO_NODE:])
+        if nodes
+        for rejection in listed(filters[index], ask, Counter(verdict[by == index].tolist()))
+    )
+
+
+def listed(plugin: Plugin, ask: PodAsk, verdicts: Counter[int]) -> tuple[Rejections, ...]:
+    """A plugin's reasons, those that hold for most nodes first.
+
+    Args:
+        verdicts: verdict -> how many nodes it refuses.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for verdict, nodes in verdicts.items():
+        for reason in plugin.reasons(ask, verdict):
+            counts[reason.code, reason.detail] += nodes
+    return tuple(
+        Rejections(plugin=plugin.name, code=code, nodes=nodes, detail=detail)
+        for (code, detail), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )

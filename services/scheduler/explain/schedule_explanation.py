@@ -1,0 +1,186 @@
+"""ScheduleExplanation objects: questions whether and where a pod, or a pod made from a template, could be placed; answered in their status.
+
+A question about a pod that runs or is placed is answered with its node; about one that waits, and about a template, by judging it as
+things stand. An answer is written when it changed, and once a minute besides, so that a reader sees that it is fresh. A question is
+removed when its `ttl` is over. Gangs are not asked about yet: such a key is answered with that.
+
+Source: spec/api.md 1.11; what upstream declares of templates and does not answer is answered here.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.condition_message import message
+from services.scheduler.cycle.tie_break import name_hash
+from services.scheduler.extender.evaluation_query import BadQuestion, Opinion
+from services.scheduler.framework.reasons import text
+from services.scheduler.kernels.select import FEASIBLE
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.explanation_requests import QUESTIONS, Answered, digest_of
+from services.scheduler.state.pod_record import PodFacts
+from shared.events import Draft
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns, instant_text
+from shared.kube.pod import Pod, PodSpec
+
+FIELDS = "answer"
+HEARTBEAT_NS = 60 * SECOND
+DEFAULT_TTL_NS = 24 * 3600 * SECOND
+MOST_AT_ONCE = 20
+"""Questions answered in one go, so that the service is never held for long; the oldest answers first."""
+MOST_NAMED = 1_000
+"""Nodes named for one reason."""
+
+Json = dict[str, Any]
+
+
+def answers(index: Index, now_ns: int) -> tuple[Draft, ...]:
+    """What is to be said to the questions there are: nothing for most, most of the time. Judges each of them: not for each cycle."""
+    view = index.view
+    if not view.questions:
+        return ()
+    drafts: list[Draft] = []
+    pods = _asked_about(view)
+    by_age = sorted(
+        (before.at_ns if (before := _before(view.answered, key, question)) else 0, key)
+        for key, question in view.questions.items()
+    )
+    for _, key in by_age[:MOST_AT_ONCE]:
+        question = view.questions[key]
+        uid = question["metadata"].get("uid", "")
+        if _is_over(question, now_ns):
+            drafts.append(Draft(ObjectDesired(resource=QUESTIONS, name=key, body=None)))
+            continue
+        answer = _answer(index, pods, key, question, now_ns)
+        before, digest = _before(view.answered, key, question), digest_of(answer)
+        if before is None or before.digest != digest or now_ns - before.at_ns >= HEARTBEAT_NS:
+            status = {**answer, "lastUpdateTime": instant_text(now_ns // SECOND * SECOND)}
+            drafts.append(
+                Draft(
+                    FieldsDesired(
+                        resource=QUESTIONS,
+                        name=key,
+                        fields=FIELDS,
+                        patch={"status": status},
+                        subresource="status",
+                        uid=uid,
+                    )
+                )
+            )
+    return tuple(drafts)
+
+
+def _before(answered: Mapping[str, Answered], key: str, question: Json) -> Answered | None:
+    before = answered.get(key)
+    return before if before is not None and before.uid == question["metadata"].get("uid", "") else None
+
+
+def _is_over(question: Json, now_ns: int) -> bool:
+    created, stated = question["metadata"].get("creationTimestamp"), (question.get("spec") or {}).get("ttl")
+    try:
+        ttl_ns = duration_ns(stated) if stated not in (None, "") else DEFAULT_TTL_NS
+        return bool(created) and 0 < ttl_ns < now_ns - instant_ns(created)
+    except BadTime:
+        return False  # kept until it is mended: the answer says what is wrong
+
+
+def _asked_about(view: ClusterView) -> dict[str, PodFacts]:
+    """The pods that questions name, by `namespace/name`: one look at all pods for all questions."""
+    names = {(question.get("spec") or {}).get("questionObjectKey") for question in view.questions.values()}
+    found: dict[str, PodFacts] = {}
+    for facts in view.pods.values():
+        if facts.name in names and facts.since:
+            found.setdefault(facts.name, facts)
+    return found
+
+
+def _answer(index: Index, pods: Mapping[str, PodFacts], key: str, question: Json, now_ns: int) -> Json:
+    try:
+        return _asked(index, pods, key, question.get("spec") or {}, now_ns)
+    except BadQuestion as error:
+        return {"schedulable": False, "schedulableAfterPreemption": False, "failedMessage": str(error)}
+
+
+def _asked(index: Index, pods: Mapping[str, PodFacts], key: str, spec: Json, now_ns: int) -> Json:
+    if spec.get("questionObjectTemplate"):
+        return _judged(index, _from_template(key, spec["questionObjectTemplate"]), now_ns)
+    asked = str(spec.get("questionObjectKey") or "")
+    if not asked:
+        raise BadQuestion("give spec.questionObjectKey, as namespace/pod, or spec.questionObjectTemplate")
+    facts = pods.get(asked)
+    if facts is None:
+        raise BadQuestion(f"there is no pod {asked}; gangs and jobs are not asked about in this release")
+    return _of_pod(index, facts, now_ns)
+
+
+def _of_pod(index: Index, facts: PodFacts, now_ns: int) -> Json:
+    held = facts.held()
+    if held is not None:
+        return _explained([_result(facts.name, facts.uid, held.node)], "", [])
+    if facts.ended:
+        raise BadQuestion(f"pod {facts.name} has ended")
+    if facts.ask is None or facts.ask.fault:
+        raise BadQuestion(f"pod {facts.name}: {facts.ask.fault if facts.ask else 'it has not been read yet'}")
+    if facts.ask.gated:
+        raise BadQuestion(text("SchedulingGated"))
+    metadata = msgspec.structs.replace(
+        facts.ask.pod.metadata, namespace=facts.name.partition("/")[0], name=facts.name.partition("/")[2], uid=facts.uid
+    )
+    return _judged(index, msgspec.structs.replace(facts.ask.pod, metadata=metadata), now_ns)
+
+
+def _judged(index: Index, pod: Pod, now_ns: int) -> Json:
+    opinion = Opinion(index, pod, now_ns)
+    judge, names = opinion.judge, index.table.names
+    row = judge.choose(name_hash(pod.metadata.uid))
+    refused: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
+    for number in range(index.table.size):
+        if judge.by[number] > FEASIBLE:
+            why, hopeless = opinion.why_not(names[number])
+            refused[judge.profile.filters[int(judge.by[number])].name, why, not hopeless].append(names[number])
+    details = [
+        {"failedPlugin": plugin, "reason": why, "preemptMightHelp": helps, "failedNodes": sorted(nodes)[:MOST_NAMED]}
+        for (plugin, why, helps), nodes in sorted(refused.items())
+    ]
+    results = [_result(pod.metadata.key, pod.metadata.uid, names[row])] if row >= 0 else []
+    failed = "" if results else message(judge.judged(name_hash(pod.metadata.uid)))
+    return _explained(results, failed, details)
+
+
+def _explained(results: list[Json], failed: str, details: list[Json]) -> Json:
+    able = bool(results)
+    after = able or any(detail["preemptMightHelp"] for detail in details)
+    attempt = {
+        "schedulable": able,
+        "failedMessage": failed,
+        "feasibleSchedulingResult": results,
+        "nodeFailedDetails": details,
+    }
+    domain = {"topologyDomain": "", "schedulable": able, "failedMessage": failed, "scheduleExplanation": attempt}
+    return {
+        "schedulable": able,
+        "schedulableAfterPreemption": after,
+        "failedMessage": failed,
+        "detailedExplanation": [{**domain, "schedulableAfterPreemption": after}],
+    }
+
+
+def _result(pod: str, uid: str, node: str) -> Json:
+    namespace, _, name = pod.rpartition("/")
+    return {"namespace": namespace, "name": name, "uid": uid, "nodeName": node}
+
+
+def _from_template(key: str, template: Any) -> Pod:
+    try:
+        pod = msgspec.convert(template, Pod)
+    except msgspec.ValidationError as error:
+        raise BadQuestion(f"spec.questionObjectTemplate: {error}") from error
+    if pod.spec == PodSpec():
+        raise BadQuestion("spec.questionObjectTemplate has no spec; give a pod template, with metadata and spec")
+    namespace, _, name = key.partition("/")
+    metadata = msgspec.structs.replace(pod.metadata, namespace=namespace, name=name, uid=key)
+    return msgspec.structs.replace(pod, metadata=metadata)

@@ -1,0 +1,1 @@
+"""What the leading scheduler serves over HTTP: kube-scheduler's extender protocol and the views of a node."""

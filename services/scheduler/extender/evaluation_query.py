@@ -1,0 +1,108 @@
+"""How the nodes stand for one pod, asked from outside: any pod, whether or not this cluster has it.
+
+A pure function of the settled index, the pod and `now`; the same judge as a cycle's, and as in a cycle capacity that is kept for a nominated
+pod is free for pods of higher priority alone.
+"""
+
+from collections.abc import Iterable
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.active_plugins import Panel
+from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
+from services.scheduler.cycle.cycle_state import WorkingCopies
+from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.cycle.nomination import least_first
+from services.scheduler.framework.plugin import Profile
+from services.scheduler.framework.reasons import NODE_UNKNOWN, text
+from services.scheduler.kernels.select import NO_NODE
+from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
+from shared.errors import KoordError
+from shared.kube.pod import Pod
+
+
+class BadQuestion(KoordError):
+    """A question that cannot be answered: names the pod and what is wrong."""
+
+
+class Opinion:
+    """One pod against all nodes.
+
+    Attributes:
+        judge: verdicts and totals.
+    """
+
+    def __init__(self, index: Index, pod: Pod, now_ns: int, profile: str = "") -> None:
+        """Judge the pod by the named profile; else by the one it asks for, else by the first.
+
+        Raises:
+            BadQuestion: the pod's requests cannot be read, or there is no such profile.
+        """
+        index.settle()
+        self._index = index
+        self.ask = ask = PodAsk(ask_key(pod), common_part(pod))
+        if ask.fault:
+            raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
+        self._copies = copies = WorkingCopies(index, now_ns)
+        self._count_nominated(pod.metadata.uid)
+        panel = Panel(_profile(index, profile, ask.scheduler), copies.trials, copies.room)
+        self.judge = Judge(panel, index.table, ask)
+
+    def _count_nominated(self, uid: str) -> None:
+        """Counts the nominated pods of the pod's own and of higher priority on their nodes, the pod itself excepted."""
+        index, cycle = self._index, CyclePreemptions(self._index)
+        for nominated in reversed(least_first(index.nominated.values())):
+            ask, row = nominated.ask, index.table.rows.get(nominated.nominated)
+            if ask is None or row is None or nominated.uid == uid or ask.priority < self.ask.priority:
+                continue
+            leaving = cycle.leaving_from(row, ask.priority)
+            self._copies.nominate(nominated, ask, index.profiles[ask.scheduler], row, leaving)
+
+    def feasible(self, node: str) -> bool:
+        """Whether the node may take the pod."""
+        row = self._row(node)
+        return row >= 0 and bool(self.judge.total[row] >= 0)
+
+    def score(self, node: str) -> int:
+        """The node's total; -1 when it may not take the pod."""
+        row = self._row(node)
+        return int(self.judge.total[row]) if row >= 0 else -1
+
+    def given(self, node: str) -> dict[str, str] | None:
+        """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
+        return self._copies.givers.give(self.judge, self._row(node))
+
+    def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
+        """Whether the node may take the pod once these pods have left it. Pods that do not run there change nothing."""
+        row = self._row(node)
+        if row < 0:
+            return False
+        there = self._index.on.get(row, {})
+        leaving = [there[uid] for uid in dict.fromkeys(uids) if uid in there]
+        for held in leaving:
+            self._copies.move(held, row, -1)
+        refused = any(self._copies.trials[plugin].filter_at(self.ask, row) for plugin in self.judge.profile.filters)
+        for held in leaving:
+            self._copies.move(held, row, +1)
+        return not refused
+
+    def why_not(self, node: str) -> tuple[str, bool]:
+        """Why the node may not take the pod, in words, and whether no preemption would help."""
+        row = self._row(node)
+        if row < 0:
+            return text(NODE_UNKNOWN), True
+        plugin = self.judge.profile.filters[int(self.judge.by[row])]
+        words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.judge.refusals(row))
+        return words, plugin.hopeless(self.ask, int(self.judge.verdict[row]))
+
+    def _row(self, node: str) -> int:
+        row = self._index.table.rows.get(node, -1)
+        return -1 if row < 0 or self.judge.by[row] == NO_NODE else row
+
+
+def _profile(index: Index, name: str, asked: str) -> Profile:
+    if not name:
+        return index.profiles.get(asked) or next(iter(index.profiles.values()))
+    profile = index.profiles.get(name)
+    if profile is None:
+        raise BadQuestion(f"there is no profile {name!r}; the configuration has {', '.join(index.profiles)}")
+    return profile

@@ -1,0 +1,77 @@
+"""Upstream's services engine: what the scheduler holds of a node, for people and their tools. Source: spec/api.md 6.2."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.extender.evaluation_query import Opinion
+
+Json = dict[str, Any]
+
+
+def node_info(index: Index, name: str) -> Json | None:
+    """What a node offers, what its pods hold of it, and what remains; None when there is no such node."""
+    index.settle()
+    table = index.table
+    row = table.rows.get(name)
+    if row is None or not table.alive[row]:
+        return None
+    allocatable = {resource: int(table.allocatable[row, column]) for resource, column in table.columns.items()}
+    requested = {resource: int(table.requested[row, column]) for resource, column in table.columns.items()}
+    held = sorted(facts.name for facts in index.view.pods.values() if (at := facts.held()) and at.node == name)
+    return {
+        "node": name,
+        "allocatable": _some(allocatable),
+        "requested": _some(requested),
+        "remaining": _some({resource: amount - requested[resource] for resource, amount in allocatable.items()}),
+        "pods": held,
+        "allowedPods": int(table.allowed_pods[row]),
+        "unschedulable": bool(table.unschedulable[row]),
+    }
+
+
+def scores(opinion: Opinion, top: int) -> str:
+    """The best nodes for a pod as a table in Markdown, with each plugin's part: upstream's dump of scores."""
+    judge = opinion.judge
+    rows = sorted((int(row) for row in judge.feasible()), key=lambda row: -int(judge.total[row]))[:top]
+    candidates = judge.candidates(rows)
+    plugins = sorted({plugin for candidate in candidates for plugin in candidate.parts})
+    head = ["#", "Node", "Score", *plugins]
+    lines = [head, ["---"] * len(head)]
+    for number, candidate in enumerate(candidates):
+        parts = [str(candidate.parts.get(plugin, 0)) for plugin in plugins]
+        lines.append([str(number), candidate.node, str(candidate.score), *parts])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def failures(opinion: Opinion, names: Mapping[str, int]) -> Json:
+    """Node -> why it may not take the pod: upstream's dump of filter failures."""
+    return {name: opinion.why_not(name)[0] for name in sorted(names) if name and not opinion.feasible(name)}
+
+
+def plugin_views(index: Index) -> dict[str, Callable[[str], Json | None]]:
+    """Route below /apis/v1/plugins/ -> what the plugin's account says of a node, for the plugins that tell."""
+    views: dict[str, Callable[[str], Json | None]] = {}
+    for plugin, ledger in index.ledgers.items():
+        route = ROUTES.get(plugin.name)
+        told = getattr(ledger, "told", None)
+        if route and told:
+            views.setdefault(f"{plugin.name}/{route}", _of_node(index, told))
+    return views
+
+
+ROUTES = {"LoadAwareScheduling": "node", "NodeNUMAResource": "nodes"}
+"""Plugin -> the part of its route before the node's name."""
+
+
+def _of_node(index: Index, told: Callable[[int], Json]) -> Callable[[str], Json | None]:
+    def view(name: str) -> Json | None:
+        index.settle()
+        row = index.table.rows.get(name)
+        return None if row is None else told(row)
+
+    return view
+
+
+def _some(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {resource: amount for resource, amount in sorted(amounts.items()) if amount}

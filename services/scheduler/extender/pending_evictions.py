@@ -1,0 +1,39 @@
+"""Who was asked to go for pods of others, until they are seen to have gone.
+
+The caller reads the cluster for itself, and may see them leave before we do: it must not be told meanwhile that the pod fits nowhere, or
+pods of another node would go for nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from services.scheduler.state.pod_record import PodFacts
+
+
+class Departure(NamedTuple):
+    """A node, and who was asked to go from it."""
+
+    node: str
+    victims: tuple[str, ...]
+
+    def awaited(self, pods: Mapping[str, PodFacts]) -> bool:
+        """Whether some of them are still there, and all of those are on their way."""
+        here = [facts for uid in self.victims if (facts := pods.get(uid)) is not None and not facts.ended]
+        return bool(here) and all(facts.is_leaving() for facts in here)
+
+
+class Departures:
+    """Pod by uid -> the departure that makes room for it."""
+
+    def __init__(self) -> None:
+        self._departures: dict[str, Departure] = {}
+
+    def note(self, pod_uid: str, node: str, victims: Sequence[str], pods: Mapping[str, PodFacts]) -> None:
+        """Remember who was asked to go for a pod; what was noted for others and has come about is forgotten."""
+        self._departures = {uid: departure for uid, departure in self._departures.items() if departure.awaited(pods)}
+        self._departures[pod_uid] = Departure(node, tuple(victims))
+
+    def awaited(self, pod_uid: str, pods: Mapping[str, PodFacts]) -> str:
+        """The node on which room for the pod is on its way; empty for none, and once all have gone or one stays."""
+        departure = self._departures.get(pod_uid)
+        return departure.node if departure is not None and departure.awaited(pods) else ""

@@ -1,0 +1,91 @@
+"""The extender's verbs as functions of what is known. Source: k8s.io/kube-scheduler/extender/v1; spec/scheduler-core.md 1.5."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from services.scheduler.extender.api_types import (
+    MAX_EXTENDER_SCORE,
+    FilterAnswer,
+    FilterAsk,
+    HostPriority,
+    MetaVictims,
+    NodeItems,
+)
+from services.scheduler.extender.evaluation_query import Opinion
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Item(msgspec.Struct):
+    metadata: _Named
+
+
+def names_of(ask: FilterAsk) -> tuple[str, ...]:
+    """The nodes a question is about."""
+    if ask.node_names is not None:
+        return ask.node_names
+    return tuple(_name(item) for item in (ask.nodes or NodeItems()).items)
+
+
+def filtered(ask: FilterAsk, opinion: Opinion) -> FilterAnswer:
+    """Which nodes may take the pod, and why the others may not."""
+    fits = {name for name in names_of(ask) if opinion.feasible(name)}
+    failed: dict[str, str] = {}
+    hopeless: dict[str, str] = {}
+    for name in names_of(ask):
+        if name not in fits:
+            why, no_use = opinion.why_not(name)
+            (hopeless if no_use else failed)[name] = why
+    if ask.node_names is not None:
+        names = tuple(name for name in ask.node_names if name in fits)
+        return FilterAnswer(node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
+    items = [item for item in (ask.nodes or NodeItems()).items if _name(item) in fits]
+    nodes = {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items}
+    return FilterAnswer(nodes=nodes, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
+
+
+def prioritized(ask: FilterAsk, opinion: Opinion) -> list[HostPriority]:
+    """The nodes' totals on the protocol's scale: the best of those asked about gets 10, the worst 0."""
+    scores = {name: opinion.score(name) for name in names_of(ask)}
+    able = [score for score in scores.values() if score >= 0]
+    low, high = (min(able), max(able)) if able else (0, 0)
+
+    def scaled(score: int) -> int:
+        if score < 0:
+            return 0
+        return MAX_EXTENDER_SCORE * (score - low) // (high - low) if high > low else MAX_EXTENDER_SCORE
+
+    return [HostPriority(host=name, score=scaled(score)) for name, score in scores.items()]
+
+
+def preemptable(candidates: dict[str, MetaVictims], opinion: Opinion) -> dict[str, MetaVictims]:
+    """The candidates on which our rules let the pod once the victims are gone."""
+    return {
+        node: victims
+        for node, victims in candidates.items()
+        if opinion.feasible_without(node, (pod.uid for pod in victims.pods or ()))
+    }
+
+
+def cheapest(candidates: dict[str, MetaVictims], asked_to_go: Callable[[str], bool]) -> str:
+    """The node with the fewest victims that are not asked to go already and break disruption budgets, then of any kind, then by name.
+
+    Args:
+        asked_to_go: whether a pod, by uid, is on its way.
+
+    Returns:
+        Empty for no candidates.
+    """
+
+    def cost(node: str) -> tuple[int, int, str]:
+        more = sum(not asked_to_go(pod.uid) for pod in candidates[node].pods or ())
+        return min(candidates[node].num_pdb_violations, more), more, node
+
+    return min(candidates, key=cost, default="")
+
+
+def _name(item: msgspec.Raw) -> str:
+    return msgspec.json.decode(item, type=_Item).metadata.name

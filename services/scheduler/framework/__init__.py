@@ -1,0 +1,1 @@
+"""What a plugin is, and what a profile makes of its plugins."""

@@ -1,0 +1,1 @@
+"""KubeSchedulerConfiguration: its schema, its checks, and the profiles that follow from it."""

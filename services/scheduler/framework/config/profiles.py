@@ -1,0 +1,261 @@
+"""KubeSchedulerConfiguration: what operators write, read into profiles, or refused with the path and the reason.
+
+Fields that only steer upstream's own machinery (leader election, client limits, parallelism) are accepted and have no effect; what
+a configuration asks for and does not get is listed in `notes`. Anything unknown is refused: a typing error must not pass as a
+setting.
+
+Source: spec/api.md 4.3, spec/scheduler-core.md 1.1.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import yaml
+
+from services.scheduler.framework.config.config_schema import Document, PluginSet, PluginSets, ProfileDocument
+from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.unsupported_args import ARGS, check_args
+from services.scheduler.framework.plugin import Plugin, Profile, Scorer
+from services.scheduler.framework.registry import BUILT_IN, ELSEWHERE, MULTI_POINT, PLUGINS
+from services.scheduler.plugins.default_preemption import NAME as PREEMPTION
+from services.scheduler.plugins.default_preemption import PreemptionArgs, read_preemption_args
+from services.scheduler.state.cluster_view import ClusterView
+from shared.errors import KoordError
+
+GROUP = "kubescheduler.config.k8s.io"
+API_VERSION = f"{GROUP}/v1"
+API_VERSIONS = (API_VERSION, f"{GROUP}/v1beta3", f"{GROUP}/v1beta2")
+"""Old versions have the same shape and are read as v1, with v1's default weights."""
+
+RETIRED = frozenset((
+    "SelectorSpread", "NodePreferAvoidPods", "NodeLabel", "ServiceAffinity", "NodeResourcesLeastAllocated",
+    "NodeResourcesMostAllocated", "RequestedToCapacityRatio", "EBSLimits", "GCEPDLimits",
+    "AzureDiskLimits", "CinderLimits", "CompatibleDefaultPreemption", "BatchResourceFit",
+))  # fmt: skip
+"""Plugins that Kubernetes or Koordinator once had; guides of that time still name them."""
+
+T = TypeVar("T")
+
+
+class BadConfig(KoordError):
+    """A configuration that is not taken over.
+
+    Attributes:
+        path: where in the text the fault is, as `profiles[0].plugins.filter.enabled[1].name`; empty for the whole.
+        reason: what is wrong there and what to do.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path = path
+        self.reason = reason
+
+
+class Configuration(NamedTuple):
+    """A configuration as read.
+
+    Attributes:
+        profiles: schedulerName -> profile.
+        notes: what it asks for and does not get, for people.
+    """
+
+    profiles: Mapping[str, Profile]
+    notes: tuple[str, ...]
+
+
+@lru_cache(maxsize=8)
+def read_config(text: str) -> Configuration:
+    """Read a KubeSchedulerConfiguration, as YAML or JSON.
+
+    Raises:
+        BadConfig: it is not one, or names what does not exist; the path says where.
+    """
+    try:
+        plain = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadConfig("", f"not YAML: {error}") from error
+    if not isinstance(plain, dict):
+        raise BadConfig("", f"a {type(plain).__name__}; give a KubeSchedulerConfiguration")
+    document = _convert(plain, Document, "")
+    if document.api_version not in API_VERSIONS or document.kind != "KubeSchedulerConfiguration":
+        found = f"{document.api_version} {document.kind}"
+        raise BadConfig("apiVersion", f"{found!r}; give apiVersion {API_VERSION} and kind KubeSchedulerConfiguration")
+    first, most = document.pod_initial_backoff_seconds or 1, document.pod_max_backoff_seconds or 10
+    if most < first:
+        raise BadConfig("podMaxBackoffSeconds", f"{most}; give podInitialBackoffSeconds ({first}) or more")
+    if document.extenders:
+        raise BadConfig("extenders", "this scheduler calls no extenders; remove them")
+    if not document.profiles:
+        raise BadConfig("profiles", "empty; give at least one profile")
+    profiles: dict[str, Profile] = {}
+    notes: list[str] = []
+    for number, profile in enumerate(document.profiles):
+        path = f"profiles[{number}]"
+        if profile.scheduler_name in profiles:
+            raise BadConfig(
+                f"{path}.schedulerName", f"{profile.scheduler_name!r} is there already; give each profile its own"
+            )
+        profiles[profile.scheduler_name] = _read_profile(profile, path, notes)
+    if document.api_version != API_VERSION:
+        notes.append(f"apiVersion {document.api_version} is read as {API_VERSION}")
+    notes += _unused(document)
+    return Configuration(profiles, tuple(dict.fromkeys(notes)))
+
+
+def config_of(view: ClusterView) -> Configuration:
+    """The configuration in force, which has been read before it was taken over; the shipped one before the first."""
+    return read_config(view.config_text or SHIPPED)
+
+
+def _read_profile(profile: ProfileDocument, path: str, notes: list[str]) -> Profile:
+    if not profile.scheduler_name:
+        raise BadConfig(f"{path}.schedulerName", "empty; leave it out or give a name")
+    if profile.percentage_of_nodes_to_score is not None:
+        notes.append(f"profile {profile.scheduler_name}: percentageOfNodesToScore has no effect in this release")
+    sets = profile.plugins or PluginSets()
+    for point, entries in _points(sets):
+        _check_names(entries, f"{path}.plugins.{point}", profile.scheduler_name, notes)
+    args = _read_args(profile, path, notes)
+    multi = _multi_point(sets.multi_point)
+    notes += [
+        f"profile {profile.scheduler_name}: plugin {name} is not part of this release and is passed over"
+        for name in multi
+        if name in ELSEWHERE
+    ]
+    made: dict[str, Plugin] = {}
+
+    def plugin(name: str) -> Plugin:
+        if name not in made:
+            where, given = args.get(name, (f"{path}.pluginConfig", {}))
+            try:
+                made[name] = PLUGINS[name].make(given, where)
+            except BadConfig:
+                raise
+            except KoordError as error:
+                raise BadConfig(where, str(error).removeprefix(f"{where}: ")) from error
+        return made[name]
+
+    for name in args:
+        if name in PLUGINS:
+            plugin(name)  # arguments are checked even where the plugin is not enabled
+    narrowing = [name for name in _at_point(sets.pre_filter, multi) if name in PLUGINS and PLUGINS[name].pre_filters]
+    filtering = [name for name in _at_point(sets.filter, multi) if name in PLUGINS and PLUGINS[name].filters]
+    filters = [plugin(name) for name in dict.fromkeys((*narrowing, *filtering))]
+    scorers = [
+        Scorer(plugin(name), weight or 1)
+        for name, weight in _at_point(sets.score, multi).items()
+        if name in PLUGINS and PLUGINS[name].scores
+    ]
+    return Profile(profile.scheduler_name, filters, scorers, _preemption(args, _at_point(sets.post_filter, multi)))
+
+
+def _preemption(
+    args: Mapping[str, tuple[str, dict[str, Any]]], after_filter: Mapping[str, int]
+) -> PreemptionArgs | None:
+    """How the profile preempts; its arguments are checked even where it does not."""
+    where, given = args.get(PREEMPTION, (PREEMPTION, {}))
+    try:
+        read = read_preemption_args(given, where)
+    except KoordError as error:
+        raise BadConfig(where, str(error).removeprefix(f"{where}: ")) from error
+    return read if PREEMPTION in after_filter else None
+
+
+def _read_args(profile: ProfileDocument, path: str, notes: list[str]) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Plugin -> where its arguments stand, and they; those of plugins without any are noted."""
+    args: dict[str, tuple[str, dict[str, Any]]] = {}
+    for number, entry in enumerate(profile.plugin_config or ()):
+        where = f"{path}.pluginConfig[{number}]"
+        _check_name(entry.name, f"{where}.name")
+        if entry.name in args:
+            raise BadConfig(f"{where}.name", f"{entry.name} has arguments already; give them once")
+        given = entry.args or {}
+        version = given.get("apiVersion", API_VERSION)
+        if version not in API_VERSIONS:
+            raise BadConfig(f"{where}.args.apiVersion", f"{version!r}; give one of {', '.join(API_VERSIONS)}")
+        kind = given.get("kind", f"{entry.name}Args")
+        if kind != f"{entry.name}Args":
+            raise BadConfig(f"{where}.args.kind", f"{kind!r}; the arguments of {entry.name} are {entry.name}Args")
+        args[entry.name] = (f"{where}.args", given)
+        if entry.name in ARGS and entry.name not in PLUGINS:
+            try:
+                check_args(entry.name, given, f"{where}.args")
+            except KoordError as error:
+                raise BadConfig(f"{where}.args", str(error).removeprefix(f"{where}.args: ")) from error
+        if entry.name != PREEMPTION and (entry.name not in PLUGINS or not PLUGINS[entry.name].reads_args):
+            notes.append(
+                f"profile {profile.scheduler_name}: the arguments of {entry.name} have no effect in this release"
+            )
+    return args
+
+
+def _multi_point(given: PluginSet | None) -> dict[str, int]:
+    """Plugins at every point that they implement, with their weights."""
+    disabled = {entry.name for entry in (given.disabled if given else None) or ()}
+    multi = {} if "*" in disabled else {name: w for name, w in MULTI_POINT.items() if name not in disabled}
+    for entry in (given.enabled if given else None) or ():
+        multi[entry.name] = entry.weight or multi.get(entry.name, 0)
+    return multi
+
+
+def _at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:
+    """Plugins at one point in their order, with weights.
+
+    First those of the multi-point set that are listed here, as listed; then the rest of that set; then what else is listed.
+    """
+    enabled = {entry.name: entry.weight or 1 for entry in (given.enabled if given else None) or ()}
+    disabled = {entry.name for entry in (given.disabled if given else None) or ()}
+    listed = {name: weight for name, weight in enabled.items() if name in multi}
+    rest = {
+        name: w for name, w in multi.items() if name not in enabled and name not in disabled and "*" not in disabled
+    }
+    other = {name: weight for name, weight in enabled.items() if name not in multi}
+    return {**listed, **rest, **other}
+
+
+def _points(sets: PluginSets) -> Iterator[tuple[str, PluginSet]]:
+    for info in msgspec.structs.fields(PluginSets):
+        entries = getattr(sets, info.name)
+        if entries is not None:
+            yield info.encode_name, entries
+
+
+def _check_names(entries: PluginSet, path: str, profile: str, notes: list[str]) -> None:
+    names: set[str] = set()
+    for number, entry in enumerate(entries.enabled or ()):
+        _check_name(entry.name, f"{path}.enabled[{number}].name")
+        if entry.weight < 0:
+            raise BadConfig(f"{path}.enabled[{number}].weight", f"{entry.weight}; give a whole number above 0")
+        if entry.name in names:
+            raise BadConfig(f"{path}.enabled[{number}].name", f"{entry.name} is enabled here already; name it once")
+        names.add(entry.name)
+        if entry.name in ELSEWHERE:
+            notes.append(f"profile {profile}: plugin {entry.name} is not part of this release and is passed over")
+        elif entry.name in RETIRED:
+            notes.append(f"profile {profile}: plugin {entry.name} does not exist any more and is passed over")
+    for number, entry in enumerate(entries.disabled or ()):
+        if entry.name != "*":
+            _check_name(entry.name, f"{path}.disabled[{number}].name")
+
+
+def _check_name(name: str, path: str) -> None:
+    if not any(name in known for known in (PLUGINS, ELSEWHERE, BUILT_IN, RETIRED)):
+        known = ", ".join(sorted((*PLUGINS, *BUILT_IN)))
+        raise BadConfig(path, f"there is no plugin {name!r}; this release has {known}")
+
+
+def _unused(document: Document) -> Iterator[str]:
+    for name in ("percentage_of_nodes_to_score", "pod_initial_backoff_seconds", "pod_max_backoff_seconds"):
+        if getattr(document, name) is not None:
+            camel = next(info.encode_name for info in msgspec.structs.fields(Document) if info.name == name)
+            yield f"{camel} has no effect in this release"
+
+
+def _convert(plain: Any, to: type[T], path: str) -> T:
+    try:
+        return msgspec.convert(plain, to)
+    except msgspec.ValidationError as error:
+        reason, _, at = str(error).partition(" - at `$")
+        raise BadConfig((path + at.rstrip("`")).lstrip("."), reason) from error

@@ -1,0 +1,68 @@
+"""The scheduler without servers: what it observes and decides is kept in memory, and one call decides one cycle.
+
+The engine is the same fold, index and cycle as the service's; only the log is a counter. `koord simulate` and
+`koord bench scheduler` run it.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.config_reload import Offered, config_drafts
+from services.scheduler.framework.config.profiles import config_of, read_config
+from services.scheduler.state.cluster_view import ClusterView
+from shared.events import Cause, Event, RecordedEvent
+
+
+class Engine:
+    """A cluster in memory with a scheduler of its own.
+
+    Attributes:
+        view: what the scheduler knows.
+        notes: what the configuration asks for and does not get.
+        schedulers: the scheduler names that it has profiles for.
+        index: what its decisions read.
+    """
+
+    def __init__(self, config: str = "", source: str = "given") -> None:
+        """Start with a configuration; the shipped profile when none is given.
+
+        Raises:
+            BadConfig: the configuration is refused; names the path and the reason.
+        """
+        self.view = ClusterView()
+        if config:
+            read_config(config)
+        for draft in config_drafts(self.view, Offered(source, config) if config else None):
+            self.append("scheduling", draft.event, 0)
+        configuration = config_of(self.view)
+        self.notes = configuration.notes
+        self.schedulers = tuple(configuration.profiles)
+        self.index = Index(self.view, configuration.profiles)
+
+    def observe(self, events: Iterable[Event], now_ns: int) -> None:
+        """The cluster says something."""
+        for event in events:
+            self.append("cluster", event, now_ns)
+
+    def decide(self, now_ns: int, batch_size: int) -> tuple[Event, ...]:
+        """Decide one cycle and fold it; its events, none when no pod may be tried.
+
+        Placed pods hold what they ask for from then on, as they do between a placement and the answer to it.
+        """
+        drafts = decide(self.index, now_ns, batch_size)
+        if not drafts:
+            return ()
+        first = replace(drafts[0].event, seen=dict(self.view.positions), now_ns=now_ns, config=self.view.config_digest)
+        events = (first, *(draft.event for draft in drafts[1:]))
+        for event, draft in zip(events, drafts, strict=True):
+            self.append("scheduling", event, now_ns, draft.cause)
+        return events
+
+    def append(self, context: str, event: Event, now_ns: int, cause: Cause | None = None) -> int:
+        """Records an event, folds it, and returns its seq."""
+        seq = self.view.positions.get(context, 0) + 1
+        self.view.apply(RecordedEvent(context, seq, event, now_ns, cause))
+        return seq

@@ -1,0 +1,202 @@
+"""Verdicts of several filters brought together, scores summed up, and the best nodes found."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.kernels.compiled import Number, compiled, inlined
+from services.scheduler.kernels.tiles import Int64
+
+UInt64 = NDArray[np.uint64]
+
+FEASIBLE, NO_NODE = -1, -2
+"""In place of the number of the filter that refuses a node: nobody does, or there is no node."""
+
+AS_IT_IS, UP, DOWN = 0, 1, 2
+"""How `add` brings raw scores to 0..100: not at all, as percent of the highest, or 100 less that."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+@compiled("void(int64[::1], int64[::1], int64[::1], int64)")
+def note_refusals(by: Int64, verdict: Int64, said: Int64, index: int) -> None:
+    """A filter is the reason of the nodes that it refuses, unless one with a lower number is.
+
+    Args:
+        by, verdict: [nodes], written to: who refuses, FEASIBLE where nobody does; and what it said.
+        said: [nodes]: the filter's verdicts, 0 lets pass.
+        index: the filter's number.
+    """
+    for row in range(len(by)):
+        if said[row] != 0 and (by[row] == FEASIBLE or by[row] > index):
+            by[row] = index
+            verdict[row] = said[row]
+
+
+@compiled("void(int64[::1], int64[::1], int64[::1], int64[::1])")
+def overlay(by: Int64, verdict: Int64, other_by: Int64, other_verdict: Int64) -> None:
+    """Two lists of refusals as one: of two filters that refuse a node, the one with the lower number is its reason.
+
+    Args:
+        by, verdict: [nodes], written to, as in `note_refusals`.
+    """
+    for row in range(len(by)):
+        other = other_by[row]
+        if other != FEASIBLE and (by[row] == FEASIBLE or other < by[row]):
+            by[row] = other
+            verdict[row] = other_verdict[row]
+
+
+@compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64)")
+def add(total: Int64, raw: Int64, by: Int64, weight: int, how: int) -> Number:
+    """Add weighted scores to the totals.
+
+    Args:
+        total: [nodes], written to.
+        by: [nodes], FEASIBLE where nobody refuses: only these count for the highest.
+        how: AS_IT_IS, UP or DOWN; raw scores are below 2^46 then.
+
+    Returns:
+        The highest raw score, 0 for scores AS_IT_IS.
+    """
+    if how == AS_IT_IS:
+        for row in range(len(total)):
+            total[row] += raw[row] * weight
+        return 0
+    highest: Number = np.int64(0)
+    for row in range(len(total)):
+        if by[row] == FEASIBLE:
+            highest = max(highest, raw[row])
+    base, sign = (100, -weight) if how == DOWN else (0, weight)
+    if highest == 0:
+        for row in range(len(total)):
+            total[row] += base * weight
+    else:
+        for row in range(len(total)):
+            total[row] += base * weight + np.int64(np.floor(raw[row] * 100 / highest)) * sign
+    return highest
+
+
+@compiled("int64(int64[::1], int64)")
+def occurrences(by: Int64, which: int) -> Number:
+    """How often a number occurs."""
+    found: Number = np.int64(0)
+    for row in range(len(by)):
+        found += by[row] == which
+    return found
+
+
+@compiled("int64[::1](int64[::1], int64, int64)")
+def tally(by: Int64, lowest: int, kinds: int) -> Int64:
+    """[kinds]: how often each number occurs, from `lowest` on."""
+    counts = np.zeros(kinds, np.int64)
+    for row in range(len(by)):
+        counts[by[row] - lowest] += 1
+    return counts
+
+
+@compiled("void(int64[::1], int64[::1])")
+def close(total: Int64, by: Int64) -> None:
+    """Set the totals of refused nodes to -1."""
+    for row in range(len(total)):
+        if by[row] != FEASIBLE:
+            total[row] = -1
+
+
+@inlined
+def standing(node: np.uint64, pod: np.uint64) -> np.uint64:
+    """splitmix64 of both hashes: among equals the highest wins. Source: `ties.py`; Steele, Lea and Flood's finaliser."""
+    z = (node ^ pod) + _GOLDEN
+    z = (z ^ (z >> _30)) * _FIRST
+    z = (z ^ (z >> _27)) * _SECOND
+    return z ^ (z >> _31)
+
+
+@compiled("int64[::1](int64[::1], uint64[::1], uint64, int64)")
+def leading(total: Int64, hashes: UInt64, pod: np.uint64, count: int) -> Int64:
+    """The best nodes: by total, then by `standing` for this pod, then by row.
+
+    Args:
+        total: [nodes], below 0 where a node is refused.
+        hashes: [nodes], of their names; pod: of its uid.
+
+    Returns:
+        Up to `count` rows, the best first.
+    """
+    rows = np.full(count, -1, np.int64)
+    totals = np.full(count, -1, np.int64)
+    stands = np.zeros(count, np.uint64)
+    found = 0
+    for row in range(len(total)):
+        here = total[row]
+        if here < 0 or here < totals[count - 1]:
+            continue
+        stand = standing(hashes[row], pod)
+        place = found
+        while place > 0 and (here > totals[place - 1] or (here == totals[place - 1] and stand > stands[place - 1])):
+            place -= 1
+        if place >= count:
+            continue
+        found = min(found + 1, count)
+        for later in range(found - 1, place, -1):
+            rows[later], totals[later], stands[later] = rows[later - 1], totals[later - 1], stands[later - 1]
+        rows[place], totals[place], stands[place] = row, here, stand
+    return rows[:found].copy()
+
+
+@compiled("int64(int64[::1], int64[::1], boolean[::1], uint64[::1], uint64[::1], int64[::1], int64[::1])")
+def run(
+    total: Int64, later: Int64, moved: NDArray[np.bool_], hashes: UInt64, pods: UInt64, rows: Int64, totals: Int64
+) -> Number:
+    """Where equal pods go one after the other, for as long as each goes to a node that took none of them before.
+
+    Args:
+        total: [nodes], below 0 where a node is refused; later: the same once the node has taken one of them.
+        moved: [nodes], written to: who has taken one.
+        hashes: [nodes], of their names; pods: of the pods' uids.
+        rows, totals: [pods], written to: each pod's node, and its total.
+
+    Returns:
+        How many pods that holds for. It ends with a node that is full then, and before two nodes that only their names tell apart.
+    """
+    now, highest = total.copy(), np.empty(len(total), np.int64)  # the rows of the best nodes
+    top, count = np.int64(0), 0
+    for number in range(len(pods)):
+        if count == 0:
+            top = np.int64(0)
+            for row in range(len(now)):
+                top = max(top, now[row])
+            for row in range(len(now)):
+                if now[row] == top:
+                    highest[count] = row
+                    count += 1
+        place, stand, alike = -1, np.uint64(0), False
+        for each in range(count):
+            own = standing(hashes[highest[each]], pods[number])
+            if place < 0 or own > stand:
+                place, stand, alike = each, own, False
+            elif own == stand:
+                alike = True
+        if place < 0 or alike or moved[highest[place]]:
+            return number
+        best = highest[place]
+        rows[number], totals[number], moved[best], now[best] = best, top, True, later[best]
+        if later[best] < 0:
+            return number + 1
+        if later[best] > top:
+            highest[0], count, top = best, 1, later[best]
+        elif later[best] < top:
+            count -= 1
+            highest[place] = highest[count]
+    return len(pods)
+
+
+@compiled("uint64[::1](uint64[::1], uint64)")
+def standings(hashes: UInt64, pod: np.uint64) -> UInt64:
+    """[nodes]: `standing` of each node for the pod."""
+    stands = np.empty(len(hashes), np.uint64)
+    for place in range(len(hashes)):
+        stands[place] = standing(hashes[place], pod)
+    return stands

@@ -1,0 +1,157 @@
+"""The pods that have to be tried, in order, whatever the number of classes they are of.
+
+Of equal priority, classes of which no waiting pod has been refused come first: a class that fits nowhere has shown it with one pod, and
+its others delay nobody. Each class has a list of its own, of which the first pod stands for the class among the others; so a class moves
+to the back, or to the front, at the cost of one entry.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush, heapreplace
+
+from services.scheduler.state.pod_class import PodAsk
+
+FRESH, REFUSED_BEFORE, WOKEN = range(3)
+"""Due, of a class of which no waiting pod has been refused; due, of another; woken by a change."""
+
+Order = tuple[int, int, int, str]
+"""(-priority, FRESH to WOKEN, `since`, uid): the order in which pods are tried."""
+Entry = tuple[Order, int]
+"""(order, ticket)."""
+
+_WORTH_A_CUT = 1024
+
+
+class _Class:
+    """The due pods of one class.
+
+    Attributes:
+        entries: in order, as if nothing had been refused; those before `start` hold no longer.
+        shown: its newest entry among the heads; not later than its first pod.
+    """
+
+    __slots__ = ("ask", "entries", "number", "shown", "start")
+
+    def __init__(self, ask: PodAsk, number: int) -> None:
+        self.ask = ask
+        self.number = number
+        self.entries: list[Entry] = []
+        self.start = 0
+        self.shown: Entry | None = None
+
+    def place(self, begin: int, tickets: Mapping[str, int]) -> int:
+        """The place of the first pod from `begin` on; the end of the list when there is none."""
+        entries, place = self.entries, begin
+        while place < len(entries) and tickets.get(entries[place][0][3]) != entries[place][1]:
+            place += 1
+        return place
+
+    def begin(self, tickets: Mapping[str, int]) -> int:
+        """The place of the first pod; what is before it is forgotten."""
+        self.start = self.place(self.start, tickets)
+        if self.start > _WORTH_A_CUT and 2 * self.start > len(self.entries):
+            del self.entries[: self.start]
+            self.start = 0
+        return self.start
+
+
+class Due:
+    """Due pods; `tickets` (uid -> ticket) tells which entries hold."""
+
+    def __init__(self, tickets: Mapping[str, int]) -> None:
+        self._tickets = tickets
+        self._classes: dict[PodAsk, _Class] = {}
+        self._refused: Counter[PodAsk] = Counter()
+        self._numbers = 0
+        self._numbered: dict[int, _Class] = {}
+        self._heads: list[tuple[Order, int, int]] = []  # with the class's number
+
+    def push(self, ask: PodAsk, since: int, uid: str, ticket: int) -> None:
+        """The pod has to be tried from now on, until its ticket is another."""
+        class_ = self._classes.get(ask)
+        if class_ is None:
+            self._numbers += 1
+            class_ = self._classes[ask] = self._numbered[self._numbers] = _Class(ask, self._numbers)
+        insort(class_.entries, ((-ask.priority, FRESH, since, uid), ticket), lo=class_.start)
+        self._show(class_)
+
+    def note_refused(self, ask: PodAsk, by: int) -> None:
+        """So many more of the class's waiting pods have been refused."""
+        before = self._refused[ask]
+        self._refused[ask] = before + by
+        if not before + by:
+            del self._refused[ask]
+        if bool(before) != bool(before + by) and ask in self._classes:
+            self._show(self._classes[ask])
+
+    def in_order(self) -> Iterator[Entry]:
+        """All of them, the first first; nothing may change until the last that is wanted was taken."""
+        self._settle_first()
+        heads, tickets = self._heads.copy(), self._tickets
+        at: dict[int, tuple[Entry | None, int]] = {}  # number of a class -> its next pod, and the place of that
+        while heads:
+            order, ticket, number = heads[0]
+            class_, entry = self._numbered.get(number), (order, ticket)
+            if class_ is None:
+                heappop(heads)
+                continue
+            if number in at:
+                if at[number][0] != entry:
+                    heappop(heads)  # an older entry of the class
+                    continue
+                yield entry
+                place = class_.place(at[number][1] + 1, tickets)
+            elif class_.shown == entry:
+                place = class_.begin(tickets)
+                if place < len(class_.entries) and self._entry(class_, place) == entry:
+                    yield entry
+                    place = class_.place(place + 1, tickets)
+            else:
+                heappop(heads)
+                continue
+            following = self._entry(class_, place) if place < len(class_.entries) else None
+            at[number] = following, place
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (*following, number))
+
+    def _settle_first(self) -> None:
+        """Bring the first head up to date, as those before it were tried."""
+        while self._heads:
+            order, ticket, number = self._heads[0]
+            class_ = self._numbered.get(number)
+            if class_ is None or class_.shown != (order, ticket):
+                heappop(self._heads)
+                continue
+            place = class_.begin(self._tickets)
+            if place < len(class_.entries) and self._entry(class_, place) == (order, ticket):
+                return
+            self._show(class_)
+
+    def _show(self, class_: _Class) -> None:
+        """Have the class's first pod stand for it; drop a class that has none."""
+        place = class_.begin(self._tickets)
+        if place == len(class_.entries):
+            del self._classes[class_.ask], self._numbered[class_.number]
+            return
+        first = self._entry(class_, place)
+        if first != class_.shown:
+            class_.shown = first
+            heappush(self._heads, (*first, class_.number))
+
+    def _entry(self, class_: _Class, place: int) -> Entry:
+        """An entry as it counts now."""
+        entry = class_.entries[place]
+        if class_.ask not in self._refused:
+            return entry
+        (priority, _, since, uid), ticket = entry
+        return (priority, REFUSED_BEFORE, since, uid), ticket
+
+
+def first_of(heap: list[Entry], tickets: Mapping[str, int]) -> Entry | None:
+    """The first entry that is its pod's newest; what is before it is dropped."""
+    while heap and tickets.get(heap[0][0][3]) != heap[0][1]:
+        heappop(heap)
+    return heap[0] if heap else None

@@ -1,0 +1,230 @@
+"""Preemption inside a quota, in cycles: a pod that found a node but no room in its quota has pods of that quota make room, and the room is kept
+for it until it comes.
+
+Only pods of the same quota, of lower priority, charged and preemptible give way; of the system and default groups none do. The pod is nominated
+for the node that the cycle had found for it.
+
+Source: spec/quota.md 6.3.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
+from services.scheduler.cycle.nomination import consequences, nomination
+from services.scheduler.plugins.default_preemption import Candidate, Victim, by_importance
+from services.scheduler.quota.capacity import Entry
+from services.scheduler.quota.reasons import waits_for_room
+from services.scheduler.quota.victims import Yielding, give_way, in_turn
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
+from shared.domain.amounts import Amounts, largest, sub
+from shared.domain.quota_charge import QuotaShort
+from shared.events import Cause, Draft
+from shared.events.scheduling import PodPlaced
+
+
+class QuotaPreemptor:
+    """Makes and keeps room in quotas, for one index."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def kept_from(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
+        """The pods of a cycle that would take room which is kept for one of their own or of higher priority; of a group, all of them."""
+        return _Kept(self._index).kept_from(groups)
+
+    def made(
+        self, before: Sequence[Draft], after: Sequence[Draft], refused: Mapping[str, QuotaShort | None]
+    ) -> Iterator[Draft]:
+        """What is recorded so that room is made for pods that were refused.
+
+        Args:
+            before: the cycle as it was decided, with the node of each pod.
+            after: the cycle without those that were refused.
+        """
+        index = self._index
+        placed = {draft.event.pod_uid: draft.event for draft in before if isinstance(draft.event, PodPlaced)}
+        cycle = CyclePreemptions(index)
+        cycle.follow(draft.event for draft in after)
+        making = _Making(index, cycle)
+        for draft in after:
+            if isinstance(draft.event, PodPlaced):
+                making.take(draft.event.pod_uid)
+        asking = [uid for uid, short in refused.items() if short is not None and short.stage != "nonPreemptible"]
+        for uid in sorted(asking, key=lambda each: -_priority(index, each)):
+            facts, short = index.view.pods.get(uid), refused[uid]
+            if facts is None or facts.ask is None or short is None or not _may_preempt(index, facts.ask):
+                continue
+            if (chosen := making.room_for(facts, facts.ask, short.short)) is None:
+                continue
+            quota, gone = chosen
+            victims = tuple(by_importance(each.victim for each in gone))
+            broken = sorted({name for each in gone for name in each.breaks})
+            candidate = Candidate(placed[uid].node, victims, sum(bool(each.breaks) for each in gone), tuple(broken))
+            said = nomination(facts, candidate, placed[uid].cycle, quota=quota)
+            for event in consequences(index, cycle, facts, facts.ask, said, victims):
+                yield Draft(event, Cause("cluster", facts.since), uid)
+
+
+class _Kept:
+    """The room that is kept in quotas for the pods that wait for it."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._waiting = sorted(_waiting(index), key=lambda each: (-each[0], each[1]))
+
+    def kept_from(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
+        found: dict[str, QuotaShort] = {}
+        view = self._index.view.quota
+        taken: dict[str, Amounts] = {}
+        np_taken: dict[str, Amounts] = {}
+        for group in groups if self._waiting else ():
+            why = next((short for uid in group if (short := self._kept_from(uid, taken, np_taken))), None)
+            for uid in group:
+                if why is not None:
+                    found[uid] = why
+                elif (entry := _entry(self._index, uid)) is not None:
+                    view.take(entry, taken, np_taken)
+        return found
+
+    def _kept_from(self, uid: str, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]) -> QuotaShort | None:
+        view, entry, priority = self._index.view.quota, _entry(self._index, uid), _priority(self._index, uid)
+        first = [
+            each
+            for each in self._waiting
+            if entry is not None and each[0] >= priority and each[1] != uid and each[2].quota == entry.quota
+        ]
+        if not first or entry is None or not view.has_room(entry, taken, np_taken):
+            return None  # nothing is kept; or the ledger says itself what is missing
+        beside = {quota: dict(sizes) for quota, sizes in taken.items()}
+        np_beside = {quota: dict(sizes) for quota, sizes in np_taken.items()}
+        for _, _, waits in first:
+            view.take(waits, beside, np_beside)
+        short = view.short_by(entry, beside, np_beside)
+        if short == {}:
+            return None
+        whose = self._index.view.pods[first[0][1]].name
+        message = f"Insufficient quotas, quotaName: {entry.quota}, the room in it is kept for {whose} of priority {first[0][0]}"
+        return QuotaShort(quota=entry.quota, stage="quota", short=short or {}, message=message)
+
+
+class _Making:
+    """What a cycle's refused pods ask of the others in their quotas, so that no two of them rest on the same room.
+
+    A pod that the cycle nominates for a node has the room that its victims free in its quota; they leave, and nobody else rests on it.
+    """
+
+    def __init__(self, index: Index, cycle: CyclePreemptions) -> None:
+        self._index = index
+        self._cycle = cycle
+        self._budgets = cycle.budgets
+        self._view = index.view.quota
+        self._taken: dict[str, Amounts] = {}
+        self._np_taken: dict[str, Amounts] = {}
+        self._waiting = list(_waiting(index))
+        waiting = {uid for _, uid, _ in self._waiting}
+        for uid in cycle.nominated:
+            if uid not in waiting and (entry := _entry(index, uid)) is not None:
+                self._waiting.append((_priority(index, uid), uid, entry))
+        self._turns: dict[str, list[Yielding]] = {}
+        self._leaving: dict[str, dict[str, Entry]] = {}
+
+    def take(self, uid: str) -> None:
+        """The cycle has charged a pod, which the ledger's log may not have said yet."""
+        entry = _entry(self._index, uid)
+        if entry is not None and not entry.charged:
+            self._view.take(entry, self._taken, self._np_taken)
+
+    def room_for(self, facts: PodFacts, ask: PodAsk, short: Mapping[str, int]) -> tuple[str, list[Yielding]] | None:
+        """The quota of a pod, and those of its pods that have to go; None when nobody has to, or all would not be enough.
+
+        Args:
+            short: what the ledger says is missing. It may know more than what has been read of it here, and less: what is kept for others.
+        """
+        entry = _entry(self._index, facts.uid)
+        if entry is None:
+            return None
+        taken, np_taken = _copied(self._taken), _copied(self._np_taken)
+        for priority, uid, waits in self._waiting:
+            if priority >= ask.priority and uid != facts.uid:
+                self._view.take(waits, taken, np_taken)
+        known = self._view.short_by(entry, taken, np_taken)
+        if known is None:
+            return None
+        missing = largest(known, short)
+        leaving = self._leaving_from(entry.quota)
+        for uid, gone in leaving.items():
+            if _priority(self._index, uid) < ask.priority:
+                missing = sub(missing, {name: size for name, size in gone.request.items() if name in missing})
+        chosen = give_way(self._turns_of(entry.quota), ask.priority, missing)
+        if not chosen:
+            return None
+        names = {each.victim.uid for each in chosen}
+        self._turns[entry.quota] = [each for each in self._turns[entry.quota] if each.victim.uid not in names]
+        leaving.update((uid, self._view.pods[uid]) for uid in names)
+        self._waiting.append((ask.priority, facts.uid, entry))
+        return entry.quota, chosen
+
+    def _leaving_from(self, quota: str) -> dict[str, Entry]:
+        if quota not in self._leaving:
+            pods = self._index.view.pods
+            self._leaving[quota] = {
+                uid: entry
+                for uid, entry in self._charged(quota)
+                if (facts := pods.get(uid)) is not None and (facts.is_leaving() or self._cycle.is_evicted(uid))
+            }
+        return self._leaving[quota]
+
+    def _turns_of(self, quota: str) -> list[Yielding]:
+        if self._budgets is not self._cycle.budgets:  # drawn down by a choice: what follows may go beyond them now
+            self._budgets = self._cycle.budgets
+            self._turns.clear()
+        if quota not in self._turns:
+            index = self._index
+            leaving = self._leaving_from(quota)
+            candidates: list[tuple[Victim, Mapping[str, int]]] = []
+            stayed = []
+            for uid, entry in self._charged(quota):
+                facts = index.view.pods.get(uid)
+                if facts is None or facts.ask is None or uid in leaving or not entry.preemptible or not facts.held():
+                    continue
+                candidates.append((victim_of(facts), entry.request))
+                if facts.stayed_seq:
+                    stayed.append(uid)
+            self._turns[quota] = in_turn(candidates, self._budgets, stayed)
+        return self._turns[quota]
+
+    def _charged(self, quota: str) -> Iterator[tuple[str, Entry]]:
+        for uid in self._view.pods_of.get(quota, ()):
+            if (entry := self._view.pods[uid]).charged:
+                yield uid, entry
+
+
+def _waiting(index: Index) -> Iterator[tuple[int, str, Entry]]:
+    """(priority, uid, entry) of the pods for whom room is made in their quota."""
+    for uid, facts in index.nominated.items():
+        entry = _entry(index, uid) if waits_for_room(facts.reasons) else None
+        if entry is not None:
+            yield _priority(index, uid), uid, entry
+
+
+def _may_preempt(index: Index, ask: PodAsk) -> bool:
+    profile = index.profiles.get(ask.scheduler)
+    return profile is not None and profile.preemption is not None and ask.pod.spec.preemption_policy != "Never"
+
+
+def _entry(index: Index, uid: str) -> Entry | None:
+    facts = index.view.pods.get(uid)
+    if facts is None or facts.ask is None:
+        return None
+    return index.view.quota.entry_of(uid, facts.ask.namespace, facts.ask.labels, facts.ask.request)
+
+
+def _priority(index: Index, uid: str) -> int:
+    facts = index.view.pods.get(uid)
+    return facts.ask.priority if facts is not None and facts.ask is not None else 0
+
+
+def _copied(sums: Mapping[str, Amounts]) -> dict[str, Amounts]:
+    return {quota: dict(sizes) for quota, sizes in sums.items()}

@@ -1,0 +1,236 @@
+"""What the scheduler knows of quota: what the ledger's log says of quotas and pods, and what `cluster` says that it will say.
+
+The ledger alone decides; this tells which pods it has to be asked for, and which of those that it refused may have room now.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.scheduler.quota.capacity import Entry, QuotaRoom
+from shared.domain.amounts import mask
+from shared.domain.quota_names import Names
+from shared.domain.quota_rules import rules_of
+from shared.events import Event, RecordedEvent
+from shared.events.log import ConfigApplied, WriterStarted
+from shared.events.quota import (
+    PodAttached,
+    PodCharged,
+    PodChargeReverted,
+    PodMoved,
+    PodReleased,
+    PodResized,
+    QuotaDeclared,
+    QuotaDeleted,
+    QuotaReparented,
+    QuotaUpdated,
+    RuntimeRecomputed,
+)
+from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME, RESERVED, ROOT, DeclaredQuota, declared
+from shared.kube.quantity import BadQuantity
+
+FOLDED: tuple[type[Event], ...] = (
+    WriterStarted, ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, PodAttached, PodCharged, PodChargeReverted,
+    PodResized, PodMoved, PodReleased, RuntimeRecomputed,
+)  # fmt: skip
+"""Of the `quota` context."""
+
+
+class QuotaImage(msgspec.Struct, frozen=True):
+    """What a snapshot holds."""
+
+    is_led: bool
+    rules: str
+    observed: dict[str, DeclaredQuota]
+    quotas: dict[str, DeclaredQuota]
+    runtimes: dict[str, dict[str, int]]
+    pods: dict[str, Entry]
+    freed: dict[str, int]
+
+
+class QuotaView(QuotaRoom):
+    """A fold over `quota`, and over the ElasticQuotas of `cluster`.
+
+    Attributes:
+        is_led: whether a ledger ever wrote; without one nobody is asked.
+        pods: uid -> how the ledger has it; pods_of: quota -> uids of its pods.
+        freed: quota -> `quota` seq of the last event that may have made room in it.
+        touched: quotas and pods, by uid, of which something changed since the last look.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_led = False
+        self._rules_text = ""
+        self.pods: dict[str, Entry] = {}
+        self.pods_of: dict[str, dict[str, None]] = {}
+        self.freed: dict[str, int] = {}
+        self.touched: dict[str, None] = {}
+        self._observed: dict[str, DeclaredQuota] = {}
+        self._observed_names = Names()
+
+    # -- `cluster`
+
+    def observe(self, key: str, raw: Mapping[str, Any]) -> None:
+        """An ElasticQuota is like this; what cannot be read keeps its name."""
+        try:
+            quota = declared(raw)
+        except BadQuantity:
+            quota = declared({**raw, "spec": {}})
+        self._observed[key] = quota
+        self._observed_names.put(quota)
+
+    def lose(self, key: str) -> None:
+        """An ElasticQuota is gone."""
+        gone = self._observed.pop(key, None)
+        if gone is None:
+            return
+        self._observed_names.drop(gone.name)
+        for _, other in sorted(self._observed.items()):
+            if other.name == gone.name:
+                self._observed_names.put(other)
+
+    # -- `quota`
+
+    def apply(self, record: RecordedEvent) -> None:
+        """Fold one event of the ledger's."""
+        seq = record.seq
+        match record.event:
+            case PodCharged(pod_uid=uid):
+                self._charge(uid, charged=True)
+            case PodChargeReverted(pod_uid=uid):
+                self._free(self._charge(uid, charged=False), seq)
+            case PodAttached(pod_uid=uid, quota=quota, request=request, preemptible=preemptible) if (
+                uid not in self.pods
+            ):
+                self._enter(uid, Entry(quota, request, seq, preemptible))
+            case PodMoved(pod_uid=uid, quota=quota, request=request, preemptible=preemptible):
+                before = self._leave(uid, seq)
+                is_charged = before is not None and before.charged
+                self._enter(uid, Entry(quota, request, seq, preemptible, charged=is_charged))
+            case PodResized(pod_uid=uid, after=after):
+                if (before := self._leave(uid, seq)) is not None:
+                    self._enter(uid, msgspec.structs.replace(before, request=after, since=seq))
+            case PodReleased(pod_uid=uid):
+                self._leave(uid, seq)
+            case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
+                self._grant(runtimes, dropped, seq)
+            case QuotaDeclared(declared=quota) | QuotaUpdated(declared=quota) | QuotaReparented(declared=quota):
+                self.names.put(quota)
+                self._children = None
+                self._free(quota.name, seq)
+            case QuotaDeleted(quota=name):
+                self.names.drop(name)
+                self._children = None
+                self.runtimes.pop(name, None)
+            case ConfigApplied(text=text):
+                self._rules_text, self.rules = text, rules_of(text)
+            case WriterStarted():
+                self.is_led = True
+
+    # -- questions
+
+    def must_ask(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether the ledger has to be asked for such a pod: by what it has said, or by what it has still to read."""
+        if not self.is_led:
+            return False
+        named = {QUOTA_NAME: labels.get(QUOTA_NAME, "")}
+        for names in (self.names, self._observed_names):
+            quota, _ = names.resolve(namespace, named)
+            if quota not in ("", ROOT, *RESERVED):
+                return True
+        return False
+
+    def entry_of(self, uid: str, namespace: str, labels: Mapping[str, str], request: Mapping[str, int]) -> Entry | None:
+        """A pod as the ledger has it, or will have it once it has read of it; None for one whose quota nobody limits."""
+        entry = self.pods.get(uid)
+        if entry is None:
+            quota, _ = self.names.resolve(namespace, {QUOTA_NAME: labels.get(QUOTA_NAME, "")})
+            if (found := self.names.quotas.get(quota)) is not None:
+                entry = Entry(quota, mask(request, found.max), 0, labels.get(PREEMPTIBLE) != "false")
+        return None if entry is None or entry.quota in RESERVED else entry
+
+    def freed_at(self, quota: str) -> int:
+        """`quota` seq of the last event that may have made room in a quota, or above it."""
+        above = self.path(quota)
+        return max((self.freed.get(one.name, 0) for one in above), default=0)
+
+    # -- snapshots
+
+    def image(self) -> QuotaImage:
+        """For a snapshot: names sorted."""
+        return QuotaImage(
+            self.is_led,
+            self._rules_text,
+            dict(sorted(self._observed.items())),
+            dict(sorted(self.names.quotas.items())),
+            dict(sorted(self.runtimes.items())),
+            dict(sorted(self.pods.items())),
+            dict(sorted(self.freed.items())),
+        )
+
+    def restore(self, image: QuotaImage) -> None:
+        """Take over what `image` gave."""
+        self.is_led, self.runtimes, self.freed = image.is_led, image.runtimes, image.freed
+        self._rules_text, self.rules = image.rules, rules_of(image.rules) if image.rules else None
+        self._observed = image.observed
+        for quota in image.observed.values():
+            self._observed_names.put(quota)
+        for quota in image.quotas.values():
+            self.names.put(quota)
+        for uid, entry in image.pods.items():
+            self._enter(uid, entry)
+
+    # -- parts
+
+    def _enter(self, uid: str, entry: Entry) -> None:
+        self.pods[uid] = entry
+        self.pods_of.setdefault(entry.quota, {})[uid] = None
+        self.touched[uid] = None
+        if entry.charged:
+            self._count(entry, +1)
+
+    def _leave(self, uid: str, seq: int) -> Entry | None:
+        entry = self.pods.pop(uid, None)
+        if entry is None:
+            return None
+        del self.pods_of[entry.quota][uid]
+        if not self.pods_of[entry.quota]:
+            del self.pods_of[entry.quota]
+        self.touched[uid] = None
+        if entry.charged:
+            self._count(entry, -1)
+        self._free(entry.quota, seq)  # one that was not charged may have had room kept for it
+        return entry
+
+    def _charge(self, uid: str, *, charged: bool) -> str:
+        entry = self.pods.get(uid)
+        if entry is None or entry.charged == charged:
+            return ""
+        self.pods[uid] = msgspec.structs.replace(entry, charged=charged)
+        self._count(entry, +1 if charged else -1)
+        return entry.quota
+
+    def _grant(self, runtimes: dict[str, dict[str, int]], dropped: dict[str, list[str]], seq: int) -> None:
+        more: dict[str, None] = {}
+        for resource, sizes in runtimes.items():
+            for quota, size in sizes.items():
+                of_quota = self.runtimes.setdefault(quota, {})
+                if size > of_quota.get(resource, -1):
+                    more[quota] = None
+                of_quota[resource] = size
+        for resource, quotas in dropped.items():
+            for quota in quotas:
+                self.runtimes.get(quota, {}).pop(resource, None)
+                more[quota] = None
+        for quota in more:
+            if quota in self.names.quotas:
+                self.freed[quota] = seq
+                self.touched[quota] = None
+
+    def _free(self, quota: str, seq: int) -> None:
+        if quota:
+            for one in self.path(quota):
+                self.freed[one.name] = seq
+                self.touched[one.name] = None

@@ -1,0 +1,71 @@
+"""Where another scheduler's pods would be had our choices been followed.
+
+Shadow mode judges each pod on the cluster as the other scheduler has filled it: there, a node that it neglects is our best choice
+again and again, so single judgements do not add up to a load. Here the pods are decided again in their order, on the cluster
+with our earlier choices in place of theirs. What else happened stays as it was, measured load included: reports tell of pods
+where they really ran.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.shadow.compare import Binding, compare
+from services.scheduler.shadow.follow import ask_of
+from services.scheduler.state.cluster_view import ClusterView
+from shared.events import RecordedEvent
+from shared.events.cluster import PodObserved
+from shared.events.scheduling import PlacementCompared
+
+
+class Followed:
+    """A cluster in which we were followed: a fold over what was observed.
+
+    Attributes:
+        nodes: uid of a compared pod -> its node there; the real one where none passed our filters.
+    """
+
+    def __init__(self, compared: Iterable[PlacementCompared], configs: Iterable[RecordedEvent]) -> None:
+        """Begin before everything.
+
+        Args:
+            compared: the pods to decide again.
+            configs: ConfigApplied of `scheduling`, in order: each is in force where it was for the comparison.
+        """
+        self.nodes: dict[str, str] = {}
+        self._compared = {found.pod_uid: found for found in compared}
+        self._configs = deque(configs)
+        self._view = ClusterView()
+        self._index: Index | None = None
+
+    def tell(self, record: RecordedEvent) -> None:
+        """Fold one observation."""
+        event = record.event
+        if isinstance(event, PodObserved) and event.pod_uid in self._compared and event.object.spec.node_name:
+            if event.pod_uid not in self.nodes:
+                self.nodes[event.pod_uid] = self._decide(record, event)
+            record = _moved(record, event, self.nodes[event.pod_uid])
+        self._view.apply(record)
+
+    def _decide(self, record: RecordedEvent, event: PodObserved) -> str:
+        real, ask = event.object.spec.node_name, ask_of(self._view, event)
+        index = self._configured(self._compared[event.pod_uid].as_of.get("scheduling", 0))
+        found = compare(index, Binding(event.pod_uid, event.pod, ask, real, record.seq, record.at_ns))
+        return found.ours or real
+
+    def _configured(self, upto: int) -> Index:
+        """The index under the configuration that was in force at that `scheduling` seq."""
+        while self._configs and self._configs[0].seq <= upto:
+            self._view.apply(self._configs.popleft())
+            self._index = None
+        if self._index is None:
+            self._index = Index(self._view, config_of(self._view).profiles)
+        return self._index
+
+
+def _moved(record: RecordedEvent, event: PodObserved, node: str) -> RecordedEvent:
+    pod = event.object
+    return replace(record, event=replace(event, object=replace(pod, spec=replace(pod.spec, node_name=node))))

@@ -1,0 +1,85 @@
+"""Beside another scheduler: each of its bindings is compared with what we would have done, in the moment before it is folded.
+
+The shell lets `Shadow.look` see every record just before its fold, while this replica leads. Only a binding of a pod of that
+scheduler is of interest: the index is brought up to the state as it is then, the pod is judged, and what came of it waits to
+be appended. What was bound before that was possible (nobody led, the gateway had not listed everything, the index was being
+built) is not compared; `koord shadow report` counts it.
+"""
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.shadow.compare import Binding, compare
+from services.scheduler.state.cluster_view import ClusterView
+from services.scheduler.state.pod_class import SCHEDULER_NAME, PodAsk, ask_key, common_part
+from shared.events import Cause, Draft, RecordedEvent
+from shared.events.cluster import PodObserved
+from shared.kube.pod import Pod
+
+AT_ONCE = 256
+"""Comparisons that one append takes."""
+
+
+class Shadow:
+    """What is known of another scheduler's bindings that the log does not say yet."""
+
+    def __init__(self, view: ClusterView, scheduler: str) -> None:
+        self._view = view
+        self._scheduler = scheduler
+        self._index: Index | None = None
+        self._config = ""
+        self._drafts: list[Draft] = []
+
+    def judge_by(self, index: Index | None, config_digest: str = "") -> None:
+        """Compare by a settled index, which was made for this configuration; None while there is none."""
+        self._index = index
+        self._config = config_digest
+
+    def look(self, record: RecordedEvent) -> None:
+        """See a record that is about to be folded."""
+        event = record.event
+        if (
+            type(event) is PodObserved
+            and event.object.spec.node_name
+            and self._index is not None
+            and self._view.config_digest == self._config
+            and (ask := self._bound_just_now(event)) is not None
+        ):
+            binding = Binding(
+                event.pod_uid, event.pod, ask, event.object.spec.node_name, seq=record.seq, at_ns=record.at_ns
+            )
+            compared = compare(self._index, binding)
+            self._drafts.append(Draft(compared, Cause(record.context, record.seq), event.pod_uid))
+
+    def take(self) -> tuple[Draft, ...]:
+        """The next comparisons to append."""
+        taken, self._drafts = tuple(self._drafts[:AT_ONCE]), self._drafts[AT_ONCE:]
+        return taken
+
+    def _bound_just_now(self, event: PodObserved) -> PodAsk | None:
+        """What the pod asks for, if this is how its binding by that scheduler shows; None otherwise."""
+        view, pod = self._view, event.object
+        if ((pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name) != self._scheduler:
+            return None
+        if view.listed_seq < view.gateway_since:  # both are 0 when retention has dropped them: that was long ago
+            return None  # the gateway is still telling what happened while it was away
+        facts = view.pods.get(event.pod_uid)
+        if facts is None or not facts.since:
+            return ask_of(view, event) if _was_scheduled(pod) else None
+        if facts.node or facts.compared or facts.held() is not None:
+            return None
+        return ask_of(view, event)
+
+
+def ask_of(view: ClusterView, event: PodObserved) -> PodAsk:
+    """What a pod asks for, by what was known of it before this observation; by the observation if it is the first."""
+    view.read()
+    facts = view.pods.get(event.pod_uid)
+    if facts is not None and facts.ask is not None:
+        return facts.ask
+    key = ask_key(event.object)
+    return view.asks.get(key) or PodAsk(key, common_part(event.object))
+
+
+def _was_scheduled(pod: Pod) -> bool:
+    """Whether a pod that is first seen on a node was bound there, so fast that nobody saw it wait: a static pod names its node itself."""
+    condition = pod.condition("PodScheduled")
+    return condition is not None and condition.status == "True"

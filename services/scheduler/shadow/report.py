@@ -1,0 +1,230 @@
+"""How another scheduler's placements compare with ours, summed up from the log alone, for `koord shadow report`."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from math import sqrt
+
+import msgspec
+
+from services.scheduler.framework.reasons import text
+from services.scheduler.shadow.history import RESOURCES, Compared, ShadowLog
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """How much lower the nodes they chose score, of placements with a lower score: nearest-rank percentiles."""
+
+    p50: int
+    p90: int
+    max: int
+
+
+class RefusedBy(msgspec.Struct, frozen=True):
+    """Pods on nodes that one of our filters refuses for one reason; `example` is one of them."""
+
+    plugin: str
+    code: str
+    detail: str
+    text: str
+    pods: int
+    example: str
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """How evenly a resource is requested over the nodes, in percent of each node's allocatable."""
+
+    max_percent: float
+    mean_percent: float
+    stddev_percent: float
+
+
+class Balance(msgspec.Struct, frozen=True):
+    """A resource as it is requested now, and as it would be had our choices been followed (followed.py)."""
+
+    resource: str
+    theirs: Spread
+    ours: Spread
+
+
+class NodeLoad(msgspec.Struct, frozen=True):
+    """What is requested on a node: cpu in milli-cores, memory in bytes."""
+
+    node: str
+    allocatable: dict[str, int]
+    theirs: dict[str, int]
+    ours: dict[str, int]
+
+
+class Worst(msgspec.Struct, frozen=True):
+    """A placement with a large gap, with each plugin's part of both totals."""
+
+    pod: str
+    pod_uid: str
+    event: str
+    at_ns: int
+    gap: int
+    theirs: str
+    their_score: int
+    their_parts: dict[str, int]
+    ours: str
+    score: int
+    parts: dict[str, int]
+
+
+class ShadowReport(msgspec.Struct, frozen=True):
+    """What shadow mode found.
+
+    Attributes:
+        schedulers: whose placements; profiles: whose rules of ours judged.
+        first_ns, last_ns: when the first and the last binding was compared; 0 without one.
+        compared: how many placements; the five numbers from `same_node` on add up to it.
+        not_compared: reason (a key of shadow_log.NOT_COMPARED) -> how many bindings.
+        same_node: they chose our node. equal_score: another one that scores the same; lower_score: one that scores less.
+        refused: one that our filters refuse, while another passes. found_none: no node passes our filters.
+        refused_by: of `refused` and `found_none`: the reasons, most pods first; a pod counts in each of its reasons.
+        balance, nodes: over all pods that run at the end of the log, whoever placed them.
+    """
+
+    schedulers: tuple[str, ...]
+    profiles: tuple[str, ...]
+    first_ns: int
+    last_ns: int
+    compared: int
+    not_compared: dict[str, int]
+    same_node: int
+    equal_score: int
+    lower_score: int
+    refused: int
+    found_none: int
+    gap: Gap
+    refused_by: tuple[RefusedBy, ...]
+    balance: tuple[Balance, ...]
+    nodes: tuple[NodeLoad, ...]
+    worst: tuple[Worst, ...]
+
+
+def chosen(log: ShadowLog, schedulers: Collection[str] = (), since_ns: int = 0) -> list[Compared]:
+    """The comparisons that a report is about; arguments as of `report`."""
+    return [
+        one
+        for one in log.compared.values()
+        if (not schedulers or one.found.scheduler in schedulers) and one.found.as_of_ns >= since_ns
+    ]
+
+
+def report(
+    log: ShadowLog,
+    followed: Mapping[str, str],
+    schedulers: Collection[str] = (),
+    since_ns: int = 0,
+    worst: int = 10,
+) -> ShadowReport:
+    """Sum up.
+
+    Args:
+        followed: uid of a compared pod -> where it would be had our choices been followed.
+        schedulers: whose placements; of all that were compared when empty.
+        since_ns: only bindings recorded from then on.
+        worst: how many single placements to name.
+    """
+    found = chosen(log, schedulers, since_ns)
+    names = sorted(schedulers or {one.found.scheduler for one in found})
+    passed = [one for one in found if not one.found.refused]
+    apart = [one for one in passed if one.found.ours != one.found.theirs]
+    lower = [one for one in apart if one.found.gap > 0]
+    outside = [one for one in found if one.found.refused]
+    missed = Counter(
+        bound.why_not
+        for uid, bound in log.bound.items()
+        if bound.scheduler in names and bound.at_ns >= since_ns and uid not in log.compared
+    )
+    instants = [one.found.as_of_ns for one in found]
+    nodes = _nodes(log, followed)
+    return ShadowReport(
+        schedulers=tuple(names),
+        profiles=tuple(sorted({one.found.profile for one in found})),
+        first_ns=min(instants, default=0),
+        last_ns=max(instants, default=0),
+        compared=len(found),
+        not_compared=dict(sorted(missed.items())),
+        same_node=len(passed) - len(apart),
+        equal_score=len(apart) - len(lower),
+        lower_score=len(lower),
+        refused=sum(1 for one in outside if one.found.ours),
+        found_none=sum(1 for one in outside if not one.found.ours),
+        gap=_gap([one.found.gap for one in lower]),
+        refused_by=_refused_by(outside),
+        balance=tuple(_balance(resource, nodes) for resource in RESOURCES),
+        nodes=nodes,
+        worst=tuple(_worst(one) for one in sorted(lower, key=lambda one: (-one.found.gap, one.found.pod))[:worst]),
+    )
+
+
+def _gap(gaps: Sequence[int]) -> Gap:
+    ordered = sorted(gaps)
+    return Gap(p50=_percentile(ordered, 50), p90=_percentile(ordered, 90), max=ordered[-1] if ordered else 0)
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> int:
+    return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else 0
+
+
+def _refused_by(outside: Sequence[Compared]) -> tuple[RefusedBy, ...]:
+    examples: dict[tuple[str, str, str], list[str]] = {}
+    for one in outside:
+        for reason in one.found.refused:
+            examples.setdefault((reason.plugin, reason.code, reason.detail), []).append(one.found.pod)
+    return tuple(
+        RefusedBy(plugin, code, detail, text(code, detail), len(pods), min(pods))
+        for (plugin, code, detail), pods in sorted(examples.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
+
+
+def _nodes(log: ShadowLog, followed: Mapping[str, str]) -> tuple[NodeLoad, ...]:
+    """What is requested per node now, and had our choices been followed."""
+    allocatable = log.allocatable()
+    loads = [
+        NodeLoad(node, sizes, dict.fromkeys(RESOURCES, 0), dict.fromkeys(RESOURCES, 0))
+        for node, sizes in allocatable.items()
+    ]
+    by_name = {load.node: load for load in loads}
+    for uid, (node, request) in log.running().items():
+        for resource, size in request.items():
+            if node in by_name:
+                by_name[node].theirs[resource] += size
+            if (ours := followed.get(uid, node)) in by_name:
+                by_name[ours].ours[resource] += size
+    return tuple(loads)
+
+
+def _balance(resource: str, nodes: Sequence[NodeLoad]) -> Balance:
+    sized = [load for load in nodes if load.allocatable[resource]]
+    theirs, ours = (
+        _spread([100 * getattr(load, whose)[resource] / load.allocatable[resource] for load in sized])
+        for whose in ("theirs", "ours")
+    )
+    return Balance(resource, theirs, ours)
+
+
+def _spread(percents: Sequence[float]) -> Spread:
+    if not percents:
+        return Spread(0.0, 0.0, 0.0)
+    mean = sum(percents) / len(percents)
+    variance = sum((percent - mean) ** 2 for percent in percents) / len(percents)
+    return Spread(round(max(percents), 2), round(mean, 2), round(sqrt(variance), 2))
+
+
+def _worst(compared: Compared) -> Worst:
+    found = compared.found
+    return Worst(
+        pod=found.pod,
+        pod_uid=found.pod_uid,
+        event=compared.event,
+        at_ns=found.as_of_ns,
+        gap=found.gap,
+        theirs=found.theirs,
+        their_score=found.their_score,
+        their_parts=found.their_parts or {},
+        ours=found.ours,
+        score=found.score,
+        parts=next((best.parts for best in found.judged.best if best.node == found.ours), {}),
+    )

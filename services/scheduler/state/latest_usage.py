@@ -1,0 +1,55 @@
+"""A node's newest measurement: of its NodeMetric object and of what ingest recorded, whichever is younger by its own time.
+
+Both may tell of the same report, or of reports by different agents (a NodeMetric that koordlet writes; two shards after the number of
+shards changed). Each context keeps its own; this is the function of all of them.
+"""
+
+from collections.abc import Mapping
+
+from services.scheduler.state.records import MetricFacts
+from shared.domain.node_reports import status_of
+from shared.events.metrics import NodeReported
+from shared.kube.instants import BadTime, instant_ns
+from shared.kube.meta import Metadata
+from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec
+
+
+def newest(object_: MetricFacts | None, reports: Mapping[str, NodeReported]) -> MetricFacts | None:
+    """What the node's load is judged by; None when nothing is known.
+
+    An object keeps time in whole seconds, so of one report told by both the recorded one counts. The object's spec holds for either.
+
+    Args:
+        object_: the NodeMetric.
+        reports: context -> the newest report that it holds of the node.
+    """
+    if not reports:
+        return object_
+    _, report = youngest(reports)
+    if object_ is not None and _time_ns(object_) >= report.at_ns:
+        return object_
+    spec = object_.metric.spec if object_ is not None else NodeMetricSpec()
+    if spec.metric_collect_policy is None:
+        policy = MetricCollectPolicy(
+            aggregate_duration_seconds=report.aggregate_s, report_interval_seconds=report.interval_s
+        )
+        spec = NodeMetricSpec(metric_collect_policy=policy)
+    status = status_of(report)
+    metric = NodeMetric(metadata=Metadata(name=report.node), spec=spec, status=status)
+    return MetricFacts(metric, status.update_time or "")
+
+
+def youngest(reports: Mapping[str, NodeReported]) -> tuple[str, NodeReported]:
+    """(context, report) of the youngest by its own time, among at least one."""
+    return max(reports.items(), key=_age)
+
+
+def _age(entry: tuple[str, NodeReported]) -> tuple[int, str]:
+    return entry[1].at_ns, entry[0]
+
+
+def _time_ns(facts: MetricFacts) -> int:
+    try:
+        return instant_ns(facts.updated) if facts.updated else -1
+    except BadTime:
+        return -1

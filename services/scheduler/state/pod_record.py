@@ -1,0 +1,187 @@
+"""One pod as the scheduler's state knows it: facts by context, and what follows from them."""
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from services.scheduler.state.pod_class import PodAsk
+from shared.kube.instants import BadTime, instant_ns
+from shared.kube.pod import Pod
+
+_encoder = msgspec.msgpack.Encoder()
+_FURTHEST_NS = 2**62
+"""Some 146 years from 1970: an instant beyond it is taken for one at it."""
+
+PluginReason = tuple[str, str]
+"""(plugin, reason code)."""
+
+
+class Held(NamedTuple):
+    """Where a pod counts.
+
+    Attributes:
+        assigned_ns: since when: the time of its PodScheduled condition, else when the node was first seen or decided.
+        initialized_ns: the time of its Initialized condition, 0 when that is not True.
+        ending: it is being deleted.
+        allotted: what it has of the node besides what it asks for, as annotations (`ask.ALLOTMENTS`).
+        load_ask: the class that its load is estimated by, where that is not `ask`.
+    """
+
+    node: str
+    ask: PodAsk
+    name: str
+    assigned_ns: int
+    initialized_ns: int
+    ending: bool = False
+    allotted: dict[str, str] | None = None
+    load_ask: PodAsk | None = None
+
+
+class PodFacts(msgspec.Struct, array_like=True, eq=False):
+    """Each field is written from one context alone, so contexts may arrive in any order.
+
+    From `cluster`:
+        since: seq of the first observation; 0 while only our own log has spoken of the pod.
+        observed: the newest object, until it is read into the fields below (`ClusterView.read`).
+        node, node_since_ns: where it runs, and when that was first seen (append time).
+        changed_seq: seq of the last change of what it asks for.
+        refused_seq: our newest placement (`scheduling` seq) that was answered with anything but PodBound.
+        refusals: how many there were.
+        withheld_seq: seq of the last BindSuppressed; the pod waits until the gateway starts anew.
+        allotted: what it has of its node, as it says itself.
+        started_ns: when it started, 0 before.
+        conditions: checksum of its conditions, 0 while it has no node.
+        load_ask: the class that its load is estimated by, where that is not `ask`: on a node, labels and annotations that change alone leave
+            the estimate as it was.
+        stayed_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
+    From `scheduling`:
+        placed_*: our newest placement. attempts, tried_ns, tried_seq, saw, reasons: the last cycle that found no node, and what
+        refused the nodes there; told: the code last written to the pod. compared: what another scheduler did with it has been
+        compared with what we would have done. nominated: the node on which pods were asked to make room for it. asked_seq: our newest
+        wish that it goes. saw_quota: the `quota` seq up to which that cycle, or the ledger for it, had read. saw_reports: the same of
+        each of `metrics-*`, one dict for all pods of a cycle.
+    """
+
+    uid: str
+    since: int = 0
+    name: str = ""
+    node: str = ""
+    node_since_ns: int = 0
+    ended: bool = False
+    deleting: bool = False
+    scheduled_ns: int = 0
+    initialized_ns: int = 0
+    changed_seq: int = 0
+    refused_seq: int = 0
+    refusals: int = 0
+    withheld_seq: int = 0
+    allotted: dict[str, str] | None = None
+    started_ns: int = 0
+    conditions: int = 0
+    stayed_seq: int = 0
+    stayed_at: int = 0
+    nominated: str = ""
+    asked_seq: int = 0
+    placed_node: str = ""
+    placed_allotted: dict[str, str] | None = None
+    placed_seq: int = 0
+    placed_ns: int = 0
+    attempts: int = 0
+    tried_ns: int = 0
+    tried_seq: int = 0
+    saw: int = 0
+    saw_quota: int = 0
+    saw_reports: dict[str, int] = msgspec.field(default_factory=dict)
+    reasons: tuple[PluginReason, ...] = ()
+    told: str = ""
+    compared: bool = False
+    load_ask: PodAsk | None = None
+    ask: PodAsk | None = None
+    observed: Pod | None = None
+
+    def held(self) -> Held | None:
+        """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""
+        if self.ended or self.ask is None:
+            return None
+        if self.node:
+            at = self.scheduled_ns or self.node_since_ns
+            return Held(
+                self.node, self.ask, self.name, at, self.initialized_ns, self.deleting, self.allotted, self.load_ask
+            )
+        if self.placed_seq > self.refused_seq:
+            return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0, self.deleting, self.placed_allotted)
+        return None
+
+    def is_asked_to_go(self) -> bool:
+        """Whether an eviction that we asked for is on its way."""
+        return self.asked_seq > self.stayed_seq
+
+    def is_leaving(self) -> bool:
+        """Whether it is being deleted, or asked to go."""
+        return self.deleting or self.is_asked_to_go()
+
+    def waiting(self, gateway_since: int) -> bool:
+        """Whether the pod needs a node from us, whoever's profile it is.
+
+        Args:
+            gateway_since: `cluster` seq at which the gateway last started; what was withheld before may be tried again.
+        """
+        return (
+            self.ask is not None
+            and not self.node
+            and not self.ended
+            and not self.deleting
+            and not self.ask.gated
+            and self.placed_seq <= self.refused_seq
+            and (self.withheld_seq == 0 or self.withheld_seq < gateway_since)
+        )
+
+    def encode(self, asks: Mapping[PodAsk, int]) -> tuple[Any, ...]:
+        """All facts as plain data; `asks` numbers the classes."""
+        return (*_plain(self), *(None if ask is None else asks[ask] for ask in (self.load_ask, self.ask)))
+
+
+_NOT_PLAIN = ("load_ask", "ask", "observed")
+_plain = attrgetter(*(name for name in PodFacts.__struct_fields__ if name not in _NOT_PLAIN))
+
+
+def decoded(data: msgspec.Raw, asks: Sequence[PodAsk]) -> list[PodFacts]:
+    """The inverse of `PodFacts.encode`, of a list: read into the fields without a loop here, for there are many pods."""
+
+    def ask_of(_: type, number: int) -> PodAsk:
+        return asks[number]
+
+    return msgspec.msgpack.Decoder(list[PodFacts], dec_hook=ask_of).decode(data)
+
+
+def true_since_ns(pod: Pod) -> tuple[int, int]:
+    """Since when the pod's conditions PodScheduled and Initialized are True; 0 for one that is not, or whose time is unreadable."""
+    scheduled = initialized = 0
+    for condition in pod.status.conditions:
+        if condition.status != "True" or not condition.last_transition_time:
+            continue
+        if condition.type == "PodScheduled":
+            scheduled = _readable_ns(condition.last_transition_time)
+        elif condition.type == "Initialized":
+            initialized = _readable_ns(condition.last_transition_time)
+    return scheduled, initialized
+
+
+def conditions_checksum(pod: Pod) -> int:
+    """Equal for equal conditions; by it a change is seen once the object is read."""
+    return crc32(_encoder.encode(pod.status.conditions))
+
+
+def started_ns(pod: Pod) -> int:
+    """When the pod started; 0 when it has not, or its time is unreadable."""
+    return _readable_ns(pod.status.start_time) if pod.status.start_time else 0
+
+
+def _readable_ns(text: str) -> int:
+    try:
+        return min(max(instant_ns(text), -_FURTHEST_NS), _FURTHEST_NS)
+    except BadTime:
+        return 0

@@ -1,0 +1,89 @@
+"""The scheduler's state as bytes: equal states give equal bytes, whatever the order of arrival."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from services.scheduler.quota.view import QuotaImage
+from services.scheduler.state.explanation_requests import Answered
+from services.scheduler.state.pod_class import PodAsk, ask_key
+from services.scheduler.state.pod_record import decoded
+from services.scheduler.state.records import MetricFacts, NodeFacts
+from shared.events.metrics import NodeReported
+from shared.kube.node import Node, NodeMetric
+from shared.kube.pod import Pod
+
+if TYPE_CHECKING:
+    from services.scheduler.state.cluster_view import ClusterView
+
+
+class _Kept(msgspec.Struct):
+    positions: dict[str, int]
+    scalars: list[int | str | None]
+    asks: list[Pod]
+    pods: msgspec.Raw
+    nodes: list[tuple[str, Node, list[int]]]
+    metrics: list[tuple[str, NodeMetric, str]]
+    reports: dict[str, dict[str, NodeReported]]
+    reported: dict[str, dict[str, int]]
+    objects: dict[str, dict[str, dict[str, Any]]]
+    changed: list[int]
+    chosen: dict[str, str]
+    questions: dict[str, dict[str, Any]]
+    answered: dict[str, Answered]
+    quota: QuotaImage
+
+
+_SCALARS = (
+    "released_seq", "gateway_since", "config_map", "cycle", "cycle_saw", "cycle_ns", "config_source", "config_text",
+    "config_digest", "config_seq", "refused_digest", "listed_seq", "clock_ns",
+)  # fmt: skip
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder = msgspec.msgpack.Decoder(_Kept)
+
+
+def encode(view: "ClusterView") -> bytes:
+    """Canonical MessagePack: names sorted, no row numbers."""
+    view.read()
+    keys = sorted(view.asks)
+    numbers = {view.asks[key]: number for number, key in enumerate(keys)}
+    kept = _Kept(
+        positions=dict(sorted(view.positions.items())),
+        scalars=[getattr(view, name) for name in _SCALARS],
+        asks=[view.asks[key].pod for key in keys],
+        pods=msgspec.Raw(_encoder.encode([view.pods[uid].encode(numbers) for uid in sorted(view.pods)])),
+        nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
+        metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
+        reports={name: dict(sorted(reports.items())) for name, reports in sorted(view.reports.items())},
+        reported={name: dict(sorted(seqs.items())) for name, seqs in sorted(view.reported.items())},
+        objects={resource: dict(sorted(held.items())) for resource, held in sorted(view.objects.items()) if held},
+        changed=view.changed,
+        chosen=dict(sorted(view.chosen.items())),
+        questions=dict(sorted(view.questions.items())),
+        answered=dict(sorted(view.answered.items())),
+        quota=view.quota.image(),
+    )
+    return _encoder.encode(kept)
+
+
+def restore(view: "ClusterView", data: bytes) -> None:
+    """Take over what `encode` wrote, on a view that is new."""
+    kept = _decoder.decode(data)
+    view.positions = dict(kept.positions)
+    for name, value in zip(_SCALARS, kept.scalars, strict=True):
+        setattr(view, name, value)
+    asks = [PodAsk(ask_key(pod), pod) for pod in kept.asks]
+    view.asks = {ask.key: ask for ask in asks}
+    view.pods = {facts.uid: facts for facts in decoded(kept.pods, asks)}
+    for facts in view.pods.values():
+        for ask in (facts.ask, facts.load_ask):
+            if ask is not None:
+                ask.pods += 1
+    view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
+    view.objects = kept.objects
+    view.changed = kept.changed
+    view.chosen = kept.chosen
+    view.questions, view.answered = kept.questions, kept.answered
+    view.reports, view.reported = kept.reports, kept.reported
+    view.quota.restore(kept.quota)
+    view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}

@@ -1,0 +1,130 @@
+"""What is known of a cluster: the fields of the fold, and what its halves share.
+
+`observed.py` folds what was seen, `decided.py` what we said ourselves; `state.py` is both.
+"""
+
+from typing import Any
+
+from services.scheduler.quota.view import QuotaView
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.explanation_requests import Answered
+from services.scheduler.state.pod_class import PodAsk, allotments, ask_key, common_part
+from services.scheduler.state.pod_record import PodFacts, conditions_checksum, started_ns, true_since_ns
+from services.scheduler.state.records import MetricFacts, NodeFacts, Touched
+from shared.events.metrics import NodeReported
+
+
+class KnownFacts:
+    """What the scheduler knows of the cluster and of its own decisions.
+
+    Attributes:
+        pods: uid -> facts.
+        nodes: name -> facts; present exactly while the node is observed.
+        metrics: node name -> its NodeMetric object.
+        reports: node name -> context of `metrics-*` -> the newest report that it holds; reported: the same, its seq there.
+        objects: resource -> key -> the object, of what plugins read beyond nodes and pods (`surroundings.FOLLOWED`).
+        questions: ScheduleExplanation objects by `namespace/name`; answered: what we last said to them.
+        changed: per class of change the `cluster` seq of the last one that was of no node in particular.
+        chosen: volume -> claim that a placement of ours chose it for; what is written in the volume itself outranks it.
+        released_seq: `cluster` seq of the last time a placement may have given up its room, on whichever node.
+        gateway_since: `cluster` seq at which the gateway last started.
+        listed_seq: `cluster` seq at which the gateway last had everything listed; what it said before may be incomplete.
+        config_map: text of CONFIG_MAP, None while there is none.
+        clock_ns: when our own log last began something, by the clock of whoever wrote it.
+        cycle, cycle_saw, cycle_ns: the last cycle of our log: its number, the `cluster` seq it saw, its `now_ns`.
+        config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: when (`scheduling`
+            seq) it came into force.
+        refused_digest: digest of the last configuration that was refused, empty when one was taken since.
+        asks: key -> class of equal pods.
+        quota: what the quota ledger says, and what it will have to.
+        touched: what an index has yet to look at; None while there is no index.
+    """
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.pods: dict[str, PodFacts] = {}
+        self.nodes: dict[str, NodeFacts] = {}
+        self.metrics: dict[str, MetricFacts] = {}
+        self.reports: dict[str, dict[str, NodeReported]] = {}
+        self.reported: dict[str, dict[str, int]] = {}
+        self.objects: dict[str, dict[str, dict[str, Any]]] = {}
+        self.questions: dict[str, dict[str, Any]] = {}
+        self.answered: dict[str, Answered] = {}
+        self.changed: list[int] = [0] * len(Change)
+        self.chosen: dict[str, str] = {}
+        self.released_seq = 0
+        self.gateway_since = 0
+        self.listed_seq = 0
+        self.config_map: str | None = None
+        self.clock_ns = 0
+        self.cycle = 0
+        self.cycle_saw = 0
+        self.cycle_ns = 0
+        self.config_source = ""
+        self.config_text = ""
+        self.config_digest = ""
+        self.config_seq = 0
+        self.refused_digest = ""
+        self.asks: dict[bytes, PodAsk] = {}
+        self.quota = QuotaView()
+        self.touched: Touched | None = None
+        self._unread: list[PodFacts] = []
+
+    def _changed(self, node: str, change: Change, seq: int) -> None:
+        facts = self.nodes.get(node)
+        if facts is not None:
+            facts.changed[change] = seq
+            if self.touched is not None:
+                self.touched.nodes.setdefault(node)
+
+    def read(self) -> None:
+        """Read the newest object of every pod into its facts: its class, and since when it counts on its node."""
+        for facts in self._unread:
+            pod = facts.observed
+            if pod is None:
+                continue  # deleted meanwhile
+            facts.observed = None
+            facts.scheduled_ns, facts.initialized_ns = true_since_ns(pod)
+            facts.started_ns = started_ns(pod)
+            facts.conditions = conditions_checksum(pod) if pod.spec.node_name else 0
+            facts.allotted = allotments(pod.metadata.annotations)
+            key = ask_key(pod)
+            ask, before = self.asks.get(key), facts.ask
+            if ask is None:
+                ask = self.asks[key] = PodAsk(key, common_part(pod))
+            if ask is not before:
+                ask.pods += 1
+                facts.ask = ask
+                if before is not None:
+                    self._forget(before)
+        self._unread.clear()
+
+    def _keep_load_ask(self, facts: PodFacts) -> None:
+        """Keeps the present class of a pod as the one that its load is estimated by."""
+        self.read()
+        if facts.ask is not None:
+            facts.load_ask = facts.ask
+            facts.ask.pods += 1
+
+    def _drop_load_ask(self, facts: PodFacts) -> None:
+        """Estimates the load of a pod by its class again."""
+        if facts.load_ask is not None:
+            self._forget(facts.load_ask)
+            facts.load_ask = None
+
+    def _forget(self, ask: PodAsk) -> None:
+        ask.pods -= 1
+        if ask.pods == 0:
+            del self.asks[ask.key]
+
+    def _hear_clock(self, at_ns: int) -> None:
+        """Our own log goes on at an instant. A clock behind the last one (it was set; another replica leads) has no instants ahead of it:
+        who was tried by the other clock would wait for as long as the two differ.
+        """
+        if at_ns < self.clock_ns:
+            for facts in self.pods.values():
+                if max(facts.tried_ns, facts.placed_ns) > at_ns:
+                    facts.tried_ns, facts.placed_ns = min(facts.tried_ns, at_ns), min(facts.placed_ns, at_ns)
+                    if self.touched is not None:
+                        self.touched.pods[facts.uid] = None
+        self.clock_ns = at_ns
