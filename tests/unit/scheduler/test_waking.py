@@ -9,6 +9,7 @@ from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.framework.reasons import text
+from services.scheduler.queue import queueing_hints
 from services.scheduler.queue.pending_status import standing_of, told
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events.log import WriterStarted
