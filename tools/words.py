@@ -105,7 +105,8 @@ def _docstring(
 
 def findings(paths: list[str]) -> Iterator[Finding]:
     """Yields the findings of all tracked modules and pages below the paths. Recorded cases and generated files do not count."""
-    listed = subprocess.run(["git", "ls-files", "--", *paths], check=True, capture_output=True, text=True).stdout
+    command = ["git", "ls-files", "--", *paths]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  paths of our own caller
     for path in map(Path, listed.splitlines()):
         if not path.is_file() or path.name.startswith("word_list"):
             continue
@@ -119,9 +120,9 @@ def findings(paths: list[str]) -> Iterator[Finding]:
 def main() -> int:
     """Prints the findings. Returns 1 if there are any."""
     found = [str(finding) for finding in findings(sys.argv[1:])]
-    print(*found, sep="\n", end="\n" if found else "")
+    sys.stdout.writelines(f"{line}\n" for line in found)
     if found:
-        print(f"{len(found)} places with private words; the terms are in docs/vocabulary.md", file=sys.stderr)
+        sys.stderr.write(f"{len(found)} places with private words; the terms are in docs/vocabulary.md\n")
     return bool(found)
 
 
