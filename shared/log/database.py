@@ -37,6 +37,9 @@ UNREACHABLE = (
 )
 """Those of them that may pass by waiting: the server is away, starts, stops, or has ended the session."""
 
+MIGRATIONS = Path(__file__).parents[2] / "migrations"
+"""The folder of Alembic's scripts."""
+
 CLOSING_DEADLINE_S = 5.0
 
 # What makes Postgres notice within seconds that a client is gone, and so give away its lock.
@@ -189,7 +192,7 @@ async def migrate(database: Database, contexts: dict[str, int]) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
 
     def upgrade(connection: Connection) -> None:
         config.attributes["connection"] = connection

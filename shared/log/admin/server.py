@@ -5,14 +5,13 @@ Every function is one look with a login that may do little; `koord doctor` and `
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.log.database import SERVER_SETTINGS, Database, sqlstate
+from shared.log.database import MIGRATIONS, SERVER_SETTINGS, Database, sqlstate
 from shared.log.models import table_of
 
 LOOKED_AT = (
@@ -147,7 +146,7 @@ async def schema(database: Database) -> Schema:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     script = ScriptDirectory.from_config(config)
     try:
         async with database.reading() as connection:
