@@ -11,8 +11,8 @@ from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
 from cli.supervisor.folder import find_endpoints
-from services.slo_controller.explain import Explained, Step
-from services.slo_controller.explain import explain as steps_of
+from services.slo_controller.overcommit.explain import Explained, Step
+from services.slo_controller.overcommit.explain import explain as steps_of
 from shared.errors import KoordError
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_text

@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from services.audit.chain import Chain
 from services.audit.cloudevent import ENVELOPE, CloudEvents, said
 from services.audit.manifest import SUBJECT, stream_of
+from services.audit.publish_window import Chain
 from services.audit.settings import AuditSettings
 from shared.bus.streams import StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
 from shared.kube.instants import SECOND

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from prometheus_client import Counter, Gauge
 
-from services.audit.checkpoints import text_of, write_files
+from services.audit.checkpoint_files import text_of, write_files
 from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
+from services.audit.history_reader import read
 from services.audit.manifest import CONTEXTS, MANIFEST, READ
-from services.audit.read import read
 from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
 from services.audit.signing import Signer

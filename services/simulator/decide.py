@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from services.simulator import intents, requests, workload
-from services.simulator.catalogue import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
-from services.simulator.cluster import Cluster
-from services.simulator.lifecycle import due_ns, next_pod
-from services.simulator.requests import Request
+from services.simulator import generated_workload, intent_execution
+from services.simulator.api import requests
+from services.simulator.api.api_server import Cluster
+from services.simulator.api.requests import Request
+from services.simulator.api.resource_kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
+from services.simulator.kubelet.pod_lifecycle import due_ns, next_pod
+from services.simulator.kubelet.usage_reports import reports
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
 from services.simulator.timers import report_ns
-from services.simulator.usage import reports
 from shared.events import Draft
 from shared.kube.instants import instant_ns
 from shared.kube.node import MetricCollectPolicy, NodeMetricSpec
@@ -45,12 +46,12 @@ def decide(state: SimulatorState, asked: Sequence[Request], due: Due, settings: 
     cluster = Cluster(state, seed=settings.seed, pace=settings.pace, now_ns=now_ns)
     if not is_begun(state):
         begin(cluster, settings)
-    intents.carry_out(cluster, state)
+    intent_execution.carry_out(cluster, state)
     answers = [requests.carry_out(cluster, request) for request in asked]
     arrive(cluster, state, settings)
     move_pods(cluster, due.pods, settings)
     report(cluster, state, due.reports, settings)
-    intents.keep_levels(cluster, state)
+    intent_execution.keep_levels(cluster, state)
     return Step(cluster.drafts, answers)
 
 
@@ -61,12 +62,12 @@ def is_begun(state: SimulatorState) -> bool:
 
 def begin(cluster: Cluster, settings: SimulatorSettings) -> None:
     """Create what a new cluster holds: namespaces, PriorityClasses and the generated nodes."""
-    for namespace in workload.namespaces():
+    for namespace in generated_workload.namespaces():
         cluster.create(NAMESPACES, namespace)
-    for priority_class in workload.priority_classes():
+    for priority_class in generated_workload.priority_classes():
         cluster.create(PRIORITY_CLASSES, priority_class)
     for number in range(settings.nodes):
-        cluster.create(NODES, workload.node(number, settings))
+        cluster.create(NODES, generated_workload.node(number, settings))
 
 
 def next_arrival_ns(state: SimulatorState, settings: SimulatorSettings) -> int | None:
@@ -75,7 +76,7 @@ def next_arrival_ns(state: SimulatorState, settings: SimulatorSettings) -> int |
     if not isinstance(namespace, dict):
         return None
     began_ns = instant_ns(namespace["metadata"]["creationTimestamp"])
-    return workload.arrival_ns(state.arrivals, settings, began_ns)
+    return generated_workload.arrival_ns(state.arrivals, settings, began_ns)
 
 
 def arrive(cluster: Cluster, state: SimulatorState, settings: SimulatorSettings) -> None:
@@ -87,7 +88,7 @@ def arrive(cluster: Cluster, state: SimulatorState, settings: SimulatorSettings)
     rate_count = int(late_ns * settings.pods_per_s / 10**9) + 1 if settings.pods_per_s else ARRIVALS
     count = min(ARRIVALS, rate_count, settings.pods - state.arrivals)
     for number in range(state.arrivals, state.arrivals + count):
-        body = workload.pod(number, settings)
+        body = generated_workload.pod(number, settings)
         while cluster.pod(body.metadata.key):
             body = replace(body, metadata=replace(body.metadata, name=f"{body.metadata.name}-{number}"))
         cluster.create(PODS, body)

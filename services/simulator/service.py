@@ -6,13 +6,13 @@ It writes the context `cluster`, as the gateway does; of the two one runs.
 import asyncio
 from functools import partial
 
-from services.simulator import requests
+from services.simulator.api import requests
+from services.simulator.api.api_errors import Refused
+from services.simulator.api.request_queue import Desk
+from services.simulator.api.requests import Request
 from services.simulator.clock import Clock
 from services.simulator.decide import Due, Step, decide, is_begun, next_arrival_ns
-from services.simulator.desk import Desk
 from services.simulator.manifest import CHANGES, MANIFEST, SUBJECT
-from services.simulator.refusal import Refused
-from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import ANY_INTENTS, INTENTS, SimulatorState
 from services.simulator.timers import Timers

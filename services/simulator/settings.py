@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.simulator.lifecycle import Pace
+from services.simulator.kubelet.pod_lifecycle import Pace
 from shared.settings import Settings
 
 

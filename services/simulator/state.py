@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from services.simulator.catalogue import NODE_METRICS, NODES, PODS
+from services.simulator.api.resource_kinds import NODE_METRICS, NODES, PODS
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     OUTCOMES,

@@ -2,8 +2,8 @@
 
 import heapq
 
-from services.simulator.lifecycle import due_ns
-from services.simulator.noise import text_hash
+from services.simulator.kubelet.pod_lifecycle import due_ns
+from services.simulator.seeded_random import text_hash
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
 from shared.events import Event

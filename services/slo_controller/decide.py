@@ -11,24 +11,24 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from services.slo_controller.calculate import OFF, SELLING, Pass, calculate
-from services.slo_controller.collect_policy import node_metric_spec
-from services.slo_controller.config import InForce, read
-from services.slo_controller.described import decide_topology, withdrawn
-from services.slo_controller.devices import NO_DEVICES
-from services.slo_controller.node_slo import node_slo_spec
-from services.slo_controller.outcome import SOLD, outcome_of
-from services.slo_controller.prepare import NORMALIZATION_RATIO
-from services.slo_controller.ratios import AMPLIFICATION_RATIO, normalization_moved
+from services.slo_controller.config.colocation_strategy import DEFAULTS
+from services.slo_controller.config.node_metric_spec import node_metric_spec
+from services.slo_controller.config.node_slo_spec import node_slo_spec
+from services.slo_controller.config.slo_configmap import InForce, read
+from services.slo_controller.node_topology.topology_objects import decide_topology, withdrawn
+from services.slo_controller.overcommit.calculate import OFF, SELLING, Pass, calculate
+from services.slo_controller.overcommit.change_threshold import expires_ns, moved
+from services.slo_controller.overcommit.cpu_normalization import AMPLIFICATION_RATIO, normalization_moved
+from services.slo_controller.overcommit.decision_event import SOLD, outcome_of
+from services.slo_controller.overcommit.device_resources import NO_DEVICES
+from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO
 from services.slo_controller.settings import SloSettings
-from services.slo_controller.state import (
+from services.slo_controller.state.slo_state import (
     CONFIG_MAP,
     GONE,
     NODES,
     SloState,
 )
-from services.slo_controller.steady import expires_ns, moved
-from services.slo_controller.strategy import DEFAULTS
 from shared.admission.slo_config import COLOCATION
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -7,13 +7,13 @@ from itertools import islice
 
 from prometheus_client import Counter, Gauge
 
-from services.slo_controller.config import InForce
+from services.slo_controller.config.slo_configmap import InForce
 from services.slo_controller.decide import decide_config, decide_nodes, expired
-from services.slo_controller.exported import OUTCOMES, Exported
 from services.slo_controller.manifest import MANIFEST
-from services.slo_controller.recommend import Recommender
+from services.slo_controller.prometheus_metrics import OUTCOMES, Exported
+from services.slo_controller.recommendation import Recommender
 from services.slo_controller.settings import SloSettings
-from services.slo_controller.state import FOLDED, SloState
+from services.slo_controller.state.slo_state import FOLDED, SloState
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted

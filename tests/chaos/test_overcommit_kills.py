@@ -20,7 +20,7 @@ import pytest
 from cli.credentials.folder import env_file, read_env
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
-from services.slo_controller.explain import explain
+from services.slo_controller.overcommit.explain import explain
 from shared.agents import answer, subjects
 from shared.agents.report import encode
 from shared.bus import Bus, NoAnswer

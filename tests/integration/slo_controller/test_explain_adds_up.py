@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from cli.node.command import NodeExplained, explained
-from services.slo_controller.explain import Step
+from services.slo_controller.overcommit.explain import Step
 from shared.events import Draft, RecordedEvent
 from shared.kube.instants import SECOND
 from shared.log.database import Database

@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 from services.simulator.clock import Clock
-from services.simulator.lifecycle import RUNS_FOR
-from services.simulator.usage import LOAD
+from services.simulator.kubelet.pod_lifecycle import RUNS_FOR
+from services.simulator.kubelet.usage_reports import LOAD
 from shared.events.cluster import NodeMetricObserved, PodObserved
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from services.simulator.api.requests import Request
 from services.simulator.decide import Due, decide
-from services.simulator.requests import Request
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
 from services.simulator.timers import Timers

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller.batch import Batch, Terms, batch_of, margin_of
-from services.slo_controller.books import Books, PodFacts, Sums, add_up
-from services.slo_controller.measured import BATCH_BAND, Application, Measured, PodMeasured
-from services.slo_controller.reserved import RESERVATION, reserved_of
+from services.slo_controller.overcommit.batch_resources import Batch, Terms, batch_of, margin_of
+from services.slo_controller.overcommit.node_reservation import RESERVATION, reserved_of
+from services.slo_controller.overcommit.usage_sums import Books, PodFacts, Sums, add_up
+from services.slo_controller.state.node_usage import BATCH_BAND, Application, Measured, PodMeasured
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus

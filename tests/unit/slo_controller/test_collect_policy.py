@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from services.slo_controller.collect_policy import node_metric_spec
-from services.slo_controller.config import config_of, read
-from services.slo_controller.strategy import ANNOTATION
+from services.slo_controller.config.colocation_strategy import ANNOTATION
+from services.slo_controller.config.node_metric_spec import node_metric_spec
+from services.slo_controller.config.slo_configmap import config_of, read
 from shared.admission.slo_config import COLOCATION
 from shared.kube.meta import Metadata
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from msgspec import structs
 
-from services.slo_controller import batch
 from services.slo_controller.decide import AMOUNTS, METADATA, SPEC
-from services.slo_controller.state import NODES
+from services.slo_controller.overcommit import batch_resources
+from services.slo_controller.state.slo_state import NODES
 from shared.events.cluster import (
     NodeDeleted,
     NodeMetricObserved,
@@ -32,8 +32,8 @@ def test_what_a_node_sells_is_on_record_with_every_term() -> None:
     assert fall is not None
     assert (fall.capacity, fall.margin, fall.system, fall.reserved, fall.pods) == (100_000, 35_000, 7_000, 0, 33_000)
     assert fall.left == fall.amount == 25_000
-    assert decided.amounts[batch.CPU] == "25k"
-    assert decided.amounts[batch.MEMORY] == "33000000000"
+    assert decided.amounts[batch_resources.CPU] == "25k"
+    assert decided.amounts[batch_resources.MEMORY] == "33000000000"
     assert (decided.why, decided.source, decided.ratio) == ("first", "metrics", "1.00")
 
 
@@ -42,7 +42,7 @@ def test_the_node_is_to_say_so_in_capacity_and_allocatable() -> None:
     (amounts,) = [e for e in said if isinstance(e, FieldsDesired) and e.fields == AMOUNTS]
     assert (amounts.resource, amounts.name, amounts.subresource) == (NODES, "n", "status")
     assert amounts.patch["status"]["allocatable"] == amounts.patch["status"]["capacity"]
-    assert amounts.patch["status"]["allocatable"][batch.CPU] == "25k"
+    assert amounts.patch["status"]["allocatable"][batch_resources.CPU] == "25k"
     (metadata,) = [e for e in said if isinstance(e, FieldsDesired) and e.fields == METADATA]
     assert metadata.patch["metadata"]["annotations"]["node.koordinator.sh/cpu-normalization-ratio"] == "1.00"
 
@@ -55,7 +55,7 @@ def test_what_did_not_move_by_the_threshold_is_not_written() -> None:
     cluster.report(150, {"web": (35_600, 33 * G)}, system=(7_000, 12 * G))  # 22,400: 10.4 % less
     decided = cluster.decided(151)
     assert decided is not None
-    assert (decided.why, decided.amounts[batch.CPU]) == ("moved", "22400")
+    assert (decided.why, decided.amounts[batch_resources.CPU]) == ("moved", "22400")
 
 
 def test_any_difference_is_written_once_the_time_threshold_has_passed() -> None:
@@ -66,7 +66,7 @@ def test_any_difference_is_written_once_the_time_threshold_has_passed() -> None:
     cluster.report(390, {"web": (33_500, 33 * G)}, system=(7_000, 12 * G))
     decided = cluster.decided(391)
     assert decided is not None
-    assert (decided.why, decided.amounts[batch.CPU]) == ("time", "24500")
+    assert (decided.why, decided.amounts[batch_resources.CPU]) == ("time", "24500")
 
 
 def test_nothing_is_said_twice() -> None:
@@ -126,11 +126,11 @@ def test_a_node_whose_reports_stop_sells_nothing_after_the_degrade_time() -> Non
     assert decided is not None
     assert decided.why == "degraded"
     assert decided.batch_cpu is None
-    assert decided.amounts[batch.CPU] is None
+    assert decided.amounts[batch_resources.CPU] is None
     cluster.report(1_000, {"web": (33_000, 33 * G)}, system=(7_000, 12 * G))
     back = cluster.decided(1_001)
     assert back is not None
-    assert back.amounts[batch.CPU] == "25k"
+    assert back.amounts[batch_resources.CPU] == "25k"
 
 
 def test_switched_off_takes_the_resources_away_and_zeroes_the_origin() -> None:
@@ -139,7 +139,7 @@ def test_switched_off_takes_the_resources_away_and_zeroes_the_origin() -> None:
     cluster.configure({"enable": False})
     decided = cluster.decided(40)
     assert decided is not None
-    assert (decided.why, decided.amounts[batch.CPU]) == ("off", None)
+    assert (decided.why, decided.amounts[batch_resources.CPU]) == ("off", None)
 
 
 def test_without_a_colocation_document_the_amounts_of_others_are_left_alone() -> None:
@@ -154,7 +154,7 @@ def test_floor_and_cap_bound_what_is_sold() -> None:
     cluster.configure(ON | {"koordstream": {"floor": {"cpu": "30"}, "cap": {"memory": "20Gi"}}})
     decided = cluster.decided(31)
     assert decided is not None
-    assert (decided.amounts[batch.CPU], decided.amounts[batch.MEMORY]) == ("30k", "20Gi")
+    assert (decided.amounts[batch_resources.CPU], decided.amounts[batch_resources.MEMORY]) == ("30k", "20Gi")
     assert decided.batch_cpu is not None
     assert (decided.batch_cpu.left, decided.batch_cpu.floor, decided.batch_cpu.amount) == (25_000, 30_000, 30_000)
 
@@ -168,7 +168,7 @@ def test_a_rise_may_wait_longer_than_a_fall() -> None:
     cluster.report(150, {"web": (34_000, 33 * G)}, system=(7_000, 12 * G))  # 24,000: 4 % less
     decided = cluster.decided(151)
     assert decided is not None
-    assert decided.amounts[batch.CPU] == "24k"
+    assert decided.amounts[batch_resources.CPU] == "24k"
 
 
 def test_a_bad_document_is_refused_on_record_and_the_last_good_one_stays() -> None:
@@ -270,7 +270,8 @@ def test_zones_of_a_topology_get_their_part() -> None:
     cluster.say("cluster", ObjectObserved(resource=name, name="n", uid="t", object={"zones": zones}))
     (said,) = [e for e in cluster.decide(31) if isinstance(e, FieldsDesired) and e.resource == name]
     found = [
-        {each["name"]: each["allocatable"] for each in zone["resources"]}[batch.CPU] for zone in said.patch["zones"]
+        {each["name"]: each["allocatable"] for each in zone["resources"]}[batch_resources.CPU]
+        for zone in said.patch["zones"]
     ]
     assert found == ["12500", "12500"]
     assert json.loads(json.dumps(said.patch)) == said.patch

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from services.slo_controller import batch
-from services.slo_controller.described import MANAGED_BY, ZONES, merged
+from services.slo_controller.node_topology.topology_objects import MANAGED_BY, ZONES, merged
+from services.slo_controller.overcommit import batch_resources
 from shared.events.cluster import NodeDeleted, ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
@@ -117,7 +117,7 @@ def test_measured_and_batch_resources_of_zones_are_written_together() -> None:
     asked = [event for event in said(cluster, 32) if isinstance(event, FieldsDesired) and event.fields == ZONES]
     found = [{each["name"]: each["allocatable"] for each in zone["resources"]} for zone in asked[0].patch["zones"]]
     assert [zone["cpu"] for zone in found] == ["50", "50"]
-    assert [zone[batch.CPU] for zone in found] == ["12500", "12500"]
+    assert [zone[batch_resources.CPU] for zone in found] == ["12500", "12500"]
 
 
 def test_a_label_that_the_node_has_no_longer_goes_from_the_topology() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.slo_controller.devices import MANAGED, RDMA, device_amounts
+from services.slo_controller.overcommit.device_resources import MANAGED, RDMA, device_amounts
 
 
 def device(vendor: str, *devices: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.slo_controller import batch
-from services.slo_controller.explain import explain
+from services.slo_controller.overcommit import batch_resources
+from services.slo_controller.overcommit.explain import explain
 from tests.support.slo_cluster import ON, Cluster
 
 G = 10**9
@@ -19,14 +19,14 @@ def test_the_steps_lead_from_capacity_to_batch_cpu() -> None:
     decided = cluster.decided(31)
     assert decided is not None
     found = explain(decided)[0]
-    assert (found.resource, found.quantity, found.adds_up) == (batch.CPU, "25k", True)
+    assert (found.resource, found.quantity, found.adds_up) == (batch_resources.CPU, "25k", True)
     assert [(step.sign, step.name, step.amount) for step in found.steps] == [
         ("", "capacity", 100_000),
         ("-", "margin", 35_000),
         ("-", "system", 7_000),
         ("-", "pods", 33_000),
         ("=", "left", 25_000),
-        ("=", batch.CPU, 25_000),
+        ("=", batch_resources.CPU, 25_000),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from services.slo_controller.exported import Exported
+from services.slo_controller.prometheus_metrics import Exported
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import DesiredStateApplied, DesiredStateRejected
 from shared.events.intents import FieldsDesired, ObjectDesired

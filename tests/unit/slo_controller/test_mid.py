@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller.books import Books, PodFacts, add_up
-from services.slo_controller.measured import Application, Measured
-from services.slo_controller.mid import mid_of
+from services.slo_controller.overcommit.mid_resources import mid_of
+from services.slo_controller.overcommit.usage_sums import Books, PodFacts, add_up
+from services.slo_controller.state.node_usage import Application, Measured
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.quantity import NANO
 from shared.kube.slo_config import ColocationStrategy

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller import batch
-from services.slo_controller.batch import Batch, Terms
-from services.slo_controller.books import Sums
-from services.slo_controller.measured import NOTHING, Measured
-from services.slo_controller.prepare import ORIGIN, THIRD_PARTIES, amplified, origin_text, prepared
-from services.slo_controller.steady import differs, is_degraded, moved
+from services.slo_controller.overcommit import batch_resources
+from services.slo_controller.overcommit.batch_resources import Batch, Terms
+from services.slo_controller.overcommit.change_threshold import differs, is_degraded, moved
+from services.slo_controller.overcommit.node_patch import ORIGIN, THIRD_PARTIES, amplified, origin_text, prepared
+from services.slo_controller.overcommit.usage_sums import Sums
+from services.slo_controller.state.node_usage import NOTHING, Measured
 from shared.domain.cpu_memory import ZERO
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -54,12 +54,15 @@ def third(priority: str = "koord-batch", **resources: str) -> dict[str, Any]:
 def test_what_third_parties_sold_is_taken_off(id_: str, allocations: list[Any], cpu: str, memory: str) -> None:
     node = Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: json.dumps({"allocations": allocations})}))
     found = prepared(node, SOLD, None, None)
-    assert found.amounts[batch.CPU] == nanos(cpu) // NANO, id_
-    assert found.amounts[batch.MEMORY] == nanos(memory) // NANO, id_
+    assert found.amounts[batch_resources.CPU] == nanos(cpu) // NANO, id_
+    assert found.amounts[batch_resources.MEMORY] == nanos(memory) // NANO, id_
     text = origin_text(node.metadata.annotations, *found.origin)
     assert text is not None
     origin = json.loads(text)["resources"]
-    assert {name: nanos(size) for name, size in origin.items()} == {batch.CPU: nanos("25k"), batch.MEMORY: nanos("33G")}
+    assert {name: nanos(size) for name, size in origin.items()} == {
+        batch_resources.CPU: nanos("25k"),
+        batch_resources.MEMORY: nanos("33G"),
+    }
 
 
 def test_tp6_a_degraded_node_has_none_and_its_origin_is_zero() -> None:
@@ -67,13 +70,13 @@ def test_tp6_a_degraded_node_has_none_and_its_origin_is_zero() -> None:
     found = prepared(Node(metadata=Metadata(name="n", annotations=annotations)), None, None, None)
     assert set(found.amounts.values()) == {None}
     text = origin_text(annotations, *found.origin)
-    assert json.loads(text or "") == {"resources": {batch.CPU: "0", batch.MEMORY: "0"}}
+    assert json.loads(text or "") == {"resources": {batch_resources.CPU: "0", batch_resources.MEMORY: "0"}}
     assert origin_text(None, 1, 1) is None, "Q7"
 
 
 def test_a_broken_annotation_of_third_parties_leaves_the_whole_amount_and_is_said() -> None:
     found = prepared(Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: "{"})), SOLD, None, None)
-    assert found.amounts[batch.CPU] == 25_000
+    assert found.amounts[batch_resources.CPU] == 25_000
     assert THIRD_PARTIES in found.problem
 
 

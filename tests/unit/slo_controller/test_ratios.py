@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller.config import config_of, read
-from services.slo_controller.prepare import NORMALIZATION_RATIO
-from services.slo_controller.ratios import (
+from services.slo_controller.config.slo_configmap import config_of, read
+from services.slo_controller.overcommit.cpu_normalization import (
     ENABLED,
     NoRatio,
     amplification_ratios,
     normalization_moved,
     normalization_ratio,
 )
+from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO
 from shared.admission.slo_config import AMPLIFICATION, NORMALIZATION
 from shared.kube.meta import Metadata
 from shared.kube.node_topology import CPU_BASIC_INFO

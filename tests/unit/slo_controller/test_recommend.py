@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from services.slo_controller.recommend import LOW_CONFIDENCE, NO_OBJECTS, UNSUPPORTED, Recommender, divided
-from services.slo_controller.shapes import ContainerShape, PodShape, shape_of
+from services.slo_controller.recommendation import LOW_CONFIDENCE, NO_OBJECTS, UNSUPPORTED, Recommender, divided
+from services.slo_controller.state.pod_template import ContainerShape, PodShape, shape_of
 from shared.domain.cpu_memory import Amount
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.slo_controller.state import SloState
+from services.slo_controller.state.slo_state import SloState
 from shared.events import RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
 from shared.events.metrics import ApplicationReported, NodeReported, NodeReportsExpired, Usage

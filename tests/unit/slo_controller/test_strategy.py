@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from services.slo_controller.config import config_of, read
-from services.slo_controller.strategy import DEFAULTS, effective, sells
+from services.slo_controller.config.colocation_strategy import DEFAULTS, effective, sells
+from services.slo_controller.config.slo_configmap import config_of, read
 from shared.admission.slo_config import COLOCATION
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import ColocationConfig

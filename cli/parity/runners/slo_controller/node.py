@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from services.slo_controller.calculate import Pass, calculate
-from services.slo_controller.config import InForce
-from services.slo_controller.measured import Measured
-from services.slo_controller.prepare import NORMALIZATION_RATIO, ratio_of
+from services.slo_controller.config.slo_configmap import InForce
+from services.slo_controller.overcommit.calculate import Pass, calculate
+from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO, ratio_of
 from services.slo_controller.settings import SloSettings
-from services.slo_controller.state import SloState
+from services.slo_controller.state.node_usage import Measured
+from services.slo_controller.state.slo_state import SloState
 from shared.admission.slo_config import COLOCATION, NORMALIZATION
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectDeleted, ObjectObserved, PodObserved

@@ -7,14 +7,14 @@ import msgspec
 
 from cli.parity.runners.slo_controller.node import RecordedNode
 from cli.parity.runners.slo_controller.zones import zones_after
-from services.slo_controller import batch, mid, plugins
-from services.slo_controller.batch import Batch
-from services.slo_controller.calculate import DEGRADED
-from services.slo_controller.mid import STATIC, Mid
-from services.slo_controller.outcome import outcome_of
-from services.slo_controller.prepare import ORIGIN
-from services.slo_controller.steady import is_degraded, moved
-from services.slo_controller.strategy import effective, invalid
+from services.slo_controller.config.colocation_strategy import effective, invalid
+from services.slo_controller.overcommit import batch_resources, mid_resources, plugin_names
+from services.slo_controller.overcommit.batch_resources import Batch
+from services.slo_controller.overcommit.calculate import DEGRADED
+from services.slo_controller.overcommit.change_threshold import is_degraded, moved
+from services.slo_controller.overcommit.decision_event import outcome_of
+from services.slo_controller.overcommit.mid_resources import STATIC, Mid
+from services.slo_controller.overcommit.node_patch import ORIGIN
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import instant_ns
 from shared.kube.meta import Metadata
@@ -23,8 +23,8 @@ from shared.kube.slo_config import ColocationConfig, ColocationStrategy
 
 Given = Mapping[str, Any]
 
-BATCH = (batch.CPU, batch.MEMORY)
-MID = (mid.CPU, mid.MEMORY)
+BATCH = (batch_resources.CPU, batch_resources.MEMORY)
+MID = (mid_resources.CPU, mid_resources.MEMORY)
 
 
 def answer(op: str, given: Given) -> dict[str, Any]:
@@ -74,17 +74,17 @@ def calculate(given: Given) -> dict[str, Any]:
 def _batch(found: Batch | None) -> dict[str, Any]:
     if found is None:
         return {name: _size(None) for name in BATCH}
-    answers = {batch.CPU: _size(found.cpu * NANO), batch.MEMORY: _size(found.memory)}
+    answers = {batch_resources.CPU: _size(found.cpu * NANO), batch_resources.MEMORY: _size(found.memory)}
     if found.zones:
-        answers[batch.CPU]["zones"] = {name: _plain(each.cpu * NANO) for name, each in found.zones.items()}
-        answers[batch.MEMORY]["zones"] = {name: _plain(each.memory) for name, each in found.zones.items()}
+        answers[batch_resources.CPU]["zones"] = {name: _plain(each.cpu * NANO) for name, each in found.zones.items()}
+        answers[batch_resources.MEMORY]["zones"] = {name: _plain(each.memory) for name, each in found.zones.items()}
     return answers
 
 
 def _mid(found: Mid | None) -> dict[str, Any]:
     if found is None:
         return {name: _size(None) for name in MID}
-    return {mid.CPU: _size(found.cpu * NANO), mid.MEMORY: _size(found.memory * NANO)}
+    return {mid_resources.CPU: _size(found.cpu * NANO), mid_resources.MEMORY: _size(found.memory * NANO)}
 
 
 def _size(size: int | None) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _prepared(outcome: NodeOvercommitted) -> dict[str, Any]:
         "allocatable": amounts,
         "capacity": amounts,
         "originExtendedAllocatable": resources and {name: value(nanos(size)) for name, size in resources.items()},
-        "batchError": outcome.failed.get(plugins.BATCH) == plugins.PREPARE,
+        "batchError": outcome.failed.get(plugin_names.BATCH) == plugin_names.PREPARE,
         "midError": False,
     }
 

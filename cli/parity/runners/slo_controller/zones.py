@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.parity.runners.slo_controller.node import RecordedNode
-from services.slo_controller import batch
-from services.slo_controller.calculate import Pass
-from services.slo_controller.described import decide_topology
-from services.slo_controller.topology import FIELDS, has_zones
+from services.slo_controller.node_topology.topology_objects import decide_topology
+from services.slo_controller.node_topology.zone_resources import FIELDS, has_zones
+from services.slo_controller.overcommit import batch_resources
+from services.slo_controller.overcommit.calculate import Pass
 from shared.events.intents import FieldsDesired
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import milli, nanos
@@ -53,7 +53,7 @@ def _has_batch(zone: Zone) -> bool:
     return any(
         nanos(resource[field])
         for resource in zone.get("resources") or ()
-        if resource["name"] in (batch.CPU, batch.MEMORY)
+        if resource["name"] in (batch_resources.CPU, batch_resources.MEMORY)
         for field in FIELDS
     )
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.webhook.amounts import canonical
-from services.slo_controller.config import config_of, read
-from services.slo_controller.node_slo import node_slo_spec
+from services.slo_controller.config.node_slo_spec import node_slo_spec
+from services.slo_controller.config.slo_configmap import config_of, read
 from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.meta import Metadata
 

@@ -1,0 +1,1 @@
+"""The simulated kubelets: pods start and end, nodes report their usage."""

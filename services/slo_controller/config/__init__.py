@@ -1,0 +1,1 @@
+"""Configuration: the ConfigMap slo-controller-config, and the objects that are written from it."""

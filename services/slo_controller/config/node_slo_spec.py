@@ -1,0 +1,59 @@
+"""The spec of a node's NodeSLO: what its agent is told. Source: spec/slo-controller.md 7; upstream pkg/slo-controller/nodeslo."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from services.slo_controller.config.slo_configmap import SloConfig
+from shared.domain.node_selection import first_match
+from shared.kube.meta import Metadata
+from shared.kube.quantity import BadQuantity, nanos
+from shared.kube.quantity_text import notation_of, quantity_text
+from shared.kube.slo_config import CpuBurst, Part, ResourceQos, ResourceThreshold, SystemStrategy
+
+BANDWIDTH = "node.koordinator.sh/network-bandwidth"
+
+
+def node_slo_spec(config: SloConfig, node: Metadata) -> dict[str, Any]:
+    """The spec, as plain JSON. Per section the first node strategy that selects the node, else the cluster's.
+
+    A bandwidth in the node's annotation outranks the configured one; one that cannot be read leaves out the whole `systemStrategy`.
+    """
+    labels = node.labels or {}
+    spec: dict[str, Any] = {
+        "resourceUsedThresholdWithBE": _plain(_of(config.threshold, labels, ResourceThreshold)),
+        "resourceQOSStrategy": _plain(_of(config.qos, labels, ResourceQos)),
+        "cpuBurstStrategy": _plain(_of(config.burst, labels, CpuBurst)),
+    }
+    if system := _system(_of(config.system, labels, SystemStrategy), node.annotations or {}):
+        spec["systemStrategy"] = system
+    entry = first_match(config.host_applications.node_configs, labels)
+    if applications := (entry or config.host_applications).applications:
+        spec["hostApplications"] = [_plain(application) for application in applications]
+    return spec
+
+
+def _of(section: Any, labels: Mapping[str, str], base: type[Part]) -> Part:
+    entry = first_match(section.node_strategies, labels)
+    if entry is None:
+        stated: Part = section.cluster_strategy
+        return stated
+    return base(**{name: getattr(entry, name) for name in base.__struct_fields__})
+
+
+def _system(strategy: Part, annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    assert isinstance(strategy, SystemStrategy)
+    stated = annotations.get(BANDWIDTH) or str(strategy.total_network_bandwidth or "0")
+    try:
+        text = quantity_text(nanos(stated), notation_of(stated))
+    except BadQuantity:
+        return None
+    return _plain(replace(strategy, total_network_bandwidth=text))
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    """As JSON has it: lists, not tuples, for what is written is compared with what is read."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(part))
+    return plain

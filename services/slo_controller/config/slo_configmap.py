@@ -1,0 +1,208 @@
+"""The ConfigMap slo-controller-config as it is in force: per key the newest document that could be taken over.
+
+What is kept between two ConfigMaps is the text of each key's last good document; everything else follows from the texts.
+
+Source: spec/slo-controller.md 2.2, 7.1; upstream pkg/slo-controller/config, pkg/slo-controller/nodeslo.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from services.slo_controller.config.colocation_strategy import (
+    DEFAULT_CONFIG,
+    DEFAULTS,
+    cluster_strategy,
+    effective,
+    invalid,
+    with_durations,
+)
+from shared.admission.slo_config import (
+    AMPLIFICATION,
+    BURST,
+    COLOCATION,
+    DOCUMENTS,
+    HOST_APPLICATIONS,
+    NORMALIZATION,
+    PARAM,
+    QOS,
+    SYSTEM,
+    THRESHOLD,
+    Problem,
+    bounds_problem,
+    decoded,
+)
+from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
+from shared.domain.strategy_merge import merged, states_anything
+from shared.kube.meta import Metadata
+from shared.kube.slo_config import (
+    AmplificationConfig,
+    AmplificationStrategy,
+    BurstConfig,
+    ColocationConfig,
+    ColocationStrategy,
+    HostApplicationConfig,
+    NodeBurst,
+    NodeQos,
+    NodeSystem,
+    NodeThreshold,
+    NormalizationConfig,
+    NormalizationStrategy,
+    Part,
+    QosConfig,
+    ResourceQos,
+    SystemConfig,
+    ThresholdConfig,
+)
+
+Texts = dict[str, str]
+"""Key -> text of the document in force; a key without one has its defaults."""
+
+
+class SloConfig(NamedTuple):
+    """All documents, each merged over its defaults; node strategies merged over the cluster's."""
+
+    colocation: ColocationConfig
+    threshold: ThresholdConfig
+    qos: QosConfig
+    burst: BurstConfig
+    system: SystemConfig
+    host_applications: HostApplicationConfig
+    normalization: NormalizationConfig
+    amplification: AmplificationConfig
+
+
+class InForce:
+    """The documents, and the strategy of each node by them, which is computed once as long as the node's metadata stay."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.documents = config_of(texts)
+        self._cluster = cluster_strategy(self.documents.colocation)
+        self._strategies: dict[str, tuple[Metadata, ColocationStrategy]] = {}
+
+    def strategy(self, node: Metadata) -> ColocationStrategy:
+        """What is in force on a node."""
+        known = self._strategies.get(node.name)
+        if known is not None and known[0] is node:
+            return known[1]
+        strategy = effective(self.documents.colocation, node, self._cluster)
+        self._strategies[node.name] = (node, strategy)
+        return strategy
+
+
+class Reading(NamedTuple):
+    """What a ConfigMap amounts to.
+
+    Attributes:
+        texts: what is in force from here on.
+        problems: what was not taken over, in the order of the keys.
+    """
+
+    texts: Texts
+    problems: tuple[Problem, ...]
+
+
+def read(data: Mapping[str, str], before: Mapping[str, str], *, bounds: bool = True) -> Reading:
+    """Take over a ConfigMap key by key. A document that cannot be in force leaves its key's last good one there.
+
+    A node strategy of `colocation-config` that cannot be in force is a problem of its own: its nodes get the cluster's, as upstream has
+    it (E5), and the rest of the document is taken over.
+
+    Args:
+        bounds: whether every key's values must be within their bounds, also where no webhook saw the ConfigMap; upstream's controller
+            looks at `colocation-config` alone.
+    """
+    texts: Texts = {}
+    problems: list[Problem] = []
+    for key in DOCUMENTS:
+        text = data.get(key)
+        if text is None or (key == COLOCATION and not text):
+            continue
+        document = decoded(key, text)
+        problem = document if isinstance(document, Problem) else _refusal(key, document, bounds=bounds)
+        if problem is None:
+            texts[key] = text
+            problems += _refused_entries(document) if isinstance(document, ColocationConfig) else ()
+            continue
+        problems.append(problem)
+        if key in before:
+            texts[key] = before[key]
+    return Reading(texts, tuple(problems))
+
+
+def config_of(texts: Mapping[str, str]) -> SloConfig:
+    """The documents that texts stand for; the texts are such as `read` gives."""
+    found = {key: _document(key, texts.get(key)) for key in DOCUMENTS}
+    return SloConfig(
+        colocation=_colocation(found[COLOCATION]),
+        threshold=_section(found[THRESHOLD], DEFAULT_THRESHOLD, NodeThreshold),
+        qos=_section(found[QOS], ResourceQos(), NodeQos),
+        burst=_section(found[BURST], DEFAULT_BURST, NodeBurst),
+        system=_section(found[SYSTEM], DEFAULT_SYSTEM, NodeSystem),
+        host_applications=cast("HostApplicationConfig", found[HOST_APPLICATIONS]),
+        normalization=_nodes_over_cluster(
+            merged(NormalizationConfig(enable=False), found[NORMALIZATION]), NormalizationStrategy
+        ),
+        amplification=_nodes_over_cluster(
+            merged(AmplificationConfig(enable=False), found[AMPLIFICATION]), AmplificationStrategy
+        ),
+    )
+
+
+def _document(key: str, text: str | None) -> Part:
+    return msgspec.json.decode(text or "{}", type=DOCUMENTS[key])
+
+
+def _refusal(key: str, document: Part, *, bounds: bool) -> Problem | None:
+    if isinstance(document, ColocationConfig):
+        if found := invalid(merged(DEFAULTS, document)):
+            return Problem(PARAM, key, found[0], "cluster", found[1])
+        # The cluster's alone: a bad node strategy does not keep the others from coming into force.
+        document = replace(document, node_configs=())
+    return bounds_problem(key, document, pairs_whole=False) if bounds else None
+
+
+def _refused_entries(document: ColocationConfig) -> list[Problem]:
+    cluster: ColocationStrategy = merged(DEFAULTS, document)
+    problems = []
+    for index, entry in enumerate(document.node_configs):
+        path = f"nodeConfigs[{index}]"
+        if found := invalid(merged(cluster, entry)):
+            problems.append(Problem(PARAM, COLOCATION, f"{path}.{found[0]}", entry.name or path, found[1]))
+    return problems
+
+
+def _colocation(document: Part) -> ColocationConfig:
+    config = merged(DEFAULT_CONFIG, replace(document, node_configs=()))
+    cluster = replace(cluster_strategy(config), metric_aggregate_policy=with_durations(config))
+    over = []
+    for entry in cast("ColocationConfig", document).node_configs:
+        whole = merged(cluster, entry)
+        if invalid(whole):
+            whole = cluster
+        stated = _fields(whole, ColocationStrategy) | {"metric_aggregate_policy": with_durations(whole)}
+        over.append(replace(entry, **stated))
+    return ColocationConfig(**_fields(cluster, ColocationStrategy), node_configs=tuple(over))
+
+
+def _section(document: Part, default: Part, entry_type: type[Part]) -> Any:
+    """A document of `clusterStrategy` and `nodeStrategies`, whole. Of an entry that states nothing the cluster's is in force."""
+    stated = getattr(document, "cluster_strategy", None)
+    cluster = default if stated is None else merged(default, stated)
+    over = []
+    for entry in getattr(document, "node_strategies", ()):
+        whole = merged(cluster, entry) if states_anything(entry, type(default)) else cluster
+        over.append(entry_type(name=entry.name, node_selector=entry.node_selector, **_fields(whole, type(default))))
+    return replace(document, cluster_strategy=cluster, node_strategies=tuple(over))
+
+
+def _nodes_over_cluster(config: Any, base: type[Part]) -> Any:
+    cluster = base(**_fields(config, base))
+    over = tuple(replace(entry, **_fields(merged(cluster, entry), base)) for entry in config.node_configs)
+    return replace(config, node_configs=over)
+
+
+def _fields(part: Part, base: type[Part]) -> dict[str, Any]:
+    return {name: getattr(part, name) for name in base.__struct_fields__}

@@ -1,0 +1,180 @@
+"""Who uses and who asks for what on a node: its pods beside what was measured of them, added up.
+
+Source: spec/slo-controller.md 4.2, 4.7, 5.1; upstream pkg/slo-controller/noderesource/plugins/{batchresource,midresource}.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from services.slo_controller.state.node_usage import Measured
+from shared.domain.cpu_memory import ZERO, Amount
+from shared.domain.priority import Priority, priority
+from shared.domain.qos import QoS, qos
+from shared.domain.requests import pod_requests
+from shared.kube.pod import Pod
+
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+
+_LOW = frozenset({Priority.BATCH.value, Priority.FREE.value})
+_PROD = frozenset({Priority.PROD.value, Priority.NONE.value})
+_LSE = QoS.LSE.value
+_LIVE = frozenset({"Running", "Pending"})
+
+
+class _NumaNode(msgspec.Struct, frozen=True):
+    node: int = 0
+
+
+class _ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
+    numa_node_resources: tuple[_NumaNode, ...] | None = None
+
+
+_resource_status = msgspec.json.Decoder(_ResourceStatus)
+
+
+class PodFacts(NamedTuple):
+    """What of a pod counts here.
+
+    Attributes:
+        live: Running or Pending; being deleted or not.
+        numa: the NUMA nodes its annotation lists, as it lists them; None when it cannot be read.
+    """
+
+    key: str
+    request: Amount
+    priority: str
+    qos: str
+    live: bool
+    numa: tuple[int, ...] | None = None
+
+
+def facts_of(pod: Pod) -> PodFacts:
+    """Read a pod once."""
+    asked = pod_requests(pod)
+    return PodFacts(
+        key=pod.metadata.key,
+        request=Amount(asked.get("cpu", 0), asked.get("memory", 0)),
+        priority=priority(pod).value,
+        qos=qos(pod).value,
+        live=pod.status.phase in _LIVE,
+        numa=_numa(pod),
+    )
+
+
+class Sums(NamedTuple):
+    """Sums over high-priority pods, which are all but batch and free ones."""
+
+    request: Amount = ZERO
+    used: Amount = ZERO
+    max: Amount = ZERO
+
+
+class Books(NamedTuple):
+    """A node's sums.
+
+    Attributes:
+        prod_request: asked for by prod pods and those without a class.
+        zones: the sums of each NUMA zone, in the order of the zones.
+    """
+
+    node: Sums = Sums()
+    prod_request: Amount = ZERO
+    zones: tuple[Sums, ...] = ()
+
+
+def add_up(pods: Iterable[PodFacts], measured: Measured, zones: int = 0) -> Books:
+    """Add up a node.
+
+    An LSE pod counts with the cpu that it asked for, whatever it uses. A pod that was not measured counts with its request, but not in
+    the node's sum of maxima (quirk Q1; in its zone's it does). What was measured of pods that are not live counts by the class that
+    the report has, without a request (quirk Q5).
+
+    Args:
+        zones: how many NUMA zones the node has; 0: none are wanted.
+    """
+    request_cpu = request_memory = used_cpu = used_memory = max_cpu = max_memory = prod_cpu = prod_memory = 0
+    each = [_ZoneSums() for _ in range(zones)]
+    known = measured.pods
+    seen = set()
+    for pod in pods:
+        key, (cpu, memory), class_, qos_, live, _ = pod
+        if not live:
+            continue
+        found = known.get(key)
+        if found is not None:
+            seen.add(key)
+        if class_ in _PROD:
+            prod_cpu += cpu
+            prod_memory += memory
+        elif class_ in _LOW:
+            continue
+        request_cpu += cpu
+        request_memory += memory
+        if found is None:
+            used_cpu += cpu
+            used_memory += memory
+        else:
+            cpu_used, memory_used, _ = found
+            used_cpu += cpu if qos_ == _LSE else cpu_used
+            used_memory += memory_used
+            max_cpu += max(cpu_used, cpu)
+            max_memory += max(memory_used, memory)
+        if zones:
+            _split(each, pod, None if found is None else found.usage)
+    if len(seen) == len(known):
+        known = {}  # nothing was measured of pods that are not there
+    for key, (cpu_used, memory_used, class_) in known.items():
+        if key in seen or class_ in _LOW:
+            continue
+        used_cpu += cpu_used
+        used_memory += memory_used
+        max_cpu += cpu_used
+        max_memory += memory_used
+        if zones:
+            part = Amount(cpu_used, memory_used).divided(zones)
+            for zone in each:
+                zone.used = zone.used.plus(part)
+                zone.max = zone.max.plus(part)
+    return Books(
+        Sums(Amount(request_cpu, request_memory), Amount(used_cpu, used_memory), Amount(max_cpu, max_memory)),
+        Amount(prod_cpu, prod_memory),
+        tuple(Sums(zone.request, zone.used, zone.max) for zone in each),
+    )
+
+
+class _ZoneSums:
+    __slots__ = ("max", "request", "used")
+
+    def __init__(self) -> None:
+        self.request = self.used = self.max = ZERO
+
+
+def _split(zones: Sequence[_ZoneSums], pod: PodFacts, usage: Amount | None) -> None:
+    """Divide a pod among the zones that it is bound to, else among all. A zone listed twice divides by two (quirk Q16)."""
+    count = len(zones)
+    valid = [zone for zone in pod.numa or () if 0 <= zone < count]
+    parts = len(valid) or count
+    request = pod.request.divided(parts)
+    part = None if usage is None else usage.divided(parts)
+    for index in sorted(set(valid)) or range(count):
+        zone = zones[index]
+        zone.request = zone.request.plus(request)
+        if part is None:
+            zone.used = zone.used.plus(request)
+            zone.max = zone.max.plus(request)
+        else:
+            used = Amount(request.cpu, part.memory) if pod.qos == QoS.LSE else part
+            zone.used = zone.used.plus(used)
+            zone.max = zone.max.plus(request.largest(part))
+
+
+def _numa(pod: Pod) -> tuple[int, ...] | None:
+    text = (pod.metadata.annotations or {}).get(RESOURCE_STATUS)
+    if not text:
+        return ()
+    try:
+        return tuple(each.node for each in _resource_status.decode(text).numa_node_resources or ())
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,238 @@
+"""What the containers of a workload should ask for: histograms of what they used, and the status of the Recommendation that asks.
+
+Reports tell of pods; a pod's use is divided among its containers as their requests are. Histograms are this process's own and no part of the State; what
+is read off them, and their weights, are in `RecommendationUpdated`, from which the next writer goes on.
+
+Source: spec/slo-controller.md 11.5, which leaves the algorithm open; parameters as of 11.1.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from services.slo_controller.overcommit.change_threshold import differs
+from services.slo_controller.state.pod_occupancy import Seat
+from services.slo_controller.state.pod_template import PodShape
+from services.slo_controller.state.slo_state import SloState
+from shared.domain.cpu_memory import MILLI, Amount, scaled
+from shared.domain.node_selection import selects
+from shared.events import Draft
+from shared.events.intents import FieldsDesired
+from shared.events.slo import RecommendationEnded, RecommendationUpdated
+from shared.kube.instants import SECOND, instant_text
+from shared.kube.quantity import NANO, bytes_text, milli, milli_text, nanos, value
+from shared.kube.resource_names import RECOMMENDATIONS
+from shared.kube.selectors import LabelSelector
+from shared.prediction.histogram import BadCheckpoint, Checkpoint
+from shared.prediction.models import Model, PredictionSettings
+
+STATUS = "recommendation"
+LOOK_NS = 60 * SECOND
+KEEP_NS = 600 * SECOND
+"""What was learned is put on record this often; what is recommended, when it moved by a tenth."""
+
+MOVED = 0.1
+LOW_CONFIDENCE, NO_OBJECTS, UNSUPPORTED = "LowConfidence", "NoObjectsMatched", "ConfigUnsupported"
+_WHY = {
+    LOW_CONFIDENCE: "there are samples of less than a day",
+    NO_OBJECTS: "no pod on a node matches the target",
+    UNSUPPORTED: "the target names neither a workload of the kinds Deployment, ReplicaSet, StatefulSet, DaemonSet and Job nor a selector",
+}
+_KINDS = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
+
+
+class _Weights(msgspec.Struct, frozen=True):
+    cpu: Checkpoint
+    memory: Checkpoint
+
+
+_weights = msgspec.json.Decoder(_Weights)
+
+
+class Recommender:
+    """Learns from reports, and says what it learned."""
+
+    def __init__(self, settings: PredictionSettings | None = None) -> None:
+        self._settings = settings or PredictionSettings()
+        self._models: dict[str, dict[str, Model]] = {}
+        self._since: dict[str, int] = {}
+        self._sampled: dict[str, int] = {}  # uid -> instant of the report that was taken last
+        self._looked_ns = 0
+
+    def turn(self, state: SloState, now_ns: int) -> list[Draft]:
+        """Once a minute: take what was reported since, and say what moved."""
+        if now_ns - self._looked_ns < LOOK_NS or not (state.recommendations or state.recommended):
+            return []
+        self._looked_ns = now_ns
+        drafts = []
+        for name in [name for name in state.recommended if name not in state.recommendations]:
+            self._models.pop(name, None)
+            self._since.pop(name, None)
+            drafts.append(Draft(RecommendationEnded(name=name)))
+        sampled: dict[str, int] = {}
+        for name, target in state.recommendations.items():
+            self._restore(state, name)
+            seats = dict(matching(state, name, target))
+            self._learn(state, name, seats, sampled)
+            drafts += self._said(state, name, target, is_matched=bool(seats), now_ns=now_ns)
+        self._sampled = sampled
+        return drafts
+
+    def _restore(self, state: SloState, name: str) -> None:
+        if name in self._models:
+            return
+        models = self._models[name] = {}
+        made = state.recommended.get(name)
+        self._since[name] = made.since_ns if made else 0
+        for container, text in (made.models if made else {}).items():
+            model = Model(self._settings)
+            try:
+                stored = _weights.decode(text)
+                model.cpu.load(stored.cpu)
+                model.memory.load(stored.memory)
+            except (msgspec.DecodeError, BadCheckpoint):
+                continue  # it learns anew
+            models[container] = model
+
+    def _learn(self, state: SloState, name: str, seats: Mapping[str, Seat], sampled: dict[str, int]) -> None:
+        for uid, seat in seats.items():
+            measured, _ = state.measured(seat.node)
+            found = measured.pods.get(seat.facts.key)
+            sampled[uid] = max(sampled.get(uid, 0), measured.at_ns)
+            if found is None or measured.at_ns <= self._sampled.get(uid, 0):
+                continue
+            self._since[name] = self._since[name] or measured.at_ns
+            for container, cores, size in divided(seat.shape, found.usage):
+                model = self._models[name].setdefault(container, Model(self._settings))
+                model.trained_ns = measured.at_ns
+                model.cpu.add(cores, 1.0, measured.at_ns)
+                model.memory.add(size, 1.0, measured.at_ns)
+
+    def _said(
+        self, state: SloState, name: str, target: Mapping[str, Any], *, is_matched: bool, now_ns: int
+    ) -> list[Draft]:
+        models, since_ns = self._models[name], self._since[name]
+        containers = {container: _amounts(model, self._settings) for container, model in sorted(models.items())}
+        conditions = tuple(_conditions(target, since_ns, self._settings, is_matched=is_matched, now_ns=now_ns))
+        before = state.recommended.get(name)
+        shown = {container: _texts(amount) for container, amount in containers.items()}
+        is_news = (
+            before is None
+            or state.says(RECOMMENDATIONS, name, STATUS) is None
+            or before.conditions != conditions
+            or _moved(before.containers, shown)
+        )
+        trained = any(before is not None and model.trained_ns > before.decided_ns for model in models.values())
+        if not is_news and not (trained and before is not None and now_ns - before.decided_ns >= KEEP_NS):
+            return []
+        if not is_news and before is not None:
+            shown = before.containers  # kept with what was learned since, said as it was
+        made = RecommendationUpdated(
+            name=name,
+            decided_ns=now_ns,
+            since_ns=since_ns,
+            containers=shown,
+            conditions=conditions,
+            models={container: _stored(model) for container, model in sorted(models.items())},
+        )
+        drafts = [Draft(made)]
+        if is_news:
+            patch = {"status": _status(made)}
+            drafts.append(
+                Draft(
+                    FieldsDesired(resource=RECOMMENDATIONS, name=name, fields=STATUS, patch=patch, subresource="status")
+                )
+            )
+        return drafts
+
+
+def matching(state: SloState, name: str, target: Mapping[str, Any]) -> Iterator[tuple[str, Seat]]:
+    """The pods on nodes that a Recommendation in `namespace/name` is about: (uid, pod)."""
+    namespace = name.partition("/")[0]
+    workload = target.get("workload") or {}
+    selector = _selector(target)
+    for uid in state.seats.by_namespace.get(namespace, ()):
+        seat = state.seats.by_uid[uid]
+        if seat.gone_ns:
+            continue
+        if target.get("type") == "podSelector":
+            if selector is not None and selects(selector, dict(seat.shape.labels)):
+                yield uid, seat
+        elif seat.shape.owner == (workload.get("kind"), workload.get("name")):
+            yield uid, seat
+
+
+def divided(shape: PodShape, usage: Amount) -> list[tuple[str, float, float]]:
+    """A pod's use by container: name, cores, bytes. In proportion to the requests; evenly where nothing is asked for."""
+    parts = shape.containers
+    cpu, memory = sum(part.cpu for part in parts), sum(part.memory for part in parts)
+    return [
+        (
+            part.name,
+            usage.cpu / NANO * (part.cpu / cpu if cpu else 1 / len(parts)),
+            usage.memory / NANO * (part.memory / memory if memory else 1 / len(parts)),
+        )
+        for part in parts
+    ]
+
+
+def _selector(target: Mapping[str, Any]) -> LabelSelector | None:
+    try:
+        return msgspec.convert(target.get("podSelector"), LabelSelector | None)
+    except msgspec.ValidationError:
+        return None
+
+
+def _conditions(
+    target: Mapping[str, Any], since_ns: int, settings: PredictionSettings, *, is_matched: bool, now_ns: int
+) -> Iterator[str]:
+    by_selector = target.get("type") == "podSelector" and _selector(target) is not None
+    by_workload = target.get("type") == "workload" and (target.get("workload") or {}).get("kind") in _KINDS
+    if not by_selector and not by_workload:
+        yield UNSUPPORTED
+        return
+    if not is_matched:
+        yield NO_OBJECTS
+    if not since_ns or now_ns - since_ns < settings.cold_start_ns:
+        yield LOW_CONFIDENCE
+
+
+def _amounts(model: Model, settings: PredictionSettings) -> Amount:
+    cpu_milli, memory = model.predict(0.95, 0.98)
+    factor = float(100 + settings.safety_margin_percent) / 100
+    return scaled(Amount(cpu_milli * MILLI, memory * NANO), factor, factor)
+
+
+def _texts(amount: Amount) -> dict[str, str]:
+    return {"cpu": milli_text(milli(amount.cpu)), "memory": bytes_text(value(amount.memory))}
+
+
+def _moved(old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]) -> bool:
+    if old.keys() != new.keys():
+        return True
+    return any(
+        differs(nanos(old[container][resource]), nanos(size), MOVED)
+        for container, sizes in new.items()
+        for resource, size in sizes.items()
+    )
+
+
+def _stored(model: Model) -> str:
+    return msgspec.json.encode(_Weights(model.cpu.save(), model.memory.save())).decode()
+
+
+def _status(made: RecommendationUpdated) -> dict[str, Any]:
+    at = instant_text(made.decided_ns // SECOND * SECOND)
+    return {
+        "updateTime": at,
+        "podStatus": {
+            "containerStatuses": [
+                {"containerName": container, "resources": sizes} for container, sizes in made.containers.items()
+            ]
+        },
+        "conditions": [
+            {"type": name, "status": "True", "lastTransitionTime": at, "reason": name, "message": _WHY[name]}
+            for name in made.conditions
+        ],
+    }
