@@ -19,7 +19,7 @@ from services.slo_controller.config.slo_configmap import InForce
 from services.slo_controller.decide import decide_config, decide_nodes
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import CONFIG_MAP, SloState
-from shared.admission.slo_config import COLOCATION
+from shared.admission.slo_config.document_validation import COLOCATION
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
 from shared.events.intents import FieldsDesired

@@ -29,7 +29,7 @@ from services.gateway.webhooks.desk import Terms as Configured
 from services.gateway.webhooks.hooks import HOOKS
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
 from services.gateway.webhooks.view import CLASSES, NAMESPACES, PROFILES, AdmissionView
-from shared.admission.gates import gates_of
+from shared.admission.feature_gates import gates_of
 from shared.errors import KoordError
 from shared.events.cluster import InitialListCompleted, ObjectObserved
 from shared.kube import resource_names

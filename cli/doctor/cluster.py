@@ -8,7 +8,7 @@ from cli.doctor.finding import Finding
 from cli.doctor.postgres import clock_finding
 from cli.durations import age
 from shared.events.cluster import MissingPermission
-from shared.kube.permissions import Permissions, Rule
+from shared.kube.rbac_permissions import Permissions, Rule
 from shared.log.admin.lag import NodeHeard
 from shared.log.admin.newest import Found
 

@@ -25,7 +25,7 @@ from shared.bus.server import look as look_at_bus
 from shared.errors import KoordError
 from shared.events.cluster import MissingPermission
 from shared.events.log import WriterStarted
-from shared.kube.permissions import SUBJECT, Permissions
+from shared.kube.rbac_permissions import SUBJECT, Permissions
 from shared.log.admin import lag, server
 from shared.log.admin.newest import newest, writer_of
 from shared.log.admin.overview import list_parked

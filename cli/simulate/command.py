@@ -13,7 +13,7 @@ from cli.output import Format, show, show_table
 from cli.simulate import objects, trace
 from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
 from services.scheduler.in_memory import Engine
-from shared.domain.requests import pod_requests, whole
+from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.events import Event
 from shared.events.cluster import NodeObserved, PodObserved

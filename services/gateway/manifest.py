@@ -1,6 +1,6 @@
 """What the gateway may do."""
 
-from shared.kube.permissions import SUBJECT
+from shared.kube.rbac_permissions import SUBJECT
 from shared.manifest import Manifest
 
 MANIFEST = Manifest(

@@ -19,7 +19,7 @@ from services.gateway.problems import ApiProblem
 from services.gateway.resources import CONFIG_MAPS, EVENTS, NODES, PODS, Resource, followed
 from services.gateway.settings import GatewaySettings
 from shared.kube import resource_names
-from shared.kube.permissions import Permissions, Rule
+from shared.kube.rbac_permissions import Permissions, Rule
 from shared.service import Runtime
 
 AT_ONCE = 16

@@ -24,7 +24,7 @@ from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMissed, InitialListCompleted, WatchResumed
 from shared.events.log import WriterStarted
-from shared.kube.permissions import SUBJECT
+from shared.kube.rbac_permissions import SUBJECT
 from shared.service import Runtime, Service
 from shared.tasks import end
 

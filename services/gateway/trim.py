@@ -14,7 +14,7 @@ import msgspec
 
 from services.gateway.resources import Resource
 from services.gateway.wire import Kept, Wire, WireMetadata, WireNode, WireNodeMetric, WirePod
-from shared.kube.annotations import keeps
+from shared.kube.kept_annotations import keeps
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements

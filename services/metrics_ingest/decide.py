@@ -13,7 +13,7 @@ from services.metrics_ingest.settings import IngestSettings
 from services.metrics_ingest.state import STATUS, IngestState
 from services.metrics_ingest.windows import Measured
 from shared.agents.report import BadReport, Report
-from shared.domain.node_reports import status_of
+from shared.domain.node_metric_status import status_of
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.metrics import ClassReported, GpuReported, NodeReported, NodeReportsExpired, PodReported, Usage

@@ -27,8 +27,8 @@ from shared.events.cluster import (
 from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
-from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND, BadTime, instant_ns
+from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import NodeMetricSpec
 from shared.kube.pod import Pod
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS

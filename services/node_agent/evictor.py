@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from services.node_agent.qos.evict import Task
 from services.node_agent.qos.eviction_round import Load, cpu_strategies, memory_strategies, reason
 from shared.agents.actions import AnyDeed, EvictionRequested
-from shared.kube.annotations import MIRROR
 from shared.kube.instants import SECOND
+from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.prediction.models import ModelCheckpoint
+from shared.prediction.usage_models import ModelCheckpoint
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from services.node_agent.qos.stated import HeldCpus, cpus, mapping, pod_cpus, re
 from shared.agents.actions import TopologyReported, ZoneReported
 from shared.domain.cpu_set import cpu_list
 from shared.domain.qos import QoS, raw_qos
-from shared.kube import node_topology as names
+from shared.kube import node_resource_topology as names
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, nanos

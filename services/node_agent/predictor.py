@@ -18,8 +18,8 @@ from shared.agents.report import Forecast
 from shared.domain.cpu_memory import Amount
 from shared.domain.priority import priority
 from shared.kube.quantity import milli, value
-from shared.prediction.models import Models, PodUsed, PredictionSettings, Used, known_here
-from shared.prediction.peaks import allocatable_of, predict
+from shared.prediction.peak_predictor import allocatable_of, predict
+from shared.prediction.usage_models import Models, PodUsed, PredictionSettings, Used, known_here
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 from shared.agents.report import MAX_SAMPLES
 from shared.errors import KoordError
 from shared.kube.instants import SECOND
-from shared.prediction.models import PredictionSettings
+from shared.prediction.usage_models import PredictionSettings
 from shared.settings import Settings
 
 NAME = "node-agent"

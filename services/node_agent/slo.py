@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.admission.slo_bounds import broken_bound, broken_word
+from shared.admission.slo_config.strategy_bounds import broken_bound, broken_word
 from shared.agents import slo
 from shared.agents.slo import BadNodeSlo, NodeSlo
 from shared.domain.slo_defaults import NodeSloSpec

@@ -11,9 +11,9 @@ from services.quota_ledger.books import Held, Over
 from services.quota_ledger.revoke import Holder, is_overdue, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
-from shared.admission.elastic_quota import check_namespaces
-from shared.admission.quota_topology import Topology, checked_place
-from shared.admission.refused import Refused
+from shared.admission.quota.quota_topology import Topology, checked_place
+from shared.admission.quota.quota_validation import check_namespaces
+from shared.admission.rejection import Refused
 from shared.domain.amounts import Amounts, exceeding, sub
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.intents import EvictionRequested

@@ -6,8 +6,8 @@ import msgspec
 
 from services.quota_ledger.known import Fault, Known
 from services.quota_ledger.published import numbers_on
-from shared.admission.elastic_quota import check_self
-from shared.admission.refused import Refused
+from shared.admission.quota.quota_validation import check_self
+from shared.admission.rejection import Refused
 from shared.domain.amounts import Amounts, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota, declared
 from shared.kube.node import Node

@@ -5,7 +5,7 @@ Source: spec/quota.md 2.1, 2.2; upstream pkg/scheduler/plugins/elasticquota/plug
 
 import msgspec
 
-from shared.domain.requests import pod_requests, whole
+from shared.domain.pod_requests import pod_requests, whole
 from shared.kube.elastic_quota import PREEMPTIBLE, RENAMED
 from shared.kube.pod import Pod, PodStatus
 

@@ -29,7 +29,7 @@ from services.slo_controller.state.slo_state import (
     NODES,
     SloState,
 )
-from shared.admission.slo_config import COLOCATION
+from shared.admission.slo_config.document_validation import COLOCATION
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected

@@ -25,7 +25,7 @@ from shared.kube.quantity import NANO, bytes_text, milli, milli_text, nanos, val
 from shared.kube.resource_names import RECOMMENDATIONS
 from shared.kube.selectors import LabelSelector
 from shared.prediction.histogram import BadCheckpoint, Checkpoint
-from shared.prediction.models import Model, PredictionSettings
+from shared.prediction.usage_models import Model, PredictionSettings
 
 STATUS = "recommendation"
 LOOK_NS = 60 * SECOND

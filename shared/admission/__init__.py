@@ -1,1 +1,1 @@
-"""What the API server is told about objects before it stores them: pure rules, served by the gateway."""
+"""Admission rules of the webhooks: defaults and checks of objects before they are stored, as pure functions."""

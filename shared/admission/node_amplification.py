@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.pod_view import Raw, annotations_of, copy_of
-from shared.admission.refused import Refused
+from shared.admission.pod.pod_json import Raw, annotations_of, copy_of
+from shared.admission.rejection import Refused
 from shared.kube.quantity import BadQuantity, milli, nanos
 from shared.kube.quantity_text import Notation, notation_of, quantity_text
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from shared.agents.report import Name
 from shared.agents.wire import BadMessage, on_its_topic
-from shared.kube.annotations import MIRROR
+from shared.kube.kept_annotations import MIRROR
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, Volume

@@ -1,7 +1,7 @@
 """The documents of the ConfigMap slo-controller-config, and the parts of a NodeSLO that four of them state.
 
 Field names are the documents' own. A field is absent (None, or its empty default) where a document is silent, so that documents can be
-merged. Bounds are not part of the types: `shared.admission.slo_config` says them with the path of what breaks them.
+merged. Bounds are not part of the types: `shared.admission.slo_config.document_validation` says them with the path of what breaks them.
 
 Source: spec/slo-controller.md 2.1, 6.1, 6.2, 7.2; upstream apis/configuration/slo_controller_config.go, apis/slo/v1alpha1/nodeslo_types.go.
 """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shared.errors import KoordError
 from shared.kube.instants import SECOND
-from shared.prediction.powers import exp2, power
+from shared.prediction.portable_math import exp2, power
 
 ZERO_TIME_NS = -62_135_596_800 * SECOND
 """The year 1, from which multiples of a half-life are counted, and where a fresh histogram's reference is."""

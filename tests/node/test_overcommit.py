@@ -13,7 +13,7 @@ import pytest_asyncio
 from cli.dev.node.node import RealNode
 from cli.ports import free_port
 from shared.domain.cpu_set import cpu_list
-from shared.kube.node_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
+from shared.kube.node_resource_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
 from tests.node.kills import VICTIMS, struck_in_turn, watched
 from tests.node.latency import COLOCATED, Pace, Service, measured, service_in

@@ -9,7 +9,7 @@ import msgspec
 from services.scheduler.cache.cluster_objects import NODE_TOPOLOGIES
 from shared.events.cluster import ObjectObserved
 from shared.kube.node import Node
-from shared.kube.node_topology import NodeResourceTopology
+from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.pod import Pod
 from tests.support.scheduling_world import node, pod
 

@@ -9,7 +9,7 @@ from services.slo_controller.config.slo_configmap import InForce
 from services.slo_controller.decide import decide_config, decide_nodes, expired
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
-from shared.admission.slo_config import COLOCATION
+from shared.admission.slo_config.document_validation import COLOCATION
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     NodeObserved,

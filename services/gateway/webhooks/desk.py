@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 from services.gateway.webhooks.recent import Recent
 from services.gateway.webhooks.review import Request
 from services.gateway.webhooks.view import CLASSES, NAMESPACES, PROFILES, QUOTA_PROFILES, AdmissionView
-from shared.admission import config_map, elastic_quota, pods
-from shared.admission.colocation_profile import applied_to_reservation, matching
-from shared.admission.elastic_quota import PodsOf, Rules
-from shared.admission.gates import Gates
+from shared.admission.feature_gates import Gates
 from shared.admission.node_amplification import amplified
-from shared.admission.pod_colocation import REQUIRED_LABELS, RequiredLabels
-from shared.admission.pod_view import annotations_of
-from shared.admission.quota_topology import Topology
+from shared.admission.pod import pod_admission
+from shared.admission.pod.colocation_profile import applied_to_reservation, matching
+from shared.admission.pod.pod_json import annotations_of
+from shared.admission.pod.qos_validation import REQUIRED_LABELS, RequiredLabels
+from shared.admission.quota import quota_validation
+from shared.admission.quota.quota_topology import Topology
+from shared.admission.quota.quota_validation import PodsOf, Rules
+from shared.admission.slo_config import configmap_validation
 
 Raw = dict[str, Any]
 
@@ -68,10 +70,10 @@ class Desk:
         """Whether a namespace has been observed."""
         return name in self.view.by_name(NAMESPACES)
 
-    def world(self) -> pods.PodWorld:
+    def world(self) -> pod_admission.PodWorld:
         """What the rules about pods look at."""
         view, terms = self.view, self.terms
-        return pods.PodWorld(
+        return pod_admission.PodWorld(
             gates=terms.gates,
             profiles=view.objects(PROFILES),
             namespaces=view.by_name(NAMESPACES),
@@ -89,7 +91,7 @@ class Desk:
             return None
         world = self.world()
         chosen = matching(request.object, request.namespace, world.profiles, world.namespaces)
-        after = pods.mutated(world, request.object, request.namespace, draw_of(request.uid), chosen)
+        after = pod_admission.mutated(world, request.object, request.namespace, draw_of(request.uid), chosen)
         if chosen:
             marks = after.setdefault("metadata", {}).setdefault("annotations", {})
             marks[MARK] = ",".join(profile["metadata"]["name"] for profile in chosen)
@@ -102,7 +104,7 @@ class Desk:
             return
         if old is not None and self._is_ours(request, pod, old):
             return
-        pods.check(self.world(), pod, old, request.namespace)
+        pod_admission.check(self.world(), pod, old, request.namespace)
 
     def _is_ours(self, request: Request, pod: Raw, old: Raw) -> bool:
         """Whether this is what we do to a pod that came in past the webhooks: its classes change once."""
@@ -120,14 +122,14 @@ class Desk:
     def validate_node(self, request: Request) -> None:
         """A node whose labels change."""
         if request.operation == "UPDATE" and request.object is not None and request.old_object is not None:
-            stored = self.view.config_map(f"{self.terms.namespace}/{config_map.NAME}")
-            config_map.check_node(stored, request.object, request.old_object)
+            stored = self.view.config_map(f"{self.terms.namespace}/{configmap_validation.NAME}")
+            configmap_validation.check_node(stored, request.object, request.old_object)
 
     def validate_config_map(self, request: Request) -> None:
         """The configuration of the SLO controller."""
         if request.operation != "DELETE" and request.object is not None:
             namespace, names = self.terms.namespace, self.terms.names
-            config_map.check_config_map(
+            configmap_validation.check_config_map(
                 request.object, request.old_object, self.view.nodes, namespace=namespace, names=names
             )
 
@@ -137,20 +139,20 @@ class Desk:
         """A quota that is created, with its defaults."""
         if request.operation != "CREATE" or request.object is None:
             return None
-        return elastic_quota.completed(self._topology(), request.object)
+        return quota_validation.completed(self._topology(), request.object)
 
     def validate_quota(self, request: Request) -> None:
         """A quota that is created, changed or deleted."""
         name = request.subject["metadata"]["name"]
         topology, rules = self._topology(but=name), self._rules()
         if request.operation == "DELETE":
-            elastic_quota.check_delete(topology, name, self._pods_of())
+            quota_validation.check_delete(topology, name, self._pods_of())
         elif request.object is None:
             return
         elif request.old_object is None:
-            elastic_quota.check_create(topology, request.object, rules)
+            quota_validation.check_create(topology, request.object, rules)
         else:
-            elastic_quota.check_update(topology, request.old_object, request.object, self._pods_of(), rules)
+            quota_validation.check_update(topology, request.old_object, request.object, self._pods_of(), rules)
         if self._recent is not None and not request.dry_run:
             self._recent.note(name, request.object)
 

@@ -18,8 +18,8 @@ from services.gateway.problems import Busy, Conflict, Rejected
 from services.gateway.resources import RESOURCES
 from services.gateway.webhooks.desk import Desk
 from services.gateway.webhooks.review import Request
-from shared.admission.quota_evaluation import Evaluated, again, evaluate, evaluated_by
-from shared.admission.refused import Refused
+from shared.admission.quota.quota_evaluation import Evaluated, again, evaluate, evaluated_by
+from shared.admission.rejection import Refused
 from shared.domain.amounts import Amounts
 from shared.kube.elastic_quota import PREFIX
 from shared.kube.quantity_text import amount_text

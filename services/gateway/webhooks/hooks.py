@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from services.gateway.webhooks.desk import Answer, Desk
-from shared.admission.gates import Gates
-from shared.admission.quota_evaluation import GATE as EVALUATES
+from shared.admission.feature_gates import Gates
+from shared.admission.quota.quota_evaluation import GATE as EVALUATES
 
 Raw = dict[str, Any]
 

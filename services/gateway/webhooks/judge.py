@@ -22,10 +22,10 @@ from services.gateway.resources import PODS
 from services.gateway.state import GatewayState
 from services.gateway.webhooks.desk import MARK, Desk, draw_of
 from services.gateway.webhooks.view import NAMESPACES
-from shared.admission import pods
-from shared.admission.colocation_profile import applied, matching
-from shared.admission.pod_view import annotations_of, labels_of
-from shared.admission.refused import Refused
+from shared.admission.pod import pod_admission
+from shared.admission.pod.colocation_profile import applied, matching
+from shared.admission.pod.pod_json import annotations_of, labels_of
+from shared.admission.rejection import Refused
 from shared.events import Draft, RecordedEvent
 from shared.events.cluster import AdmissionMissed, PodObserved
 from shared.kube.instants import SECOND, instant_text
@@ -132,7 +132,7 @@ class Judge:
         if self._exempt(pod, desk) or "PodValidatingWebhook" not in desk.terms.gates:
             return ""
         try:
-            pods.check(desk.world(), pod, None, pod["metadata"]["namespace"])
+            pod_admission.check(desk.world(), pod, None, pod["metadata"]["namespace"])
         except Refused as refused:
             return f"would have been refused: {refused}"
         return ""
@@ -151,7 +151,7 @@ class Judge:
         if chosen:
             world, draw, namespace = self._desk().world(), draw_of(pod["metadata"]["uid"]), pod["metadata"]["namespace"]
             try:
-                whole = pods.mutated(world, pod, namespace, draw)
+                whole = pod_admission.mutated(world, pod, namespace, draw)
                 after = applied(pod, chosen, world.classes, draw, translates=False)
             except Refused as refused:
                 problems.append(f"would have been refused: {refused}")

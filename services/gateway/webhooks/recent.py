@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shared.admission.quota_topology import Topology
+from shared.admission.quota.quota_topology import Topology
 from shared.kube.elastic_quota import DeclaredQuota, declared
 from shared.kube.quantity import BadQuantity
 

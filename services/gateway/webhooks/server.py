@@ -19,7 +19,7 @@ from services.gateway.webhooks.certificates import Bundle
 from services.gateway.webhooks.desk import Desk
 from services.gateway.webhooks.hooks import Hook
 from services.gateway.webhooks.review import BadReview, Request
-from shared.admission.refused import Refused
+from shared.admission.rejection import Refused
 from shared.errors import KoordError
 
 log = logging.getLogger(__name__)

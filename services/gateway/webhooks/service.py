@@ -25,7 +25,7 @@ from services.gateway.webhooks.judge import Judge
 from services.gateway.webhooks.keeper import Keeper, Wanted, harmless, instant, said
 from services.gateway.webhooks.recent import Recent
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
-from shared.admission.gates import gates_of
+from shared.admission.feature_gates import gates_of
 from shared.errors import KoordError
 from shared.events import Draft
 from shared.service import Runtime

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.config_map import NAME as SLO_CONFIG
-from shared.admission.pod_colocation import REQUIRED_LABELS, RequiredLabels, required_labels
-from shared.admission.quota_topology import Topology
+from shared.admission.pod.qos_validation import REQUIRED_LABELS, RequiredLabels, required_labels
+from shared.admission.quota.quota_topology import Topology
+from shared.admission.slo_config.configmap_validation import NAME as SLO_CONFIG
 from shared.events import Event
 from shared.events.cluster import InitialListCompleted, NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved
 from shared.kube import resource_names

@@ -23,7 +23,7 @@ from shared.events.nodes import (
     PodKilled,
 )
 from shared.kube.instants import SECOND, instant_text
-from shared.kube.node_topology import STATED
+from shared.kube.node_resource_topology import STATED
 from shared.kube.quantity import BadQuantity, nanos
 
 KEPT_S = 86_400

@@ -25,7 +25,7 @@ from shared.events.nodes import (
     PodBurst,
     PodKilled,
 )
-from shared.kube.annotations import MIRROR
+from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES

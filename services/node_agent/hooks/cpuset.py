@@ -9,7 +9,7 @@ from services.node_agent.qos.stated import ResourceStatus, cpus, mapping, resour
 from shared.domain.cpu_set import cpu_list
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.kube.json_text import read_json
-from shared.kube.node_topology import BE_SHARED_POOLS, CPU_MANAGER_POLICY, SHARED_POOLS, SYSTEM_QOS
+from shared.kube.node_resource_topology import BE_SHARED_POOLS, CPU_MANAGER_POLICY, SHARED_POOLS, SYSTEM_QOS
 from shared.kube.pod import Pod
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from services.node_agent.cgroup.convert import quota
 from services.node_agent.qos.pods import NodePod, is_active
+from shared.domain.pod_requests import pod_requests
 from shared.domain.qos import QoS, raw_qos
-from shared.domain.requests import pod_requests
 from shared.kube.instants import SECOND
 from shared.kube.json_text import read_json
 from shared.kube.pod import Container, Pod

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from services.node_agent.qos.pods import is_active
+from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, priority, priority_value, resource_of
 from shared.domain.qos import QoS, raw_qos
-from shared.domain.requests import pod_requests
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, nanos

@@ -7,8 +7,8 @@ import msgspec
 
 from services.node_agent.cgroup.convert import UNLIMITED
 from services.node_agent.qos.pods import NodePod, is_active
+from shared.domain.pod_requests import pod_limits, pod_requests
 from shared.domain.qos import QoS, kubernetes_qos, qos
-from shared.domain.requests import pod_limits, pod_requests
 from shared.domain.slo_defaults import DEFAULT_QOS, OFF_MEMORY
 from shared.kube.json_text import read_json
 from shared.kube.pod import Container, Pod

@@ -10,7 +10,7 @@ import msgspec
 
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.kube.json_text import read_json
-from shared.kube.node_topology import CPU_MANAGER_POLICY, RESERVATION, SYSTEM_QOS
+from shared.kube.node_resource_topology import CPU_MANAGER_POLICY, RESERVATION, SYSTEM_QOS
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, nanos
 

@@ -14,7 +14,7 @@ from services.scheduler.cache.volume_catalog import STORAGE, Storage
 from services.scheduler.plugins.default_preemption import Budget
 from services.scheduler.state.cluster_event import Change
 from shared.kube import resource_names
-from shared.kube.node_topology import NodeResourceTopology
+from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
 NAMESPACES = "namespaces"

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 from services.scheduler.state.pod_class import PodAsk
 from services.scheduler.state.pod_record import Held
 from shared.kube.node import Node, NodeMetric
-from shared.kube.node_topology import NodeResourceTopology
+from shared.kube.node_resource_topology import NodeResourceTopology
 
 
 class Ledger(Protocol):

@@ -25,7 +25,7 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.fit_args import LEAST, MOST
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodAsk
-from shared.domain.requests import DEFAULT_REQUESTS
+from shared.domain.pod_requests import DEFAULT_REQUESTS
 from shared.errors import KoordError
 from shared.kube.pod import Container, Pod
 from shared.kube.quantity import amount, nanos

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from services.scheduler.state.pod_class import SCHEDULER_NAME
-from shared.domain.requests import pod_requests, whole
+from shared.domain.pod_requests import pod_requests, whole
 from shared.events import RecordedEvent
 from shared.events.cluster import InitialListCompleted, NodeDeleted, NodeObserved, PodDeleted, PodObserved
 from shared.events.log import WriterStarted

@@ -7,7 +7,7 @@ shards changed). Each context keeps its own; this is the function of all of them
 from collections.abc import Mapping
 
 from services.scheduler.state.records import MetricFacts
-from shared.domain.node_reports import status_of
+from shared.domain.node_metric_status import status_of
 from shared.events.metrics import NodeReported
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.meta import Metadata

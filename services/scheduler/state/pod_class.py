@@ -14,14 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.domain.deprecated_resources import with_todays_names
-from shared.domain.qos import kubernetes_qos
-from shared.domain.requests import (
+from shared.domain.pod_requests import (
     INFEASIBLE,
     RESIZE_PENDING,
     Asked,
     read_asked,
     whole,
 )
+from shared.domain.qos import kubernetes_qos
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import ClaimSource, Pod, PodCondition, PodSpec, PodStatus, Volume
 from shared.kube.quantity import BadQuantity

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from services.simulator.state import Object
-from shared.kube.annotations import keeps
+from shared.kube.kept_annotations import keeps
 from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from services.simulator.kubelet.pod_lifecycle import second_text
 from services.simulator.seeded_random import splitmix_array, text_hash
+from shared.domain.pod_requests import pod_requests, whole
 from shared.domain.priority import Priority, priority, resource_of
 from shared.domain.qos import qos
-from shared.domain.requests import pod_requests, whole
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.node import AggregatedUsage, Node, NodeMetricStatus, NodeUsage, PodUsage, ResourceMap
 from shared.kube.pod import Pod

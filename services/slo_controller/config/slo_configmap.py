@@ -19,7 +19,7 @@ from services.slo_controller.config.colocation_strategy import (
     invalid,
     with_durations,
 )
-from shared.admission.slo_config import (
+from shared.admission.slo_config.document_validation import (
     AMPLIFICATION,
     BURST,
     COLOCATION,

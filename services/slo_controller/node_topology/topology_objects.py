@@ -14,7 +14,7 @@ from services.slo_controller.state.slo_state import SloState, Topology
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.nodes import NodeTopologyReported
-from shared.kube.node_topology import NUMA_RESERVATION
+from shared.kube.node_resource_topology import NUMA_RESERVATION
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.resource_names import NODE_TOPOLOGIES
 

@@ -15,7 +15,7 @@ from services.slo_controller.overcommit.node_reservation import amount_of
 from services.slo_controller.overcommit.usage_sums import Books, Sums
 from services.slo_controller.state.node_usage import BATCH_BAND, Measured
 from shared.domain.cpu_memory import Amount, mul_int, mul_milli, reserve_ratio, scaled
-from shared.kube.node_topology import Zone
+from shared.kube.node_resource_topology import Zone
 from shared.kube.quantity import milli
 from shared.kube.slo_config import ColocationStrategy
 

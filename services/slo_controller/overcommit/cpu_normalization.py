@@ -11,7 +11,7 @@ from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO, r
 from shared.domain.node_selection import first_match
 from shared.errors import KoordError
 from shared.kube.meta import Metadata
-from shared.kube.node_topology import CPU_BASIC_INFO
+from shared.kube.node_resource_topology import CPU_BASIC_INFO
 from shared.kube.slo_config import (
     AmplificationConfig,
     AmplificationStrategy,

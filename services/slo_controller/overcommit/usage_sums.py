@@ -10,9 +10,9 @@ import msgspec
 
 from services.slo_controller.state.node_usage import Measured
 from shared.domain.cpu_memory import ZERO, Amount
+from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, qos
-from shared.domain.requests import pod_requests
 from shared.kube.pod import Pod
 
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"

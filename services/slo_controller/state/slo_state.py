@@ -33,7 +33,7 @@ from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetricSpec, NodeStatus
-from shared.kube.node_topology import Zone
+from shared.kube.node_resource_topology import Zone
 from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
 
 NODES = "nodes"

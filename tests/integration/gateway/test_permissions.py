@@ -15,7 +15,7 @@ from cli.supervisor.servers import Endpoints
 from services.gateway.permissions import look, rules
 from services.gateway.settings import GatewaySettings
 from shared.bus import Bus
-from shared.kube.permissions import SUBJECT, Permissions
+from shared.kube.rbac_permissions import SUBJECT, Permissions
 from tests.integration.gateway.conftest import ACCOUNT
 from tests.support.gateway_process import running
 

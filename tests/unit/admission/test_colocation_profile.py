@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from shared.admission.colocation_profile import applied, matching
-from shared.admission.refused import Refused
+from shared.admission.pod.colocation_profile import applied, matching
+from shared.admission.rejection import Refused
 from tests.unit.admission.objects import CLASSES, NAMESPACES, container, pod, profile
 
 BATCH: dict[str, Any] = {"qosClass": "BE", "priorityClassName": "koord-batch"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.admission.node_amplification import RATIO, RAW, amplified
-from shared.admission.refused import Refused
+from shared.admission.rejection import Refused
 
 
 def node(cpu: str | None = "8", *, ratio: str | None = None, raw: str | None = None) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from shared.admission.gates import gates_of
-from shared.admission.pod_colocation import RefusedTogether, RequiredLabels, required_labels
-from shared.admission.pods import PodWorld, check, mutated
-from shared.admission.refused import Refused
+from shared.admission.feature_gates import gates_of
+from shared.admission.pod.pod_admission import PodWorld, check, mutated
+from shared.admission.pod.qos_validation import RefusedTogether, RequiredLabels, required_labels
+from shared.admission.rejection import Refused
 from shared.errors import KoordError
 from shared.kube.elastic_quota import DeclaredQuota
 from tests.unit.admission.objects import CLASSES, NAMESPACES, container, pod, profile

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shared.admission.quota_evaluation import again, evaluate, evaluated_by
+from shared.admission.quota.quota_evaluation import again, evaluate, evaluated_by
 from shared.kube.elastic_quota import DEFAULT, PREFIX, QUOTA_NAME, DeclaredQuota
 from shared.kube.instants import SECOND, instant_ns
 from tests.support.pods import written_pod

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.admission.slo_config import (
+from shared.admission.slo_config.document_validation import (
     BURST,
     COLOCATION,
     CONFLICT,

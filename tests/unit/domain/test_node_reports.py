@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain.node_reports import status_of
+from shared.domain.node_metric_status import status_of
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage, WindowUsage
 from shared.kube.instants import SECOND
 from shared.kube.node import ResourceMap

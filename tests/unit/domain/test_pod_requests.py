@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain.requests import held_requests, pod_limits, pod_requests, scored_requests, whole
+from shared.domain.pod_requests import held_requests, pod_limits, pod_requests, scored_requests, whole
 from shared.kube.meta import Metadata
 from shared.kube.pod import (
     Container,

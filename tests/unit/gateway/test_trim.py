@@ -10,7 +10,7 @@ from services.gateway.resources import RESOURCES
 from services.gateway.state import digest_of
 from services.gateway.trim import see
 from services.gateway.wire import Decoder
-from shared.kube.annotations import keeps
+from shared.kube.kept_annotations import keeps
 from tests.support import gateway_objects
 
 

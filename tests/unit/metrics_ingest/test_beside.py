@@ -8,7 +8,7 @@ from services.metrics_ingest.settings import IngestSettings
 from services.metrics_ingest.state import IngestState
 from services.metrics_ingest.windows import NodeWindows
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, Report, ZoneSum
-from shared.domain.node_reports import status_of
+from shared.domain.node_metric_status import status_of
 from shared.events.intents import FieldsDesired
 from shared.events.metrics import ApplicationReported, GpuReported, NodeReported, Usage, ZoneReported
 from shared.kube.instants import SECOND

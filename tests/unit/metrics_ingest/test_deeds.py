@@ -36,7 +36,7 @@ from shared.events.nodes import (
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
-from shared.kube.node_topology import CPU_BASIC_INFO
+from shared.kube.node_resource_topology import CPU_BASIC_INFO
 from shared.kube.pod import ClaimSource, EphemeralSource, Volume
 from shared.kube.resource_names import CLAIMS
 from tests.support.pods import observed

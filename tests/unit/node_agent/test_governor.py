@@ -10,7 +10,7 @@ from services.node_agent.samples import Usage
 from services.node_agent.slo import SloKeeper
 from shared.agents.actions import EvictionRequested, Suppressed
 from shared.kube.instants import SECOND
-from shared.kube.node_topology import SHARED_POOLS
+from shared.kube.node_resource_topology import SHARED_POOLS
 from tests.unit.node_agent.governed import BATCH, BE, CID, GIB, LS, WEB, Machine
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from services.node_agent.exposition import TEXTS
 from shared.domain.cpu_set import cpu_list
-from shared.kube.node_topology import BE_SHARED_POOLS, SHARED_POOLS
+from shared.kube.node_resource_topology import BE_SHARED_POOLS, SHARED_POOLS
 from shared.kube.pod import ResourceRequirements
 from tests.unit.node_agent.governed import BATCH, CID, GIB, LS, WEB, Machine, pod
 

@@ -14,7 +14,7 @@ from services.node_agent.node_topology import Kubelet, stated, taken_first
 from services.node_agent.qos.processors import Processor
 from shared.agents.actions import TopologyReported
 from shared.agents.pods import NodePods
-from shared.kube import node_topology as names
+from shared.kube import node_resource_topology as names
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Pod

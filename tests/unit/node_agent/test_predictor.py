@@ -17,7 +17,7 @@ from shared.kube.instants import SECOND, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Pod
-from shared.prediction.models import PredictionSettings
+from shared.prediction.usage_models import PredictionSettings
 from tests.support.pods import kept_pod
 
 GIB = 2**30

@@ -4,8 +4,8 @@ from shared.domain.cpu_memory import MILLI, Amount
 from shared.kube.instants import SECOND, instant_ns, instant_text
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO
-from shared.prediction.models import CLASSES, Model, Models, PodUsed, PredictionSettings, Used, item_key
-from shared.prediction.peaks import ClassPeaks, PodPeaks, predict
+from shared.prediction.peak_predictor import ClassPeaks, PodPeaks, predict
+from shared.prediction.usage_models import CLASSES, Model, Models, PodUsed, PredictionSettings, Used, item_key
 from tests.support.pods import kept_pod
 
 NOW = instant_ns("2026-05-10T00:00:00Z")

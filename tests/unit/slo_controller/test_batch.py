@@ -11,7 +11,7 @@ from services.slo_controller.state.node_usage import BATCH_BAND, Application, Me
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
-from shared.kube.node_topology import Zone, ZoneResource
+from shared.kube.node_resource_topology import Zone, ZoneResource
 from shared.kube.quantity import NANO, milli
 from shared.kube.slo_config import ColocationStrategy
 

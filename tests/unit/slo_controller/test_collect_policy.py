@@ -6,7 +6,7 @@ from typing import Any
 from services.slo_controller.config.colocation_strategy import ANNOTATION
 from services.slo_controller.config.node_metric_spec import node_metric_spec
 from services.slo_controller.config.slo_configmap import config_of, read
-from shared.admission.slo_config import COLOCATION
+from shared.admission.slo_config.document_validation import COLOCATION
 from shared.kube.meta import Metadata
 
 DEFAULT = {

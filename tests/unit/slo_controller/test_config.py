@@ -4,7 +4,7 @@ import json
 
 from services.slo_controller.config.colocation_strategy import DEFAULT_CONFIG
 from services.slo_controller.config.slo_configmap import config_of, read
-from shared.admission.slo_config import BURST, COLOCATION, QOS, THRESHOLD
+from shared.admission.slo_config.document_validation import BURST, COLOCATION, QOS, THRESHOLD
 from shared.domain.slo_defaults import DEFAULT_BURST
 
 GOOD = {

@@ -8,7 +8,7 @@ from services.slo_controller.overcommit import batch_resources
 from shared.events.cluster import NodeDeleted, ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
-from shared.kube.node_topology import CPU_BASIC_INFO, NUMA_RESERVATION, SHARED_POOLS
+from shared.kube.node_resource_topology import CPU_BASIC_INFO, NUMA_RESERVATION, SHARED_POOLS
 from shared.kube.resource_names import NODE_TOPOLOGIES
 from tests.support.slo_cluster import Cluster, running
 

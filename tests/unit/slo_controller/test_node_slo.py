@@ -7,7 +7,7 @@ import msgspec
 
 from services.slo_controller.config.node_slo_spec import BANDWIDTH, node_slo_spec
 from services.slo_controller.config.slo_configmap import config_of, read
-from shared.admission.slo_config import BURST, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
+from shared.admission.slo_config.document_validation import BURST, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
 from shared.kube.meta import Metadata
 from shared.kube.quantity import nanos
 from tests.support.recorded_cases import recorded

@@ -14,9 +14,9 @@ from services.slo_controller.overcommit.cpu_normalization import (
     normalization_ratio,
 )
 from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO
-from shared.admission.slo_config import AMPLIFICATION, NORMALIZATION
+from shared.admission.slo_config.document_validation import AMPLIFICATION, NORMALIZATION
 from shared.kube.meta import Metadata
-from shared.kube.node_topology import CPU_BASIC_INFO
+from shared.kube.node_resource_topology import CPU_BASIC_INFO
 
 MODEL = {
     "baseRatio": 1.5, "hyperThreadEnabledRatio": 1.0, "turboEnabledRatio": 1.8, "hyperThreadTurboEnabledRatio": 1.2,

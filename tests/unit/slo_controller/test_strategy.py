@@ -6,7 +6,7 @@ import pytest
 
 from services.slo_controller.config.colocation_strategy import DEFAULTS, effective, sells
 from services.slo_controller.config.slo_configmap import config_of, read
-from shared.admission.slo_config import COLOCATION
+from shared.admission.slo_config.document_validation import COLOCATION
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import ColocationConfig
 

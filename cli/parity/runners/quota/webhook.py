@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.elastic_quota import PodsOf, Rules, check_create, check_delete, check_update, completed
-from shared.admission.quota_topology import Topology
-from shared.admission.refused import Refused
+from shared.admission.quota.quota_topology import Topology
+from shared.admission.quota.quota_validation import PodsOf, Rules, check_create, check_delete, check_update, completed
+from shared.admission.rejection import Refused
 from shared.kube.elastic_quota import PREFIX, QUOTA_NAME
 
 

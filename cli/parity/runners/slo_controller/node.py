@@ -11,12 +11,12 @@ from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO, r
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.node_usage import Measured
 from services.slo_controller.state.slo_state import SloState
-from shared.admission.slo_config import COLOCATION, NORMALIZATION
+from shared.admission.slo_config.document_validation import COLOCATION, NORMALIZATION
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectDeleted, ObjectObserved, PodObserved
 from shared.kube.instants import instant_ns
 from shared.kube.node import Node, NodeMetric
-from shared.kube.node_topology import CPU_BASIC_INFO
+from shared.kube.node_resource_topology import CPU_BASIC_INFO
 from shared.kube.pod import Pod
 from shared.kube.resource_names import NODE_TOPOLOGIES
 

@@ -12,8 +12,8 @@ from shared.kube.instants import SECOND, instant_ns
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import milli, value
-from shared.prediction.models import Model, Models, PodUsed, PredictionSettings, Used, known_here
-from shared.prediction.peaks import ClassPeaks, NoPrediction, Outcome, PodPeaks, allocatable_of, predict
+from shared.prediction.peak_predictor import ClassPeaks, NoPrediction, Outcome, PodPeaks, allocatable_of, predict
+from shared.prediction.usage_models import Model, Models, PodUsed, PredictionSettings, Used, known_here
 
 
 def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import msgspec
 
 from cli.parity.runners.webhook.desk import Given, desk_of, request_of
 from shared.admission.node_amplification import RAW
-from shared.admission.pod_view import annotations_of
-from shared.admission.refused import Refused
+from shared.admission.pod.pod_json import annotations_of
+from shared.admission.rejection import Refused
 from shared.kube.quantity import amount, nanos
 
 

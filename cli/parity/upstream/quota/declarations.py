@@ -7,8 +7,8 @@ import msgspec
 
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.sharing import wrapped
-from shared.admission.elastic_quota import check_self
-from shared.admission.refused import Refused
+from shared.admission.quota.quota_validation import check_self
+from shared.admission.rejection import Refused
 from shared.kube.elastic_quota import DEFAULT, RESERVED, SYSTEM, DeclaredQuota
 from shared.kube.quantity import amounts
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from shared.domain.amounts import total
-from shared.domain.requests import pod_requests, whole
+from shared.domain.pod_requests import pod_requests, whole
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from services.scheduler.plugins.load_aware.amounts import bounded
 from services.scheduler.plugins.load_aware.annotations import read_amounts, read_counts
 from services.scheduler.plugins.load_aware.args import LoadAwareArgs
+from shared.domain.pod_requests import Asked, Nanos, read_asked
 from shared.domain.priority import Priority, priority, resource_of
-from shared.domain.requests import Asked, Nanos, read_asked
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, amounts

@@ -10,8 +10,8 @@ from services.scheduler.plugins.load_aware.arrays import int64
 from services.scheduler.plugins.load_aware.assignment import Windows, windows_of
 from services.scheduler.plugins.load_aware.estimate import estimate_pod
 from services.scheduler.plugins.load_aware.report import Vector
+from shared.domain.pod_requests import Asked
 from shared.domain.priority import Priority, priority
-from shared.domain.requests import Asked
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity
 

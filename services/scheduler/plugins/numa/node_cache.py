@@ -23,7 +23,7 @@ from services.scheduler.plugins.numa.ledger import Allocation, NodeBook
 from services.scheduler.plugins.numa.options import NodeOptions, node_options
 from services.scheduler.state.pod_record import Held
 from shared.kube.node import Node, NodeMetric
-from shared.kube.node_topology import NodeResourceTopology
+from shared.kube.node_resource_topology import NodeResourceTopology
 
 _MOST_KEPT = 64
 """How many classes' answers a site keeps."""

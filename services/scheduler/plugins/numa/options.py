@@ -21,7 +21,7 @@ from services.scheduler.plugins.numa.topology import CpuTopology
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.kube.json_text import read_json
 from shared.kube.node import Node
-from shared.kube.node_topology import NodeResourceTopology
+from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.quantity import BadQuantity, amount, nanos
 
 CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"

@@ -8,8 +8,8 @@ import pytest
 from services.gateway.webhooks.desk import MARK, Held, draw_of
 from services.gateway.webhooks.hooks import HOOKS, Place, configuration, served
 from services.gateway.webhooks.view import CONFIG_MAPS, AdmissionView
-from shared.admission.gates import gates_of
-from shared.admission.refused import Refused
+from shared.admission.feature_gates import gates_of
+from shared.admission.rejection import Refused
 from tests.support.pods import written_pod
 from tests.unit.gateway.webhooks.world import (
     QUOTAS,

@@ -5,8 +5,8 @@ import pytest
 from services.gateway.webhooks.desk import Desk, Terms
 from services.gateway.webhooks.recent import KEPT_S, Recent
 from services.gateway.webhooks.view import AdmissionView
-from shared.admission.gates import gates_of
-from shared.admission.refused import Refused
+from shared.admission.feature_gates import gates_of
+from shared.admission.rejection import Refused
 from tests.unit.gateway.webhooks.world import QUOTAS, SYSTEM, asked, cluster, gone, quota
 
 

@@ -8,7 +8,7 @@ import msgspec
 from services.gateway.webhooks.desk import Desk, Held, Terms
 from services.gateway.webhooks.review import Request
 from services.gateway.webhooks.view import CLASSES, CONFIG_MAPS, NAMESPACES, PROFILES, AdmissionView
-from shared.admission.gates import gates_of
+from shared.admission.feature_gates import gates_of
 from shared.events.cluster import InitialListCompleted, NodeObserved, ObjectDeleted, ObjectObserved
 from shared.kube.node import Node
 

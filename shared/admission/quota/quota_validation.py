@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.quota_topology import Topology, checked_place
-from shared.admission.refused import Refused
+from shared.admission.quota.quota_topology import Topology, checked_place
+from shared.admission.rejection import Refused
 from shared.domain.amounts import exceeding
 from shared.kube.elastic_quota import (
     DEFAULT,

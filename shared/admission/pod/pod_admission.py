@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from shared.admission import device_resources, extended_resources
-from shared.admission.colocation_profile import Draw, applied, matching
-from shared.admission.gates import Gates
-from shared.admission.pod_colocation import RequiredLabels, check_colocation, check_reservation
-from shared.admission.pod_quota import check_quota, keep_to_tree
-from shared.admission.pod_view import Raw, copy_of
+from shared.admission.feature_gates import Gates
+from shared.admission.pod import extended_resource_spec, gpu_resources
+from shared.admission.pod.colocation_profile import Draw, applied, matching
+from shared.admission.pod.pod_json import Raw, copy_of
+from shared.admission.pod.pod_quota import check_quota, keep_to_tree
+from shared.admission.pod.qos_validation import RequiredLabels, check_colocation, check_reservation
 from shared.kube.elastic_quota import DeclaredQuota
 
 
@@ -53,11 +53,11 @@ def mutated(
         translates = "ColocationProfileSkipMutatingResources" not in gates
         result = applied(result, chosen, world.classes, draw, translates=translates)
     if "DisableExtendedResourceSpec" not in gates:
-        extended_resources.annotate(result)
+        extended_resource_spec.annotate(result)
     if "MultiQuotaTree" in gates:
         keep_to_tree(result, namespace, world.quotas, world.quota_profiles)
     if "DisableDeviceResourceSpec" not in gates:
-        device_resources.expand(result)
+        gpu_resources.expand(result)
     return result
 
 
@@ -74,6 +74,6 @@ def check(world: PodWorld, pod: Raw, old: Raw | None, namespace: str) -> None:
     check_colocation(pod, old, world.gates)
     check_quota(pod, old, namespace, world.quotas, world.gates)
     if "ValidatePodDeviceResource" in world.gates:
-        device_resources.check(pod)
+        gpu_resources.check(pod)
     if "EnablePodEnhancedValidator" in world.gates:
         world.required_labels.check(pod, namespace)

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.pod_view import Raw, annotations_of, app_containers, key_of, stated
-from shared.admission.refused import Refused
+from shared.admission.pod.pod_json import Raw, annotations_of, app_containers, key_of, stated
+from shared.admission.rejection import Refused
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
 

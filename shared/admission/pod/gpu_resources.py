@@ -6,8 +6,8 @@ Source: spec/api.md 2.4, 5.2 step 4, 5.4 group 5; upstream pkg/webhook/pod/{muta
 from collections.abc import Mapping
 from typing import Any
 
-from shared.admission.pod_view import Raw, app_containers, key_of, stated, written
-from shared.admission.refused import Refused
+from shared.admission.pod.pod_json import Raw, app_containers, key_of, stated, written
+from shared.admission.rejection import Refused
 from shared.kube.quantity import nanos, value
 
 GPU = "koordinator.sh/gpu"

@@ -10,8 +10,17 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.pod_view import Raw, all_containers, annotations_of, copy_of, labels_of, pod_of, stated, written
-from shared.admission.refused import Refused
+from shared.admission.pod.pod_json import (
+    Raw,
+    all_containers,
+    annotations_of,
+    copy_of,
+    labels_of,
+    pod_of,
+    stated,
+    written,
+)
+from shared.admission.rejection import Refused
 from shared.domain.node_selection import meets, problem_of
 from shared.domain.priority import Priority, priority, resource_of
 from shared.domain.qos import LABEL as QOS

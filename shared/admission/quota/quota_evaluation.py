@@ -9,12 +9,12 @@ Source: spec/quota.md 5.5; upstream pkg/webhook/quotaevaluate/evaluator.go.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shared.admission.gates import Gates
-from shared.admission.pod_quota import Quotas, quota_name
-from shared.admission.pod_view import key_of, pod_of
-from shared.admission.refused import Refused
+from shared.admission.feature_gates import Gates
+from shared.admission.pod.pod_json import key_of, pod_of
+from shared.admission.pod.pod_quota import Quotas, quota_name
+from shared.admission.rejection import Refused
 from shared.domain.amounts import Amounts, add, exceeding, mask, nonzero
-from shared.domain.requests import pod_requests, whole
+from shared.domain.pod_requests import pod_requests, whole
 from shared.kube.elastic_quota import DEFAULT, ROOT, SYSTEM, BadResourceList, resource_list, spec_amounts
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.quantity import BadQuantity

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shared.admission.refused import Refused
+from shared.admission.rejection import Refused
 from shared.domain.amounts import Amounts, add, largest, total, within_all
 from shared.kube.elastic_quota import ROOT, BadResourceList, DeclaredQuota, resource_list
 from shared.kube.quantity_text import amount_text

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shared.admission.slo_bounds import broken_bound
-from shared.admission.slo_network import network_problem
+from shared.admission.slo_config.network_shares import network_problem
+from shared.admission.slo_config.strategy_bounds import broken_bound
 from shared.domain.node_selection import problem_of, selects
 from shared.kube.instants import BadTime, duration_ns
 from shared.kube.quantity import BadQuantity, nanos

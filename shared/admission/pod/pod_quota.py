@@ -7,9 +7,9 @@ pkg/webhook/pod/mutating/multi_quota_tree_affinity.go.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shared.admission.gates import Gates
-from shared.admission.pod_view import Raw, key_of, labels_of
-from shared.admission.refused import Refused
+from shared.admission.feature_gates import Gates
+from shared.admission.pod.pod_json import Raw, key_of, labels_of
+from shared.admission.rejection import Refused
 from shared.kube.elastic_quota import DEFAULT, PREEMPTIBLE, PREFIX, QUOTA_NAME, DeclaredQuota
 
 Quotas = Mapping[str, DeclaredQuota]

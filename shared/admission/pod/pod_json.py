@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from shared.admission.refused import Refused
+from shared.admission.rejection import Refused
 from shared.kube.pod import Pod
 
 Raw = Mapping[str, Any]

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shared.domain.cpu_memory import MILLI, ZERO, Amount, scaled
+from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, priority
-from shared.domain.requests import pod_requests
 from shared.errors import KoordError
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.json_text import read_json
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, nanos
-from shared.prediction.models import SYSTEM, Model, PredictionSettings, item_key
+from shared.prediction.usage_models import SYSTEM, Model, PredictionSettings, item_key
 
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 

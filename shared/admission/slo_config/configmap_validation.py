@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shared.admission.pod_view import Raw, labels_of
-from shared.admission.refused import Refused
-from shared.admission.slo_config import (
+from shared.admission.pod.pod_json import Raw, labels_of
+from shared.admission.rejection import Refused
+from shared.admission.slo_config.document_validation import (
     CHECKED,
     CONFLICT,
     NETWORK,

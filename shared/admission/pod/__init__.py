@@ -1,0 +1,1 @@
+"""Admission of pods: profiles, resources, QoS classes and quota."""

@@ -1,0 +1,1 @@
+"""Admission of ElasticQuota objects, and of pods into a quota."""
