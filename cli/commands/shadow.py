@@ -13,8 +13,8 @@ from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
 from cli.supervisor.folder import find_endpoints
 from services.scheduler.service import SERVICE
-from services.scheduler.shadow.counterfactual import Followed
-from services.scheduler.shadow.history import NOT_COMPARED, ShadowLog
+from services.scheduler.shadow.counterfactual import Counterfactual
+from services.scheduler.shadow.history import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import InitialListCompleted
@@ -61,14 +61,14 @@ def report_(*, schedulers: tuple[str, ...], since: datetime | None, worst: int, 
 
 
 async def _report(postgres: str, schedulers: tuple[str, ...], since_ns: int, worst: int) -> ShadowReport:
-    told, configs = ShadowLog(), []
+    told, configs = ShadowHistory(), []
     async with reading(postgres) as log:
         async for record in _records(log, "scheduling", (PlacementCompared, ConfigApplied)):
             if isinstance(record.event, ConfigApplied):
                 configs.append(record)
             else:
                 told.tell(record)
-        followed = Followed([one.found for one in chosen(told, schedulers, since_ns)], configs)
+        followed = Counterfactual([one.found for one in chosen(told, schedulers, since_ns)], configs)
         async for record in _observed(log):
             told.tell(record)
             followed.tell(record)

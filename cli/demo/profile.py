@@ -10,9 +10,9 @@ PLUGIN = "LoadAwareScheduling"
 
 def without_load_awareness(folder: Path) -> Path:
     """Write the profile as a file for KOORD_SCHEDULER_CONFIG."""
-    from services.scheduler.framework.config.default_profile import SHIPPED
+    from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 
-    document = yaml.safe_load(SHIPPED)
+    document = yaml.safe_load(DEFAULT_PROFILE)
     for profile in document["profiles"]:
         profile["pluginConfig"] = _others(profile["pluginConfig"])
         for point in profile["plugins"].values():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from shared.errors import KoordError
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"
@@ -28,7 +28,7 @@ profiles:
 """
 
 POLICIES = {
-    "default": SHIPPED,
+    "default": DEFAULT_PROFILE,
     "least-allocated": _SCORED.format(strategy="LeastAllocated", gpu=GPU_MILLI),
     "most-allocated": _SCORED.format(strategy="MostAllocated", gpu=GPU_MILLI),
 }

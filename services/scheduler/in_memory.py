@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.framework.config.config_reload import Offered, config_drafts
+from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
 from services.scheduler.framework.config.profiles import config_of, read_config
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, Event, RecordedEvent
@@ -35,7 +35,7 @@ class Engine:
         self.view = ClusterView()
         if config:
             read_config(config)
-        for draft in config_drafts(self.view, Offered(source, config) if config else None):
+        for draft in config_drafts(self.view, OfferedConfig(source, config) if config else None):
             self.append("scheduling", draft.event, 0)
         configuration = config_of(self.view)
         self.notes = configuration.notes

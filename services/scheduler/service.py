@@ -11,12 +11,12 @@ from typing import NamedTuple
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.explain.schedule_explanation import answers
-from services.scheduler.extender.extender_service import Desk
+from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.http_api import serving
-from services.scheduler.framework.config.config_reload import Offered, config_drafts
+from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.manifest import MANIFEST
-from services.scheduler.quota.charge_client import Purse
+from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
@@ -85,11 +85,11 @@ async def lead(runtime: Runtime) -> None:
     view: ClusterView = runtime.state
     ready: Ready | None = runtime.prepared
     index = ready.derived if ready is not None and ready.derived.view is view else None
-    desk: Desk = runtime.beside
+    extender: ExtenderService = runtime.beside
     shadow = Shadow(view, settings.shadow_scheduler) if settings.shadow_scheduler else None
     if shadow is not None:
         runtime.look(shadow.look)
-    purse = desk.purse = Purse(runtime, settings.quota_timeout_s)
+    charge_client = extender.charge_client = ChargeClient(runtime, settings.quota_timeout_s)
     config_digest = ready.config_digest if ready is not None else ""
     file = ConfigFile(settings)
     questions_ns = 0
@@ -101,15 +101,17 @@ async def lead(runtime: Runtime) -> None:
         if index is None or view.config_digest != config_digest:
             config_digest = view.config_digest
             if shadow is not None:
-                shadow.judge_by(None)
+                shadow.use_cache(None)
             index = _new_index(view, settings)
         await _settle(index)
-        desk.index = index
-        async with desk.turn:
+        extender.index = index
+        async with extender.turn:
             seen, now_ns = dict(view.positions), runtime.now_ns()
-            drafts = await purse.charged(decide(index, now_ns, settings.batch_size), seen, QuotaPreemptor(index))
+            drafts = await charge_client.charged(
+                decide(index, now_ns, settings.batch_size), seen, QuotaPreemptor(index)
+            )
             if shadow is not None:
-                shadow.judge_by(index, config_digest)
+                shadow.use_cache(index, config_digest)
                 drafts += shadow.take()
             if (
                 not questions_ns <= now_ns < questions_ns + int(QUESTIONS_INTERVAL_S * SECOND)
@@ -125,7 +127,7 @@ async def lead(runtime: Runtime) -> None:
         # Reports never stop, and each may cure a pod that load keeps waiting: looking in vain takes half of a core at most.
         await asyncio.sleep(min(max(taken_s, 0.0), LONGEST_PAUSE_S))
         await runtime.changed(_wait_s(index, runtime.now_ns()))
-    desk.index = None
+    extender.index = None
     if shadow is not None:
         runtime.look(None)
         while drafts := shadow.take():
@@ -149,14 +151,14 @@ class ConfigFile:
         self._path = settings.config
         self._every_ns = int(settings.config_interval_s * SECOND)
         self._read_ns = 0
-        self._last: Offered | None = None
+        self._last: OfferedConfig | None = None
 
-    async def read(self, now_ns: int) -> Offered | None:
+    async def read(self, now_ns: int) -> OfferedConfig | None:
         """The file as it is; as it was while it cannot be read, for one that is being replaced is gone for a moment."""
         if self._path and not self._read_ns <= now_ns < self._read_ns + self._every_ns:  # a clock may be set back
             self._read_ns = now_ns
             try:
-                self._last = Offered(f"file {self._path}", await asyncio.to_thread(Path(self._path).read_text))
+                self._last = OfferedConfig(f"file {self._path}", await asyncio.to_thread(Path(self._path).read_text))
             except OSError as error:
                 log.warning("the configuration file cannot be read", extra={"file": self._path, "error": str(error)})
         return self._last

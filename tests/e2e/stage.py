@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.dev.cluster import Cluster
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from tests.cluster.fixtures import MakeNodes
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
@@ -109,4 +109,4 @@ def pod(
 
 def profiles(*texts: str) -> str:
     """A configuration of several profiles: the shipped one, and others as YAML list items."""
-    return SHIPPED + "".join(texts)
+    return DEFAULT_PROFILE + "".join(texts)

@@ -12,7 +12,7 @@ import pytest
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, node_object
 from cli.ports import free_port
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from shared.events.scheduling import CycleDecided
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.node_metrics import put_report, report
@@ -20,7 +20,7 @@ from tests.support.kube_system import System, koord, running
 from tests.support.pods import written_pod
 from tests.support.waiting import in_thread, until
 
-THRESHOLDS = SHIPPED.replace("cpu: 0\n        memory: 0", "cpu: 65\n        memory: 95")
+THRESHOLDS = DEFAULT_PROFILE.replace("cpu: 0\n        memory: 0", "cpu: 65\n        memory: 95")
 
 KUBE_SCHEDULER = """\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.dev.cluster import Cluster
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.node_metrics import put_report, report
 from tests.e2e.stage import BASE, Stage, pod
@@ -91,7 +91,7 @@ async def _shipped_rules(stage: Stage) -> None:
 
 async def _refused_and_taken(stage: Stage, system: System) -> None:
     """A bad one is refused by path and reason and changes nothing; one with a profile more serves that scheduler's pods."""
-    bad = SHIPPED.replace("nodeMetricExpirationSeconds: 300", "nodeMetricExpirationSeconds: 0")
+    bad = DEFAULT_PROFILE.replace("nodeMetricExpirationSeconds: 300", "nodeMetricExpirationSeconds: 0")
     await _configure(stage, bad)
     refused = await _status(system, "refused")
     assert refused["stands"]
@@ -101,7 +101,7 @@ async def _refused_and_taken(stage: Stage, system: System) -> None:
 
     before = (await _status(system, "in_force"))["seq"]
     await asyncio.to_thread(stage.nodes, "gpu-a", "gpu-b", capacity={GPU: "4"})
-    await _configure(stage, SHIPPED + COLOCATED)
+    await _configure(stage, DEFAULT_PROFILE + COLOCATED)
 
     async def taken() -> bool:
         return bool((await _status(system, "in_force"))["seq"] > before)

@@ -219,7 +219,7 @@ class World:
         seen = dict(view.positions)
         drafts = decide(self.index, self.now_ns, self.chance.randrange(1, 9))
         groups = to_charge(drafts, self._must_ask)
-        kept = QuotaPreemptor(self.index).kept_from(groups)
+        kept = QuotaPreemptor(self.index).refused_for_nominated(groups)
         self.kept += len(kept)
         groups = tuple(group for group in groups if group[0] not in kept)
         if not groups:
@@ -265,7 +265,7 @@ class World:
         return (
             facts is not None
             and facts.ask is not None
-            and self.view.quota.must_ask(facts.ask.namespace, facts.ask.labels)
+            and self.view.quota.needs_charge(facts.ask.namespace, facts.ask.labels)
         )
 
     def _told(self, uid: str) -> Told:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from services.scheduler.cache.cluster_objects import BUDGETS, NODE_TOPOLOGIES
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Event
 from shared.events.cluster import (
@@ -232,7 +232,7 @@ steps = st.lists(
 )
 
 CONFIG = (
-    SHIPPED[: SHIPPED.index("  pluginConfig:")]
+    DEFAULT_PROFILE[: DEFAULT_PROFILE.index("  pluginConfig:")]
     + """\
   plugins:
     multiPoint:

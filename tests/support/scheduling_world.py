@@ -6,7 +6,7 @@ import msgspec
 
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, Draft, Event, RecordedEvent
@@ -270,6 +270,6 @@ def use(world: World, text: str) -> None:
 
 def thresholds(cpu: int, memory: int) -> str:
     return (
-        SHIPPED.replace("cpu: 0\n        memory: 0", f"cpu: {cpu}\n        memory: {memory}")
+        DEFAULT_PROFILE.replace("cpu: 0\n        memory: 0", f"cpu: {cpu}\n        memory: {memory}")
         .replace("filterExpiredNodeMetrics: false", "filterExpiredNodeMetrics: true")
     )  # fmt: skip

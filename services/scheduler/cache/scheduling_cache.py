@@ -16,7 +16,7 @@ from services.scheduler.framework.plugin import Plugin, Profile
 from services.scheduler.framework.protocols import is_kind
 from services.scheduler.queue.scheduling_queue import Queue
 from services.scheduler.quota.queue_gate import QuotaGate
-from services.scheduler.quota.reasons import waits_for_room
+from services.scheduler.quota.reasons import waits_for_quota
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest, youngest
 from services.scheduler.state.node_reservation import less_reserved
@@ -187,7 +187,7 @@ class Index:
         """When (`cluster` seq) the going of a pod that may make room for this one was last refused."""
         makers: Iterable[str] = self.on.get(self.table.rows.get(nominated.nominated, -1), ())
         entry = self.view.quota.pods.get(nominated.uid)
-        if entry is not None and waits_for_room(nominated.reasons):
+        if entry is not None and waits_for_quota(nominated.reasons):
             makers = self.view.quota.pods_of[entry.quota]
         there = (self.view.pods.get(uid) for uid in makers)  # None: gone, and not settled yet
         return max((facts.stayed_at for facts in there if facts is not None), default=0)
@@ -198,7 +198,7 @@ class Index:
         own = quotas.get(stayed.uid)
         for uid, facts in self.nominated.items():
             is_there = facts.nominated == stayed.node
-            if waits_for_room(facts.reasons):
+            if waits_for_quota(facts.reasons):
                 is_there = own is not None and uid in quotas and quotas[uid].quota == own.quota
             if is_there:
                 self.queue.put(uid, facts, self.view.gateway_since, self.view.config_seq, stayed.stayed_at)

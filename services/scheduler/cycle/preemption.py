@@ -146,7 +146,7 @@ class Preemptor:
             other = quota.entry_of(pod.uid, ask.namespace, ask.labels, ask.request)
             if other is not None and not other.charged:
                 quota.take(other, charged, np_charged)
-        short = quota.short_by(entry, charged, np_charged)
+        short = quota.shortage(entry, charged, np_charged)
         if not short:
             return short
         for facts in self._cycle.evicted_pods():
@@ -218,7 +218,7 @@ class Preemptor:
             budgets,
             remove=lambda victim: move(victim, -1),
             put_back=lambda victim: move(victim, +1),
-            fits=lambda: (own is None or own.has_room_without(gone)) and what_if.fits(judge.profile, judge.ask, row),
+            fits=lambda: (own is None or own.fits_without(gone)) and what_if.fits(judge.profile, judge.ask, row),
         )
         for held in leaving:
             what_if.move(held, row, +1)

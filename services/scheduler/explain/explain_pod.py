@@ -38,7 +38,7 @@ from shared.kube.instants import instant_text
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One event of the pod's story.
+    """One event of the pod's explainer.
 
     Attributes:
         event: `context/seq`.
@@ -69,7 +69,7 @@ class Choice(msgspec.Struct, frozen=True):
     parts: dict[str, int]
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class Evaluation(msgspec.Struct, frozen=True):
     """The cycle that decided, and how it judged the nodes; or how we judged them for a pod that another scheduler placed.
 
     Attributes:
@@ -103,7 +103,7 @@ class Explanation(msgspec.Struct, frozen=True):
         status: `bound`, `placed`, `nominated`, `unschedulable`, `refused`, `withheld`, `waiting`, `gated`, `ended`, `gone` or `unknown`.
         node: where it is, or is to be.
         summary: one sentence.
-        judgement: of its last placement or refusal, if its cycle is among the events.
+        evaluation: of its last placement or refusal, if its cycle is among the events.
         steps: its events in the order in which they were appended.
     """
 
@@ -112,7 +112,7 @@ class Explanation(msgspec.Struct, frozen=True):
     status: str
     node: str
     summary: str
-    judgement: Judgement | None
+    evaluation: Evaluation | None
     steps: tuple[Step, ...]
 
 
@@ -130,31 +130,31 @@ def explain(records: Iterable[RecordedEvent], pod_uid: str = "", language: str =
     )
     own = [record for record in ordered if uid and getattr(record.event, "pod_uid", None) == uid]
     cycles = {record.event.cycle: record for record in ordered if isinstance(record.event, CycleDecided)}
-    story = _Story(language)
+    explainer = _Explainer(language)
     for record in own:
-        story.tell(record)
+        explainer.tell(record)
     decided = next((r.event for r in reversed(own) if isinstance(r.event, PodPlaced | PodUnschedulable)), None)
-    judgement = None
+    evaluation = None
     if decided is not None and decided.cycle in cycles:
-        judgement = _judgement(cycles[decided.cycle], decided, language)
+        evaluation = _cycle_evaluation(cycles[decided.cycle], decided, language)
     elif compared := next((r for r in reversed(own) if isinstance(r.event, PlacementCompared)), None):
-        judgement = _compared(compared, language)
+        evaluation = _compared(compared, language)
     return Explanation(
-        pod=story.pod,
+        pod=explainer.pod,
         pod_uid=uid,
-        status=story.status,
-        node=story.node,
-        summary=story.summary,
-        judgement=judgement,
-        steps=tuple(story.steps),
+        status=explainer.status,
+        node=explainer.node,
+        summary=explainer.summary,
+        evaluation=evaluation,
+        steps=tuple(explainer.steps),
     )
 
 
 def render(explanation: Explanation) -> str:
     """The explanation as plain text, for a terminal without colours or a log."""
     lines = [f"{explanation.pod or 'unknown pod'} ({explanation.pod_uid or 'no uid'}): {explanation.summary}"]
-    if judgement := explanation.judgement:
-        lines += ["", *_judgement_lines(judgement)]
+    if evaluation := explanation.evaluation:
+        lines += ["", *_evaluation_lines(evaluation)]
     lines += ["", *(f"{instant_text(step.at_ns):<27}  {step.event:<22} {step.text}" for step in explanation.steps)]
     return "\n".join(lines) + "\n"
 
@@ -188,23 +188,23 @@ def _awaits(record: RecordedEvent, logs: dict[str, list[RecordedEvent]], upto: d
     )
 
 
-def _judgement_lines(judgement: Judgement) -> list[str]:
-    passed = f"{judgement.feasible} of {judgement.nodes} nodes passed every filter"
-    what = f"cycle {judgement.cycle}" if judgement.cycle else "compared"
-    lines = [f"{what} ({judgement.event}) at {instant_text(judgement.now_ns)}: {passed}"]
-    if judgement.equals_before:
+def _evaluation_lines(evaluation: Evaluation) -> list[str]:
+    passed = f"{evaluation.feasible} of {evaluation.nodes} nodes passed every filter"
+    what = f"cycle {evaluation.cycle}" if evaluation.cycle else "compared"
+    lines = [f"{what} ({evaluation.event}) at {instant_text(evaluation.now_ns)}: {passed}"]
+    if evaluation.equals_before:
         lines.append(
-            f"  judged before {judgement.equals_before} equal pods of the same cycle, which took their nodes first"
+            f"  judged before {evaluation.equals_before} equal pods of the same cycle, which took their nodes first"
         )
     lines += [
-        f"  {refusal.nodes:>6}  {refusal.plugin}: {refusal.text}{_detail(refusal)}" for refusal in judgement.rejected
+        f"  {refusal.nodes:>6}  {refusal.plugin}: {refusal.text}{_detail(refusal)}" for refusal in evaluation.rejected
     ]
-    for choice in judgement.best:
+    for choice in evaluation.best:
         parts = ", ".join(f"{plugin} {part}" for plugin, part in choice.parts.items())
-        mark = "->" if choice.node == judgement.node else "  "
+        mark = "->" if choice.node == evaluation.node else "  "
         lines.append(f"  {mark} {choice.node}: {choice.score} ({parts})")
-    if judgement.node and all(choice.node != judgement.node for choice in judgement.best):
-        lines.append(f"  -> {judgement.node}: {judgement.score} when this pod's turn came")
+    if evaluation.node and all(choice.node != evaluation.node for choice in evaluation.best):
+        lines.append(f"  -> {evaluation.node}: {evaluation.score} when this pod's turn came")
     return lines
 
 
@@ -212,7 +212,7 @@ def _detail(refusal: Refusal) -> str:
     return f" ({refusal.detail})" if refusal.detail and refusal.detail not in refusal.text else ""
 
 
-def _judgement(record: RecordedEvent, decided: PodPlaced | PodUnschedulable, language: str) -> Judgement | None:
+def _cycle_evaluation(record: RecordedEvent, decided: PodPlaced | PodUnschedulable, language: str) -> Evaluation | None:
     cycle = record.event
     assert isinstance(cycle, CycleDecided), "cycles holds nothing else"
     place = next((i for i, outcome in enumerate(cycle.pods) if outcome.pod_uid == decided.pod_uid), None)
@@ -220,7 +220,7 @@ def _judgement(record: RecordedEvent, decided: PodPlaced | PodUnschedulable, lan
         return None
     outcome = cycle.pods[place]
     judged: ClassEvaluated = cycle.classes[outcome.judged]
-    return Judgement(
+    return Evaluation(
         cycle=cycle.cycle,
         event=f"{record.context}/{record.seq}",
         now_ns=cycle.now_ns or 0,
@@ -236,10 +236,10 @@ def _judgement(record: RecordedEvent, decided: PodPlaced | PodUnschedulable, lan
     )
 
 
-def _compared(record: RecordedEvent, language: str) -> Judgement:
+def _compared(record: RecordedEvent, language: str) -> Evaluation:
     found = record.event
     assert isinstance(found, PlacementCompared), "chosen because it is"
-    return Judgement(
+    return Evaluation(
         cycle=0,
         event=f"{record.context}/{record.seq}",
         now_ns=found.as_of_ns,
@@ -265,7 +265,7 @@ def _best(judged: ClassEvaluated) -> tuple[Choice, ...]:
     return tuple(Choice(best.node, best.score, best.parts) for best in judged.best)
 
 
-class _Story:
+class _Explainer:
     """Tells a pod's events one after the other, and knows how it stands after the last."""
 
     def __init__(self, language: str) -> None:
@@ -279,7 +279,7 @@ class _Story:
     def tell(self, record: RecordedEvent) -> None:
         event = record.event
         self.pod = str(getattr(event, "pod", "")) or self.pod
-        teller = self._tellers.get(type(event))
+        teller = self._describers.get(type(event))
         said = teller(self, event) if teller else told(event) or event.type_name()
         self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), said))
 
@@ -344,7 +344,7 @@ class _Story:
             f"cycle {event.cycle} asked pods on {event.node} to make room for it: {victims}; {budgets}{others}",
         )
 
-    def _asked_to_go(self, event: EvictionRequested) -> str:
+    def _is_evicted(self, event: EvictionRequested) -> str:
         return f"it is asked to go: {event.reason}"
 
     def _stays(self, event: EvictionRefused | EvictionFailed) -> str:
@@ -381,12 +381,12 @@ class _Story:
     def _evicted(self, _: PodEvicted) -> str:
         return self._stand("gone", "it was evicted")
 
-    _tellers: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
+    _describers: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
         PodObserved: _observed,
         PodPlaced: _placed,
         PodUnschedulable: _unschedulable,
         PodNominated: _nominated,
-        EvictionRequested: _asked_to_go,
+        EvictionRequested: _is_evicted,
         EvictionRefused: _stays,
         EvictionFailed: _stays,
         PodBound: _bound,

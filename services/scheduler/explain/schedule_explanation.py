@@ -16,7 +16,7 @@ import msgspec
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.condition_message import message
 from services.scheduler.cycle.tie_break import name_hash
-from services.scheduler.extender.evaluation_query import BadQuestion, Opinion
+from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
 from services.scheduler.framework.reasons import text
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.state.cluster_view import ClusterView
@@ -101,7 +101,7 @@ def _asked_about(view: ClusterView) -> dict[str, PodFacts]:
 def _answer(index: Index, pods: Mapping[str, PodFacts], key: str, question: Json, now_ns: int) -> Json:
     try:
         return _asked(index, pods, key, question.get("spec") or {}, now_ns)
-    except BadQuestion as error:
+    except BadQuery as error:
         return {"schedulable": False, "schedulableAfterPreemption": False, "failedMessage": str(error)}
 
 
@@ -110,10 +110,10 @@ def _asked(index: Index, pods: Mapping[str, PodFacts], key: str, spec: Json, now
         return _judged(index, _from_template(key, spec["questionObjectTemplate"]), now_ns)
     asked = str(spec.get("questionObjectKey") or "")
     if not asked:
-        raise BadQuestion("give spec.questionObjectKey, as namespace/pod, or spec.questionObjectTemplate")
+        raise BadQuery("give spec.questionObjectKey, as namespace/pod, or spec.questionObjectTemplate")
     facts = pods.get(asked)
     if facts is None:
-        raise BadQuestion(f"there is no pod {asked}; gangs and jobs are not asked about in this release")
+        raise BadQuery(f"there is no pod {asked}; gangs and jobs are not asked about in this release")
     return _of_pod(index, facts, now_ns)
 
 
@@ -122,11 +122,11 @@ def _of_pod(index: Index, facts: PodFacts, now_ns: int) -> Json:
     if held is not None:
         return _explained([_result(facts.name, facts.uid, held.node)], "", [])
     if facts.ended:
-        raise BadQuestion(f"pod {facts.name} has ended")
+        raise BadQuery(f"pod {facts.name} has ended")
     if facts.ask is None or facts.ask.fault:
-        raise BadQuestion(f"pod {facts.name}: {facts.ask.fault if facts.ask else 'it has not been read yet'}")
+        raise BadQuery(f"pod {facts.name}: {facts.ask.fault if facts.ask else 'it has not been read yet'}")
     if facts.ask.gated:
-        raise BadQuestion(text("SchedulingGated"))
+        raise BadQuery(text("SchedulingGated"))
     metadata = msgspec.structs.replace(
         facts.ask.pod.metadata, namespace=facts.name.partition("/")[0], name=facts.name.partition("/")[2], uid=facts.uid
     )
@@ -134,13 +134,13 @@ def _of_pod(index: Index, facts: PodFacts, now_ns: int) -> Json:
 
 
 def _judged(index: Index, pod: Pod, now_ns: int) -> Json:
-    opinion = Opinion(index, pod, now_ns)
-    judge, names = opinion.judge, index.table.names
+    query = EvaluationQuery(index, pod, now_ns)
+    judge, names = query.judge, index.table.names
     row = judge.choose(name_hash(pod.metadata.uid))
     refused: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for number in range(index.table.size):
         if judge.by[number] > FEASIBLE:
-            why, hopeless = opinion.why_not(names[number])
+            why, hopeless = query.why_not(names[number])
             refused[judge.profile.filters[int(judge.by[number])].name, why, not hopeless].append(names[number])
     details = [
         {"failedPlugin": plugin, "reason": why, "preemptMightHelp": helps, "failedNodes": sorted(nodes)[:MOST_NAMED]}
@@ -178,9 +178,9 @@ def _from_template(key: str, template: Any) -> Pod:
     try:
         pod = msgspec.convert(template, Pod)
     except msgspec.ValidationError as error:
-        raise BadQuestion(f"spec.questionObjectTemplate: {error}") from error
+        raise BadQuery(f"spec.questionObjectTemplate: {error}") from error
     if pod.spec == PodSpec():
-        raise BadQuestion("spec.questionObjectTemplate has no spec; give a pod template, with metadata and spec")
+        raise BadQuery("spec.questionObjectTemplate has no spec; give a pod template, with metadata and spec")
     namespace, _, name = key.partition("/")
     metadata = msgspec.structs.replace(pod.metadata, namespace=namespace, name=name, uid=key)
     return msgspec.structs.replace(pod, metadata=metadata)

@@ -9,7 +9,7 @@ from shared.kube.pod import Pod
 MAX_EXTENDER_SCORE = 10
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
+class UpstreamStruct(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
     """Base: the protocol's names are Go's own."""
 
 
@@ -19,7 +19,7 @@ class NodeItems(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] = ()
 
 
-class FilterAsk(Wire, frozen=True):
+class ExtenderArgs(UpstreamStruct, frozen=True):
     """Which of the nodes may take the pod, or how good they are: by name from a caller that says we know the nodes, else whole."""
 
     pod: Pod
@@ -27,7 +27,7 @@ class FilterAsk(Wire, frozen=True):
     node_names: tuple[str, ...] | None = None
 
 
-class FilterAnswer(Wire, frozen=True, omit_defaults=False):
+class ExtenderFilterResult(UpstreamStruct, frozen=True, omit_defaults=False):
     """The nodes that may, in the form they were asked in; the others with a reason.
 
     Attributes:
@@ -41,14 +41,14 @@ class FilterAnswer(Wire, frozen=True, omit_defaults=False):
     error: str = ""
 
 
-class HostPriority(Wire, frozen=True, omit_defaults=False):
+class HostPriority(UpstreamStruct, frozen=True, omit_defaults=False):
     """How good a node is, 0..10."""
 
     host: str
     score: int
 
 
-class BindAsk(Wire, frozen=True):
+class ExtenderBindingArgs(UpstreamStruct, frozen=True):
     """Bind a pod to a node."""
 
     pod_name: str
@@ -57,26 +57,26 @@ class BindAsk(Wire, frozen=True):
     node: str
 
 
-class BindAnswer(Wire, frozen=True, omit_defaults=False):
+class ExtenderBindingResult(UpstreamStruct, frozen=True, omit_defaults=False):
     """Empty when it is bound."""
 
     error: str = ""
 
 
-class MetaPod(Wire, frozen=True):
+class MetaPod(UpstreamStruct, frozen=True):
     """A victim by its uid."""
 
     uid: str = msgspec.field(name="UID")
 
 
-class MetaVictims(Wire, frozen=True, omit_defaults=False):
+class MetaVictims(UpstreamStruct, frozen=True, omit_defaults=False):
     """The victims on one node."""
 
     pods: tuple[MetaPod, ...] | None = None
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
-class Victims(Wire, frozen=True):
+class Victims(UpstreamStruct, frozen=True):
     """The victims on one node, as whole pods."""
 
     pods: tuple[Pod, ...] | None = None
@@ -88,7 +88,7 @@ class Victims(Wire, frozen=True):
         return MetaVictims(pods=uids, num_pdb_violations=self.num_pdb_violations)
 
 
-class PreemptAsk(Wire, frozen=True):
+class ExtenderPreemptionArgs(UpstreamStruct, frozen=True):
     """On which nodes which pods would have to go for the pod."""
 
     pod: Pod
@@ -102,7 +102,7 @@ class PreemptAsk(Wire, frozen=True):
         return {node: victims.meta() for node, victims in (self.node_name_to_victims or {}).items()}
 
 
-class PreemptAnswer(Wire, frozen=True, omit_defaults=False):
+class ExtenderPreemptionResult(UpstreamStruct, frozen=True, omit_defaults=False):
     """The nodes that are left, with their victims."""
 
     node_name_to_meta_victims: dict[str, MetaVictims] = {}

@@ -20,11 +20,11 @@ from shared.errors import KoordError
 from shared.kube.pod import Pod
 
 
-class BadQuestion(KoordError):
+class BadQuery(KoordError):
     """A question that cannot be answered: names the pod and what is wrong."""
 
 
-class Opinion:
+class EvaluationQuery:
     """One pod against all nodes.
 
     Attributes:
@@ -35,13 +35,13 @@ class Opinion:
         """Judge the pod by the named profile; else by the one it asks for, else by the first.
 
         Raises:
-            BadQuestion: the pod's requests cannot be read, or there is no such profile.
+            BadQuery: the pod's requests cannot be read, or there is no such profile.
         """
         index.settle()
         self._index = index
         self.ask = ask = PodAsk(ask_key(pod), common_part(pod))
         if ask.fault:
-            raise BadQuestion(f"pod {pod.metadata.key}: {ask.fault}")
+            raise BadQuery(f"pod {pod.metadata.key}: {ask.fault}")
         self._copies = copies = WorkingCopies(index, now_ns)
         self._count_nominated(pod.metadata.uid)
         panel = Panel(_profile(index, profile, ask.scheduler), copies.trials, copies.room)
@@ -104,5 +104,5 @@ def _profile(index: Index, name: str, asked: str) -> Profile:
         return index.profiles.get(asked) or next(iter(index.profiles.values()))
     profile = index.profiles.get(name)
     if profile is None:
-        raise BadQuestion(f"there is no profile {name!r}; the configuration has {', '.join(index.profiles)}")
+        raise BadQuery(f"there is no profile {name!r}; the configuration has {', '.join(index.profiles)}")
     return profile

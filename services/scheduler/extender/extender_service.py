@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.tie_break import name_hash
-from services.scheduler.extender.api_types import BindAsk, FilterAsk, MetaVictims
-from services.scheduler.extender.evaluation_query import Opinion
-from services.scheduler.extender.pending_evictions import Departures
-from services.scheduler.extender.verbs import cheapest, names_of, preemptable
-from services.scheduler.quota.charge_client import Purse
+from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
+from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.pending_evictions import PendingEvictions
+from services.scheduler.extender.verbs import cheapest, feasible_candidates, names_of
+from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.pod_record import PodFacts
 from shared.events import Cause, Draft
@@ -30,12 +30,12 @@ EXTENDER = "extender"
 """Who chose, in CycleDecided.by."""
 
 
-class Desk:
+class ExtenderService:
     """The part of a leading scheduler that others talk to.
 
     Attributes:
         index: what is known; None while this replica does not lead.
-        purse: what placements are charged to; made with the index.
+        charge_client: what placements are charged to; made with the index.
         turn: held while a decision is taken and appended.
         profile: the profile that judges pods of others; empty: the one of their scheduler's name, else the first.
     """
@@ -43,35 +43,35 @@ class Desk:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.index: Index | None = None
-        self.purse: Purse | None = None
+        self.charge_client: ChargeClient | None = None
         self.turn = asyncio.Lock()
         self.profile: str = runtime.settings.extender_profile
         self._timeout_s: float = runtime.settings.extender_timeout_s
-        self._departures = Departures()
+        self._pending_evictions = PendingEvictions()
 
-    def opinion(self, pod: Pod) -> Opinion:
+    def query(self, pod: Pod) -> EvaluationQuery:
         """Judge a pod as things stand.
 
         Raises:
-            BadQuestion: its requests cannot be read.
+            BadQuery: its requests cannot be read.
         """
         assert self.index is not None, "asked only while leading"
-        return Opinion(self.index, pod, self.runtime.now_ns(), self.profile)
+        return EvaluationQuery(self.index, pod, self.runtime.now_ns(), self.profile)
 
-    async def opinion_for(self, ask: FilterAsk) -> Opinion:
+    async def query_after_evictions(self, ask: ExtenderArgs) -> EvaluationQuery:
         """Judge a pod as things stand; where its room is being made on one of the nodes, once those who were asked to go have gone.
 
         Raises:
-            BadQuestion: its requests cannot be read.
+            BadQuery: its requests cannot be read.
         """
-        opinion = self.opinion(ask.pod)
+        query = self.query(ask.pod)
         node = self._awaited(ask.pod)
-        if not node or opinion.feasible(node) or node not in names_of(ask):
-            return opinion
+        if not node or query.feasible(node) or node not in names_of(ask):
+            return query
         await self._until(lambda: None if self._awaited(ask.pod) else True, _now_s() + self._timeout_s)
-        return self.opinion(ask.pod)
+        return self.query(ask.pod)
 
-    async def bind(self, ask: BindAsk) -> str:
+    async def bind(self, ask: ExtenderBindingArgs) -> str:
         """Bind a pod through the gateway: a cycle of one pod. Returns once its outcome is known; why it is not bound, or empty."""
         ends = _now_s() + self._timeout_s
         pod = f"{ask.pod_namespace}/{ask.pod_name}"
@@ -83,11 +83,11 @@ class Desk:
                 return "" if facts.node == ask.node else f"pod {pod} is bound to {facts.node} already"
             assert self.index is not None
             assert facts.ask is not None
-            opinion = Opinion(self.index, facts.ask.pod, self.runtime.now_ns(), self.profile)
-            given = opinion.given(ask.node) if opinion.feasible(ask.node) else None
+            query = EvaluationQuery(self.index, facts.ask.pod, self.runtime.now_ns(), self.profile)
+            given = query.given(ask.node) if query.feasible(ask.node) else None
             if given is None:
-                return f"node {ask.node} does not take pod {pod}: {opinion.why_not(ask.node)[0]}"
-            placed_seq = await self._place(facts, opinion, ask.node, given)
+                return f"node {ask.node} does not take pod {pod}: {query.why_not(ask.node)[0]}"
+            placed_seq = await self._place(facts, query, ask.node, given)
             if not placed_seq:
                 return f"pod {pod} is refused by its quota; see: koord quota why {pod}"
 
@@ -116,7 +116,7 @@ class Desk:
             room is on its way on a node that the caller does not name any more: it has seen them leave before we have.
 
         Raises:
-            BadQuestion: the pod's requests cannot be read.
+            BadQuery: the pod's requests cannot be read.
         """
         ends = _now_s() + self._timeout_s
         left = dict(candidates)
@@ -131,15 +131,15 @@ class Desk:
             if going is not False:
                 return {node: victims} if going else {}
 
-    async def _place(self, facts: PodFacts, opinion: Opinion, node: str, given: dict[str, str]) -> int:
+    async def _place(self, facts: PodFacts, query: EvaluationQuery, node: str, given: dict[str, str]) -> int:
         """Append the cycle and the placement; the placement's seq, 0 when the pod's quota refused it."""
         assert self.index is not None
-        assert self.purse is not None
+        assert self.charge_client is not None
         assert facts.ask is not None
         view = self.index.view
         seen = dict(view.positions)
-        number, score = view.cycle + 1, opinion.score(node)
-        judged = opinion.judge.judged(name_hash(facts.uid))
+        number, score = view.cycle + 1, query.score(node)
+        judged = query.judge.judged(name_hash(facts.uid))
         outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=node)
         decided = CycleDecided(cycle=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
         placed = PodPlaced(
@@ -152,7 +152,7 @@ class Desk:
             annotations=given,
         )
         drafts = (Draft(decided), Draft(placed, Cause("cluster", facts.since), facts.uid))
-        charged = await self.purse.charged(drafts, seen, QuotaPreemptor(self.index), evicts=False)
+        charged = await self.charge_client.charged(drafts, seen, QuotaPreemptor(self.index), evicts=False)
         records = await self.runtime.append(charged, now_ns=self.runtime.now_ns(), seen=seen, config=view.config_digest)
         return records[-1].seq if isinstance(records[-1].event, PodPlaced) else 0
 
@@ -166,8 +166,8 @@ class Desk:
         awaited = self._awaited(pod)
         if self.index is None or (awaited and awaited not in candidates):
             return ""
-        able = preemptable(candidates, self.opinion(pod))
-        node = cheapest(able, self._asked_to_go)
+        able = feasible_candidates(candidates, self.query(pod))
+        node = cheapest(able, self._is_evicted)
         uids = _uids(able[node]) if node else []
         known = [facts for uid in uids if (facts := self._known(uid))]
         if not node or len(known) < len(uids):
@@ -184,7 +184,7 @@ class Desk:
         ]
         if drafts:
             await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
-        self._departures.note(pod.metadata.uid, node, uids, self.index.view.pods)
+        self._pending_evictions.note(pod.metadata.uid, node, uids, self.index.view.pods)
         return node
 
     async def _going(self, uids: list[str], ends: float) -> bool | None:
@@ -202,9 +202,9 @@ class Desk:
         return await self._until(going, ends)
 
     def _awaited(self, pod: Pod) -> str:
-        return "" if self.index is None else self._departures.awaited(pod.metadata.uid, self.index.view.pods)
+        return "" if self.index is None else self._pending_evictions.awaited(pod.metadata.uid, self.index.view.pods)
 
-    def _asked_to_go(self, uid: str) -> bool:
+    def _is_evicted(self, uid: str) -> bool:
         facts = self._known(uid)
         return facts is not None and facts.is_asked_to_go()
 

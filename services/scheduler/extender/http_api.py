@@ -13,16 +13,16 @@ from aiohttp import web
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.extender import node_views
 from services.scheduler.extender.api_types import (
-    BindAnswer,
-    BindAsk,
-    FilterAnswer,
-    FilterAsk,
-    PreemptAnswer,
-    PreemptAsk,
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
 )
-from services.scheduler.extender.evaluation_query import BadQuestion, Opinion
-from services.scheduler.extender.extender_service import Desk
-from services.scheduler.extender.verbs import filtered, prioritized
+from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
+from services.scheduler.extender.extender_service import ExtenderService
+from services.scheduler.extender.verbs import filter_result, priorities
 from services.scheduler.queue.pending_status import told
 from services.scheduler.settings import SchedulerSettings
 from shared.http_server import Ports, for_leaders, json_response, listening
@@ -39,51 +39,53 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def serving(runtime: Runtime) -> AsyncIterator[Desk]:
+async def serving(runtime: Runtime) -> AsyncIterator[ExtenderService]:
     """Serve from the replica's start to its end.
 
     Raises:
         NoCertificate: the secure port is on and no certificate is given.
     """
-    desk = Desk(runtime)
+    extender = ExtenderService(runtime)
     settings: SchedulerSettings = runtime.settings
     ports = Ports("KOORD_SCHEDULER_", settings.listen, settings.insecure_listen, settings.tls_cert, settings.tls_key)
-    async with listening(_application(desk), ports):
-        yield desk
+    async with listening(_application(extender), ports):
+        yield extender
 
 
 class _Handlers:
     """Requests in, answers out; `_leading` has seen to it that there is an index."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, extender: ExtenderService) -> None:
+        self._service = extender
 
     @property
     def index(self) -> Index:
-        assert self._desk.index is not None, "asked only while leading"
-        return self._desk.index
+        assert self._service.index is not None, "asked only while leading"
+        return self._service.index
 
     async def filter(self, request: web.Request) -> web.Response:
-        ask = await _read(request, FilterAsk)
+        ask = await _read(request, ExtenderArgs)
         try:
-            return json_response(filtered(ask, await self._desk.opinion_for(ask)))
-        except BadQuestion as error:
-            return json_response(FilterAnswer(error=str(error)))
+            return json_response(filter_result(ask, await self._service.query_after_evictions(ask)))
+        except BadQuery as error:
+            return json_response(ExtenderFilterResult(error=str(error)))
 
     async def prioritize(self, request: web.Request) -> web.Response:
-        ask = await _read(request, FilterAsk)
-        return json_response(prioritized(ask, self._opinion(ask.pod)))
+        ask = await _read(request, ExtenderArgs)
+        return json_response(priorities(ask, self._query(ask.pod)))
 
     async def bind(self, request: web.Request) -> web.Response:
-        return json_response(BindAnswer(error=await self._desk.bind(await _read(request, BindAsk))))
+        return json_response(
+            ExtenderBindingResult(error=await self._service.bind(await _read(request, ExtenderBindingArgs)))
+        )
 
     async def preempt(self, request: web.Request) -> web.Response:
-        ask = await _read(request, PreemptAsk)
+        ask = await _read(request, ExtenderPreemptionArgs)
         try:
-            left = await self._desk.preempt(ask.pod, ask.candidates())
-        except BadQuestion as error:
+            left = await self._service.preempt(ask.pod, ask.candidates())
+        except BadQuery as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
-        return json_response(PreemptAnswer(node_name_to_meta_victims=left))
+        return json_response(ExtenderPreemptionResult(node_name_to_meta_victims=left))
 
     async def node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
@@ -99,20 +101,20 @@ class _Handlers:
 
     async def standing(self, request: web.Request) -> web.Response:
         pod = f"{request.match_info['namespace']}/{request.match_info['pod']}"
-        found = told(self.index, pod, self._desk.runtime.now_ns())
+        found = told(self.index, pod, self._service.runtime.now_ns())
         return (
             json_response({"message": f"cannot find pod {pod}"}, status=404) if found is None else json_response(found)
         )
 
     async def scores(self, request: web.Request) -> web.Response:
-        opinion = self._opinion(await _read(request, Pod))
+        query = self._query(await _read(request, Pod))
         top = request.query.get("top", str(TOP))
         if not top.isdecimal():
             raise web.HTTPBadRequest(text=f"top is {top!r}; give a number\n")
-        return web.Response(text=node_views.scores(opinion, int(top)), content_type="text/markdown")
+        return web.Response(text=node_views.scores(query, int(top)), content_type="text/markdown")
 
     async def filters(self, request: web.Request) -> web.Response:
-        return json_response(node_views.failures(self._opinion(await _read(request, Pod)), self.index.table.rows))
+        return json_response(node_views.failures(self._query(await _read(request, Pod)), self.index.table.rows))
 
     async def configz(self, _: web.Request) -> web.Response:
         return web.Response(text=self.index.view.config_text, content_type="application/yaml")
@@ -126,10 +128,10 @@ class _Handlers:
         ]
         return json_response({"GET": sorted([*own, *plugins]), "POST": sorted(_POSTS)})
 
-    def _opinion(self, pod: Pod) -> Opinion:
+    def _query(self, pod: Pod) -> EvaluationQuery:
         try:
-            return self._desk.opinion(pod)
-        except BadQuestion as error:
+            return self._service.query(pod)
+        except BadQuery as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
 
 
@@ -150,9 +152,9 @@ _GETS = {
 }
 
 
-def _application(desk: Desk) -> web.Application:
-    handlers = _Handlers(desk)
-    app = for_leaders(lambda: desk.index is not None, largest=LARGEST_QUESTION)
+def _application(extender: ExtenderService) -> web.Application:
+    handlers = _Handlers(extender)
+    app = for_leaders(lambda: extender.index is not None, largest=LARGEST_QUESTION)
     app.add_routes([web.get(path, getattr(handlers, name)) for path, name in _GETS.items()])
     app.add_routes([web.post(path, getattr(handlers, name)) for path, name in _POSTS.items()])
     return app

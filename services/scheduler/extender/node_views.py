@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.extender.evaluation_query import Opinion
+from services.scheduler.extender.evaluation_query import EvaluationQuery
 
 Json = dict[str, Any]
 
@@ -30,9 +30,9 @@ def node_info(index: Index, name: str) -> Json | None:
     }
 
 
-def scores(opinion: Opinion, top: int) -> str:
+def scores(query: EvaluationQuery, top: int) -> str:
     """The best nodes for a pod as a table in Markdown, with each plugin's part: upstream's dump of scores."""
-    judge = opinion.judge
+    judge = query.judge
     rows = sorted((int(row) for row in judge.feasible()), key=lambda row: -int(judge.total[row]))[:top]
     candidates = judge.candidates(rows)
     plugins = sorted({plugin for candidate in candidates for plugin in candidate.parts})
@@ -44,9 +44,9 @@ def scores(opinion: Opinion, top: int) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def failures(opinion: Opinion, names: Mapping[str, int]) -> Json:
+def failures(query: EvaluationQuery, names: Mapping[str, int]) -> Json:
     """Node -> why it may not take the pod: upstream's dump of filter failures."""
-    return {name: opinion.why_not(name)[0] for name in sorted(names) if name and not opinion.feasible(name)}
+    return {name: query.why_not(name)[0] for name in sorted(names) if name and not query.feasible(name)}
 
 
 def plugin_views(index: Index) -> dict[str, Callable[[str], Json | None]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from services.scheduler.state.pod_record import PodFacts
 
 
-class Departure(NamedTuple):
+class PendingEviction(NamedTuple):
     """A node, and who was asked to go from it."""
 
     node: str
@@ -22,18 +22,20 @@ class Departure(NamedTuple):
         return bool(here) and all(facts.is_leaving() for facts in here)
 
 
-class Departures:
+class PendingEvictions:
     """Pod by uid -> the departure that makes room for it."""
 
     def __init__(self) -> None:
-        self._departures: dict[str, Departure] = {}
+        self._pending_evictions: dict[str, PendingEviction] = {}
 
     def note(self, pod_uid: str, node: str, victims: Sequence[str], pods: Mapping[str, PodFacts]) -> None:
         """Remember who was asked to go for a pod; what was noted for others and has come about is forgotten."""
-        self._departures = {uid: departure for uid, departure in self._departures.items() if departure.awaited(pods)}
-        self._departures[pod_uid] = Departure(node, tuple(victims))
+        self._pending_evictions = {
+            uid: departure for uid, departure in self._pending_evictions.items() if departure.awaited(pods)
+        }
+        self._pending_evictions[pod_uid] = PendingEviction(node, tuple(victims))
 
     def awaited(self, pod_uid: str, pods: Mapping[str, PodFacts]) -> str:
         """The node on which room for the pod is on its way; empty for none, and once all have gone or one stays."""
-        departure = self._departures.get(pod_uid)
+        departure = self._pending_evictions.get(pod_uid)
         return departure.node if departure is not None and departure.awaited(pods) else ""

@@ -6,13 +6,13 @@ import msgspec
 
 from services.scheduler.extender.api_types import (
     MAX_EXTENDER_SCORE,
-    FilterAnswer,
-    FilterAsk,
+    ExtenderArgs,
+    ExtenderFilterResult,
     HostPriority,
     MetaVictims,
     NodeItems,
 )
-from services.scheduler.extender.evaluation_query import Opinion
+from services.scheduler.extender.evaluation_query import EvaluationQuery
 
 
 class _Named(msgspec.Struct):
@@ -23,33 +23,33 @@ class _Item(msgspec.Struct):
     metadata: _Named
 
 
-def names_of(ask: FilterAsk) -> tuple[str, ...]:
+def names_of(ask: ExtenderArgs) -> tuple[str, ...]:
     """The nodes a question is about."""
     if ask.node_names is not None:
         return ask.node_names
     return tuple(_name(item) for item in (ask.nodes or NodeItems()).items)
 
 
-def filtered(ask: FilterAsk, opinion: Opinion) -> FilterAnswer:
+def filter_result(ask: ExtenderArgs, query: EvaluationQuery) -> ExtenderFilterResult:
     """Which nodes may take the pod, and why the others may not."""
-    fits = {name for name in names_of(ask) if opinion.feasible(name)}
+    fits = {name for name in names_of(ask) if query.feasible(name)}
     failed: dict[str, str] = {}
     hopeless: dict[str, str] = {}
     for name in names_of(ask):
         if name not in fits:
-            why, no_use = opinion.why_not(name)
+            why, no_use = query.why_not(name)
             (hopeless if no_use else failed)[name] = why
     if ask.node_names is not None:
         names = tuple(name for name in ask.node_names if name in fits)
-        return FilterAnswer(node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
+        return ExtenderFilterResult(node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
     items = [item for item in (ask.nodes or NodeItems()).items if _name(item) in fits]
     nodes = {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items}
-    return FilterAnswer(nodes=nodes, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
+    return ExtenderFilterResult(nodes=nodes, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
 
 
-def prioritized(ask: FilterAsk, opinion: Opinion) -> list[HostPriority]:
+def priorities(ask: ExtenderArgs, query: EvaluationQuery) -> list[HostPriority]:
     """The nodes' totals on the protocol's scale: the best of those asked about gets 10, the worst 0."""
-    scores = {name: opinion.score(name) for name in names_of(ask)}
+    scores = {name: query.score(name) for name in names_of(ask)}
     able = [score for score in scores.values() if score >= 0]
     low, high = (min(able), max(able)) if able else (0, 0)
 
@@ -61,27 +61,27 @@ def prioritized(ask: FilterAsk, opinion: Opinion) -> list[HostPriority]:
     return [HostPriority(host=name, score=scaled(score)) for name, score in scores.items()]
 
 
-def preemptable(candidates: dict[str, MetaVictims], opinion: Opinion) -> dict[str, MetaVictims]:
+def feasible_candidates(candidates: dict[str, MetaVictims], query: EvaluationQuery) -> dict[str, MetaVictims]:
     """The candidates on which our rules let the pod once the victims are gone."""
     return {
         node: victims
         for node, victims in candidates.items()
-        if opinion.feasible_without(node, (pod.uid for pod in victims.pods or ()))
+        if query.feasible_without(node, (pod.uid for pod in victims.pods or ()))
     }
 
 
-def cheapest(candidates: dict[str, MetaVictims], asked_to_go: Callable[[str], bool]) -> str:
+def cheapest(candidates: dict[str, MetaVictims], is_evicted: Callable[[str], bool]) -> str:
     """The node with the fewest victims that are not asked to go already and break disruption budgets, then of any kind, then by name.
 
     Args:
-        asked_to_go: whether a pod, by uid, is on its way.
+        is_evicted: whether a pod, by uid, is on its way.
 
     Returns:
         Empty for no candidates.
     """
 
     def cost(node: str) -> tuple[int, int, str]:
-        more = sum(not asked_to_go(pod.uid) for pod in candidates[node].pods or ())
+        more = sum(not is_evicted(pod.uid) for pod in candidates[node].pods or ())
         return min(candidates[node].num_pdb_violations, more), more, node
 
     return min(candidates, key=cost, default="")

@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     charged: bool = False
 
 
-class QuotaRoom:
+class QuotaCapacity:
     """Used and usable, by quota.
 
     Attributes:
@@ -47,9 +47,9 @@ class QuotaRoom:
 
     def has_room(self, entry: Entry, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]) -> bool:
         """Whether a pod's quota has room for it, as far as is known here, beside what is about to be `taken`."""
-        return self.short_by(entry, taken, np_taken) == {}
+        return self.shortage(entry, taken, np_taken) == {}
 
-    def short_by(self, entry: Entry, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]) -> Amounts | None:
+    def shortage(self, entry: Entry, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]) -> Amounts | None:
         """How much has to come free in a pod's quota before it has room there and above.
 
         None where no preemptible pod can free it: the pod is none itself, and its quota's min is used up by such pods.

@@ -26,7 +26,7 @@ AWAY_NS = 1_000_000_000
 """So long is a ledger that did not answer not asked again."""
 
 
-class Purse:
+class ChargeClient:
     """What a leading scheduler charges its cycles to.
 
     Attributes:
@@ -51,12 +51,12 @@ class Purse:
             evicts: room is made; False for pods of other schedulers, which preempt for themselves.
         """
         view: ClusterView = self._runtime.state
-        groups = to_charge(drafts, lambda uid: _must_ask(view, uid))
+        groups = to_charge(drafts, lambda uid: _needs_charge(view, uid))
         if not groups:
             return tuple(drafts)
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided)
-        kept = room.kept_from(groups)
+        kept = room.refused_for_nominated(groups)
         groups = tuple(group for group in groups if group[0] not in kept)
         refused: dict[str, QuotaShort | None] = {**kept}
         charged_at = 0
@@ -92,9 +92,11 @@ class Purse:
         return None
 
 
-def _must_ask(view: ClusterView, uid: str) -> bool:
+def _needs_charge(view: ClusterView, uid: str) -> bool:
     facts = view.pods.get(uid)
-    return facts is not None and facts.ask is not None and view.quota.must_ask(facts.ask.namespace, facts.ask.labels)
+    return (
+        facts is not None and facts.ask is not None and view.quota.needs_charge(facts.ask.namespace, facts.ask.labels)
+    )
 
 
 def _told(view: ClusterView, uid: str) -> Told:

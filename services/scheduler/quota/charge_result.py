@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from services.scheduler.framework.reasons import text
-from services.scheduler.quota.reasons import OF_STAGE, PLUGIN, UNREACHABLE
+from services.scheduler.quota.reasons import CODE_OF_STAGE, PLUGIN, UNREACHABLE
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event
 from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable, Rejections
@@ -29,10 +29,10 @@ class Told(NamedTuple):
     attempt: int
 
 
-def to_charge(drafts: Sequence[Draft], must_ask: Callable[[str], bool]) -> tuple[tuple[str, ...], ...]:
+def to_charge(drafts: Sequence[Draft], needs_charge: Callable[[str], bool]) -> tuple[tuple[str, ...], ...]:
     """The pods of a cycle that the ledger has to be asked for, by uid, in the order in which they were placed."""
     placed = (draft.event for draft in drafts if isinstance(draft.event, PodPlaced))
-    return tuple((event.pod_uid,) for event in placed if must_ask(event.pod_uid))
+    return tuple((event.pod_uid,) for event in placed if needs_charge(event.pod_uid))
 
 
 def settled(
@@ -61,11 +61,11 @@ def settled(
     classes = list(decided.classes)
     left_out: set[str] = set()
     of_reason: dict[tuple[int, str, str], int] = {}
-    has_room_come = False
+    has_freed_capacity = False
     for outcome in decided.pods:
         uid = outcome.pod_uid
         if outcome.node and uid in refused:
-            has_room_come = True
+            has_freed_capacity = True
             code, detail = _reason(refused[uid])
             nodes = decided.classes[outcome.judged].nodes
             key = (nodes, code, detail)
@@ -74,7 +74,7 @@ def settled(
                 rejected = Rejections(plugin=PLUGIN, code=code, nodes=nodes, detail=detail)
                 classes.append(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
             outcomes.append(PodOutcome(pod_uid=uid, judged=of_reason[key]))
-        elif not outcome.node and has_room_come:
+        elif not outcome.node and has_freed_capacity:
             left_out.add(uid)
         else:
             outcomes.append(outcome)
@@ -94,7 +94,7 @@ def _reason(short: QuotaShort | None) -> tuple[str, str]:
     if short is None:
         return UNREACHABLE, ""
     resources = " ".join(sorted(short.short))
-    return OF_STAGE.get(short.stage, OF_STAGE["quota"]), f"{short.quota}, exceedDimensions: [{resources}]"
+    return CODE_OF_STAGE.get(short.stage, CODE_OF_STAGE["quota"]), f"{short.quota}, exceedDimensions: [{resources}]"
 
 
 def _told(placed: PodPlaced, decided: CycleDecided, short: QuotaShort | None, told: Told) -> Event | None:

@@ -1,4 +1,4 @@
-"""What the quota ledger says of a pod, as a line of the pod's story."""
+"""What the quota ledger says of a pod, as a line of the pod's explainer."""
 
 from shared.events import Event
 from shared.events.quota import (

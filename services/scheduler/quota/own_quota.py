@@ -17,7 +17,7 @@ class OwnQuota:
         entry = self._view.pods.get(uid)
         return entry is not None and entry.quota == self._quota and entry.charged and entry.preemptible
 
-    def has_room_without(self, gone: Collection[str]) -> bool:
+    def fits_without(self, gone: Collection[str]) -> bool:
         """Whether there is room in it once these pods of it are gone."""
         pods = self._view.pods
         return all(sum(pods[uid].request.get(name, 0) for uid in gone) >= size for name, size in self._short.items())

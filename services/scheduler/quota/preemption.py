@@ -14,8 +14,8 @@ from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_
 from services.scheduler.cycle.nomination import consequences, nomination
 from services.scheduler.plugins.default_preemption import Candidate, Victim, by_importance
 from services.scheduler.quota.capacity import Entry
-from services.scheduler.quota.reasons import waits_for_room
-from services.scheduler.quota.victims import Yielding, give_way, in_turn
+from services.scheduler.quota.reasons import waits_for_quota
+from services.scheduler.quota.victims import QuotaVictim, eviction_order, select_victims
 from services.scheduler.state.pod_class import PodAsk
 from services.scheduler.state.pod_record import PodFacts
 from shared.domain.amounts import Amounts, largest, sub
@@ -30,9 +30,9 @@ class QuotaPreemptor:
     def __init__(self, index: Index) -> None:
         self._index = index
 
-    def kept_from(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
+    def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
         """The pods of a cycle that would take room which is kept for one of their own or of higher priority; of a group, all of them."""
-        return _Kept(self._index).kept_from(groups)
+        return _NominatedCapacity(self._index).refused_for_nominated(groups)
 
     def made(
         self, before: Sequence[Draft], after: Sequence[Draft], refused: Mapping[str, QuotaShort | None]
@@ -47,7 +47,7 @@ class QuotaPreemptor:
         placed = {draft.event.pod_uid: draft.event for draft in before if isinstance(draft.event, PodPlaced)}
         cycle = CyclePreemptions(index)
         cycle.follow(draft.event for draft in after)
-        making = _Making(index, cycle)
+        making = _QuotaPreemption(index, cycle)
         for draft in after:
             if isinstance(draft.event, PodPlaced):
                 making.take(draft.event.pod_uid)
@@ -56,7 +56,7 @@ class QuotaPreemptor:
             facts, short = index.view.pods.get(uid), refused[uid]
             if facts is None or facts.ask is None or short is None or not _may_preempt(index, facts.ask):
                 continue
-            if (chosen := making.room_for(facts, facts.ask, short.short)) is None:
+            if (chosen := making.select_for(facts, facts.ask, short.short)) is None:
                 continue
             quota, gone = chosen
             victims = tuple(by_importance(each.victim for each in gone))
@@ -67,20 +67,20 @@ class QuotaPreemptor:
                 yield Draft(event, Cause("cluster", facts.since), uid)
 
 
-class _Kept:
+class _NominatedCapacity:
     """The room that is kept in quotas for the pods that wait for it."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self._waiting = sorted(_waiting(index), key=lambda each: (-each[0], each[1]))
 
-    def kept_from(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
+    def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
         found: dict[str, QuotaShort] = {}
         view = self._index.view.quota
         taken: dict[str, Amounts] = {}
         np_taken: dict[str, Amounts] = {}
         for group in groups if self._waiting else ():
-            why = next((short for uid in group if (short := self._kept_from(uid, taken, np_taken))), None)
+            why = next((short for uid in group if (short := self._refused_for_nominated(uid, taken, np_taken))), None)
             for uid in group:
                 if why is not None:
                     found[uid] = why
@@ -88,7 +88,9 @@ class _Kept:
                     view.take(entry, taken, np_taken)
         return found
 
-    def _kept_from(self, uid: str, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]) -> QuotaShort | None:
+    def _refused_for_nominated(
+        self, uid: str, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]
+    ) -> QuotaShort | None:
         view, entry, priority = self._index.view.quota, _entry(self._index, uid), _priority(self._index, uid)
         first = [
             each
@@ -101,7 +103,7 @@ class _Kept:
         np_beside = {quota: dict(sizes) for quota, sizes in np_taken.items()}
         for _, _, waits in first:
             view.take(waits, beside, np_beside)
-        short = view.short_by(entry, beside, np_beside)
+        short = view.shortage(entry, beside, np_beside)
         if short == {}:
             return None
         whose = self._index.view.pods[first[0][1]].name
@@ -109,7 +111,7 @@ class _Kept:
         return QuotaShort(quota=entry.quota, stage="quota", short=short or {}, message=message)
 
 
-class _Making:
+class _QuotaPreemption:
     """What a cycle's refused pods ask of the others in their quotas, so that no two of them rest on the same room.
 
     A pod that the cycle nominates for a node has the room that its victims free in its quota; they leave, and nobody else rests on it.
@@ -127,7 +129,7 @@ class _Making:
         for uid in cycle.nominated:
             if uid not in waiting and (entry := _entry(index, uid)) is not None:
                 self._waiting.append((_priority(index, uid), uid, entry))
-        self._turns: dict[str, list[Yielding]] = {}
+        self._turns: dict[str, list[QuotaVictim]] = {}
         self._leaving: dict[str, dict[str, Entry]] = {}
 
     def take(self, uid: str) -> None:
@@ -136,7 +138,9 @@ class _Making:
         if entry is not None and not entry.charged:
             self._view.take(entry, self._taken, self._np_taken)
 
-    def room_for(self, facts: PodFacts, ask: PodAsk, short: Mapping[str, int]) -> tuple[str, list[Yielding]] | None:
+    def select_for(
+        self, facts: PodFacts, ask: PodAsk, short: Mapping[str, int]
+    ) -> tuple[str, list[QuotaVictim]] | None:
         """The quota of a pod, and those of its pods that have to go; None when nobody has to, or all would not be enough.
 
         Args:
@@ -149,7 +153,7 @@ class _Making:
         for priority, uid, waits in self._waiting:
             if priority >= ask.priority and uid != facts.uid:
                 self._view.take(waits, taken, np_taken)
-        known = self._view.short_by(entry, taken, np_taken)
+        known = self._view.shortage(entry, taken, np_taken)
         if known is None:
             return None
         missing = largest(known, short)
@@ -157,7 +161,7 @@ class _Making:
         for uid, gone in leaving.items():
             if _priority(self._index, uid) < ask.priority:
                 missing = sub(missing, {name: size for name, size in gone.request.items() if name in missing})
-        chosen = give_way(self._turns_of(entry.quota), ask.priority, missing)
+        chosen = select_victims(self._turns_of(entry.quota), ask.priority, missing)
         if not chosen:
             return None
         names = {each.victim.uid for each in chosen}
@@ -176,7 +180,7 @@ class _Making:
             }
         return self._leaving[quota]
 
-    def _turns_of(self, quota: str) -> list[Yielding]:
+    def _turns_of(self, quota: str) -> list[QuotaVictim]:
         if self._budgets is not self._cycle.budgets:  # drawn down by a choice: what follows may go beyond them now
             self._budgets = self._cycle.budgets
             self._turns.clear()
@@ -192,7 +196,7 @@ class _Making:
                 candidates.append((victim_of(facts), entry.request))
                 if facts.stayed_seq:
                     stayed.append(uid)
-            self._turns[quota] = in_turn(candidates, self._budgets, stayed)
+            self._turns[quota] = eviction_order(candidates, self._budgets, stayed)
         return self._turns[quota]
 
     def _charged(self, quota: str) -> Iterator[tuple[str, Entry]]:
@@ -204,7 +208,7 @@ class _Making:
 def _waiting(index: Index) -> Iterator[tuple[int, str, Entry]]:
     """(priority, uid, entry) of the pods for whom room is made in their quota."""
     for uid, facts in index.nominated.items():
-        entry = _entry(index, uid) if waits_for_room(facts.reasons) else None
+        entry = _entry(index, uid) if waits_for_quota(facts.reasons) else None
         if entry is not None:
             yield _priority(index, uid), uid, entry
 

@@ -6,7 +6,7 @@ as many as there is room for. So a place that comes free lets one pod be tried, 
 
 from collections.abc import Iterator
 
-from services.scheduler.quota.reasons import waits_for_ledger, waits_for_room
+from services.scheduler.quota.reasons import waits_for_ledger, waits_for_quota
 from services.scheduler.quota.view import QuotaView
 from services.scheduler.state.pod_record import PodFacts
 from shared.domain.amounts import Amounts
@@ -35,14 +35,14 @@ class QuotaGate:
             facts: None when it is gone.
             stayed_at: what the queue would be told otherwise: when a pod that was to make room for it was last allowed to stay.
         """
-        if facts is None or not facts.attempts or not waits_for_room(facts.reasons):
+        if facts is None or not facts.attempts or not waits_for_quota(facts.reasons):
             self._leave(uid)
             if facts is not None and facts.attempts and waits_for_ledger(facts.reasons):
                 return facts, facts.saw + 1
             return facts, stayed_at
         self._enter(uid, facts)
-        asks_otherwise = facts.changed_seq > facts.saw
-        if asks_otherwise or uid in self._through.get(self._where[uid], {}):
+        has_new_request = facts.changed_seq > facts.saw
+        if has_new_request or uid in self._through.get(self._where[uid], {}):
             return facts, facts.saw + 1
         return (facts, stayed_at) if stayed_at > facts.saw else (None, 0)
 

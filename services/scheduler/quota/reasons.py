@@ -11,11 +11,11 @@ NON_PREEMPTIBLE = "NonPreemptibleQuotaExceeded"
 PARENT = "ParentQuotaExceeded"
 UNREACHABLE = "QuotaLedgerUnreachable"
 
-OF_STAGE: Mapping[str, str] = {"quota": EXCEEDED, "nonPreemptible": NON_PREEMPTIBLE, "ancestor": PARENT}
+CODE_OF_STAGE: Mapping[str, str] = {"quota": EXCEEDED, "nonPreemptible": NON_PREEMPTIBLE, "ancestor": PARENT}
 """What the ledger says was short -> code."""
 
 
-def waits_for_room(reasons: tuple[PluginReason, ...]) -> bool:
+def waits_for_quota(reasons: tuple[PluginReason, ...]) -> bool:
     """Whether a pod was refused by its quota, so that only room there can cure it."""
     return any(plugin == PLUGIN and code != UNREACHABLE for plugin, code in reasons)
 

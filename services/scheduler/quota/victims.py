@@ -13,7 +13,7 @@ from services.scheduler.plugins.default_preemption import Budget, Victim, by_imp
 from shared.domain.amounts import Amounts
 
 
-class Yielding(NamedTuple):
+class QuotaVictim(NamedTuple):
     """A pod that may have to give way.
 
     Attributes:
@@ -28,9 +28,9 @@ class Yielding(NamedTuple):
     stays: bool
 
 
-def in_turn(
+def eviction_order(
     candidates: Sequence[tuple[Victim, Mapping[str, int]]], budgets: Sequence[Budget], stayed: Iterable[str]
-) -> list[Yielding]:
+) -> list[QuotaVictim]:
     """Pods in the order in which they go: the least important first, behind all others those that are to stay.
 
     Args:
@@ -43,18 +43,18 @@ def in_turn(
     found = []
     for victim in least_first:
         breaks = beyond.get(victim.uid, ())
-        found.append(Yielding(victim, frees[victim.uid], breaks, bool(breaks) or victim.uid in refused))
+        found.append(QuotaVictim(victim, frees[victim.uid], breaks, bool(breaks) or victim.uid in refused))
     return sorted(found, key=lambda each: each.stays)
 
 
-def give_way(turns: Sequence[Yielding], priority: int, needed: Mapping[str, int]) -> list[Yielding] | None:
+def select_victims(turns: Sequence[QuotaVictim], priority: int, needed: Mapping[str, int]) -> list[QuotaVictim] | None:
     """The pods that go for one of this priority, in the order of `turns`; None when all that may go are not enough.
 
     Args:
         needed: what has to come free; nobody goes for nothing.
     """
     missing: Amounts = {name: size for name, size in needed.items() if size > 0}
-    taken: list[Yielding] = []
+    taken: list[QuotaVictim] = []
     for each in turns:
         if all(size <= 0 for size in missing.values()):
             break
@@ -63,7 +63,7 @@ def give_way(turns: Sequence[Yielding], priority: int, needed: Mapping[str, int]
             missing = {name: size - each.frees.get(name, 0) for name, size in missing.items()}
     if any(size > 0 for size in missing.values()):
         return None
-    gone: list[Yielding] = []
+    gone: list[QuotaVictim] = []
     for each in reversed(taken):  # those that came last are the most important: they stay where the others suffice
         without = {name: size + each.frees.get(name, 0) for name, size in missing.items()}
         if any(size > 0 for size in without.values()):

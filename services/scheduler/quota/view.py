@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.quota.capacity import Entry, QuotaRoom
+from services.scheduler.quota.capacity import Entry, QuotaCapacity
 from shared.domain.amounts import mask
 from shared.domain.quota_names import Names
 from shared.domain.quota_rules import rules_of
@@ -37,7 +37,7 @@ FOLDED: tuple[type[Event], ...] = (
 """Of the `quota` context."""
 
 
-class QuotaImage(msgspec.Struct, frozen=True):
+class QuotaSnapshot(msgspec.Struct, frozen=True):
     """What a snapshot holds."""
 
     is_led: bool
@@ -49,7 +49,7 @@ class QuotaImage(msgspec.Struct, frozen=True):
     freed: dict[str, int]
 
 
-class QuotaView(QuotaRoom):
+class QuotaView(QuotaCapacity):
     """A fold over `quota`, and over the ElasticQuotas of `cluster`.
 
     Attributes:
@@ -131,7 +131,7 @@ class QuotaView(QuotaRoom):
 
     # -- questions
 
-    def must_ask(self, namespace: str, labels: Mapping[str, str]) -> bool:
+    def needs_charge(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether the ledger has to be asked for such a pod: by what it has said, or by what it has still to read."""
         if not self.is_led:
             return False
@@ -158,9 +158,9 @@ class QuotaView(QuotaRoom):
 
     # -- snapshots
 
-    def image(self) -> QuotaImage:
+    def image(self) -> QuotaSnapshot:
         """For a snapshot: names sorted."""
-        return QuotaImage(
+        return QuotaSnapshot(
             self.is_led,
             self._rules_text,
             dict(sorted(self._observed.items())),
@@ -170,7 +170,7 @@ class QuotaView(QuotaRoom):
             dict(sorted(self.freed.items())),
         )
 
-    def restore(self, image: QuotaImage) -> None:
+    def restore(self, image: QuotaSnapshot) -> None:
         """Take over what `image` gave."""
         self.is_led, self.runtimes, self.freed = image.is_led, image.runtimes, image.freed
         self._rules_text, self.rules = image.rules, rules_of(image.rules) if image.rules else None

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.shadow.compare import Binding, compare
-from services.scheduler.shadow.follow import ask_of
+from services.scheduler.shadow.follow import pod_class_of
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.events.scheduling import PlacementCompared
 
 
-class Followed:
+class Counterfactual:
     """A cluster in which we were followed: a fold over what was observed.
 
     Attributes:
@@ -51,7 +51,7 @@ class Followed:
         self._view.apply(record)
 
     def _decide(self, record: RecordedEvent, event: PodObserved) -> str:
-        real, ask = event.object.spec.node_name, ask_of(self._view, event)
+        real, ask = event.object.spec.node_name, pod_class_of(self._view, event)
         index = self._configured(self._compared[event.pod_uid].as_of.get("scheduling", 0))
         found = compare(index, Binding(event.pod_uid, event.pod, ask, real, record.seq, record.at_ns))
         return found.ours or real

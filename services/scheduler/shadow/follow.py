@@ -28,7 +28,7 @@ class Shadow:
         self._config = ""
         self._drafts: list[Draft] = []
 
-    def judge_by(self, index: Index | None, config_digest: str = "") -> None:
+    def use_cache(self, index: Index | None, config_digest: str = "") -> None:
         """Compare by a settled index, which was made for this configuration; None while there is none."""
         self._index = index
         self._config = config_digest
@@ -63,13 +63,13 @@ class Shadow:
             return None  # the gateway is still telling what happened while it was away
         facts = view.pods.get(event.pod_uid)
         if facts is None or not facts.since:
-            return ask_of(view, event) if _was_scheduled(pod) else None
+            return pod_class_of(view, event) if _was_scheduled(pod) else None
         if facts.node or facts.compared or facts.held() is not None:
             return None
-        return ask_of(view, event)
+        return pod_class_of(view, event)
 
 
-def ask_of(view: ClusterView, event: PodObserved) -> PodAsk:
+def pod_class_of(view: ClusterView, event: PodObserved) -> PodAsk:
     """What a pod asks for, by what was known of it before this observation; by the observation if it is the first."""
     view.read()
     facts = view.pods.get(event.pod_uid)

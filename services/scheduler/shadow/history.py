@@ -45,7 +45,7 @@ class _Bound(NamedTuple):
     at_ns: int
 
 
-class ShadowLog:
+class ShadowHistory:
     """The fold. Contexts may be told one after the other.
 
     Attributes:

@@ -7,7 +7,7 @@ from math import sqrt
 import msgspec
 
 from services.scheduler.framework.reasons import text
-from services.scheduler.shadow.history import RESOURCES, Compared, ShadowLog
+from services.scheduler.shadow.history import RESOURCES, Compared, ShadowHistory
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class ShadowReport(msgspec.Struct, frozen=True):
     worst: tuple[Worst, ...]
 
 
-def chosen(log: ShadowLog, schedulers: Collection[str] = (), since_ns: int = 0) -> list[Compared]:
+def chosen(log: ShadowHistory, schedulers: Collection[str] = (), since_ns: int = 0) -> list[Compared]:
     """The comparisons that a report is about; arguments as of `report`."""
     return [
         one
@@ -112,7 +112,7 @@ def chosen(log: ShadowLog, schedulers: Collection[str] = (), since_ns: int = 0) 
 
 
 def report(
-    log: ShadowLog,
+    log: ShadowHistory,
     followed: Mapping[str, str],
     schedulers: Collection[str] = (),
     since_ns: int = 0,
@@ -179,7 +179,7 @@ def _refused_by(outside: Sequence[Compared]) -> tuple[RefusedBy, ...]:
     )
 
 
-def _nodes(log: ShadowLog, followed: Mapping[str, str]) -> tuple[NodeLoad, ...]:
+def _nodes(log: ShadowHistory, followed: Mapping[str, str]) -> tuple[NodeLoad, ...]:
     """What is requested per node now, and had our choices been followed."""
     allocatable = log.allocatable()
     loads = [

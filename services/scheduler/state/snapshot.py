@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from services.scheduler.quota.view import QuotaImage
+from services.scheduler.quota.view import QuotaSnapshot
 from services.scheduler.state.explanation_requests import Answered
 from services.scheduler.state.pod_class import PodAsk, ask_key
 from services.scheduler.state.pod_record import decoded
@@ -31,7 +31,7 @@ class _Kept(msgspec.Struct):
     chosen: dict[str, str]
     questions: dict[str, dict[str, Any]]
     answered: dict[str, Answered]
-    quota: QuotaImage
+    quota: QuotaSnapshot
 
 
 _SCALARS = (

@@ -31,7 +31,7 @@ class Beside(World):
         if self.index is None:
             self.index = Index(self.view, config_of(self.view).profiles, THEIRS)
             self.index.settle()
-            self.shadow.judge_by(self.index, self.view.config_digest)
+            self.shadow.use_cache(self.index, self.view.config_digest)
         return self.index
 
     def read(self, upto: int | None = None) -> None:

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.extender.api_types import BindAsk, FilterAsk, MetaPod, MetaVictims
-from services.scheduler.extender.evaluation_query import Opinion
-from services.scheduler.extender.extender_service import Desk
-from services.scheduler.extender.verbs import filtered
-from services.scheduler.quota.charge_client import Purse
+from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaPod, MetaVictims
+from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.extender_service import ExtenderService
+from services.scheduler.extender.verbs import filter_result
+from services.scheduler.quota.charge_client import ChargeClient
 from shared.events import Draft, RecordedEvent
 from shared.events.intents import EvictionRequested
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 from tests.support.scheduling_world import World, node, placements, pod
-from tests.unit.scheduler.quota_teams import Teams, quota
+from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 
 EXTENDED = "kube-scheduler"
 
 
 class Runtime:
-    """The parts of a runtime that a desk and its purse use, on the logs of a world."""
+    """The parts of a runtime that a extender and its charge_client use, on the logs of a world."""
 
     def __init__(self, world: World) -> None:
         self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=0.05)
@@ -39,11 +39,11 @@ class Runtime:
         return self._world.say(drafts)
 
 
-def desk(world: World) -> Desk:
+def extender(world: World) -> ExtenderService:
     runtime = Runtime(world)
-    found = Desk(runtime)  # type: ignore[arg-type]  # the parts that it uses
+    found = ExtenderService(runtime)  # type: ignore[arg-type]  # the parts that it uses
     found.index = world.indexed()
-    found.purse = Purse(runtime, 1.0)  # type: ignore[arg-type]
+    found.charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]
     return found
 
 
@@ -67,7 +67,9 @@ def nominated_on_a() -> World:
 
 
 def admitted(world: World, asked: Pod) -> bool:
-    answer = filtered(FilterAsk(pod=asked, node_names=("a",)), Opinion(world.indexed(), asked, world.now_ns))
+    answer = filter_result(
+        ExtenderArgs(pod=asked, node_names=("a",)), EvaluationQuery(world.indexed(), asked, world.now_ns)
+    )
     return answer.node_names == ("a",)
 
 
@@ -93,11 +95,11 @@ def evicted(world: World) -> list[str]:
 
 async def test_a_pod_is_not_bound_into_capacity_kept_for_a_nominated_pod_of_higher_priority() -> None:
     world = nominated_on_a()
-    ours = desk(world)
-    refused = await ours.bind(BindAsk(pod_name="lesser", pod_namespace="d", pod_uid="lesser", node="a"))
+    ours = extender(world)
+    refused = await ours.bind(ExtenderBindingArgs(pod_name="lesser", pod_namespace="d", pod_uid="lesser", node="a"))
     assert refused.startswith("node a does not take pod d/lesser: ")
     assert placements(world.logs["scheduling"]) == {}
-    await ours.bind(BindAsk(pod_name="higher", pod_namespace="d", pod_uid="higher", node="a"))
+    await ours.bind(ExtenderBindingArgs(pod_name="higher", pod_namespace="d", pod_uid="higher", node="a"))
     assert placements(world.logs["scheduling"]) == {"higher": "a"}
 
 
@@ -107,7 +109,7 @@ async def test_nobody_is_evicted_for_a_pod_that_a_nominated_pod_keeps_out() -> N
     world.read()
     before = evicted(world)
     late = {"a": MetaVictims(pods=(MetaPod(uid="late"),))}
-    assert await desk(world).preempt(other("lesser", cpu="1"), late) == {}
+    assert await extender(world).preempt(other("lesser", cpu="1"), late) == {}
     assert evicted(world) == before
 
 
@@ -135,8 +137,10 @@ def test_quota_kept_for_a_nominated_pod_is_not_charged_for_another_of_its_own_pr
     for name, priority in (("lesser", 0), ("higher", 200)):
         world.add_pod(of(name, priority, scheduler=EXTENDED))
     world.read()
-    ours = desk(world)
-    refused = asyncio.run(ours.bind(BindAsk(pod_name="lesser", pod_namespace="d", pod_uid="lesser", node="n0")))
+    ours = extender(world)
+    refused = asyncio.run(
+        ours.bind(ExtenderBindingArgs(pod_name="lesser", pod_namespace="d", pod_uid="lesser", node="n0"))
+    )
     assert "refused by its quota" in refused
-    asyncio.run(ours.bind(BindAsk(pod_name="higher", pod_namespace="d", pod_uid="higher", node="n0")))
+    asyncio.run(ours.bind(ExtenderBindingArgs(pod_name="higher", pod_namespace="d", pod_uid="higher", node="n0")))
     assert placements(world.logs["scheduling"]) == {"higher": "n0"}

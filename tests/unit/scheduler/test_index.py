@@ -8,7 +8,7 @@ import numpy as np
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings
@@ -59,7 +59,7 @@ class Waiting:
 
 async def test_a_standby_has_an_index_ready_that_decides_what_a_new_one_would() -> None:
     world = World()
-    use(world, SHIPPED)
+    use(world, DEFAULT_PROFILE)
     for name in ("a", "b"):
         world.add_node(node(name))
     for number in range(5):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle_snapshot import Room
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.framework.plugin_state import Counting, WideTrial
 from services.scheduler.kernels.tiles import Bools
@@ -34,7 +34,7 @@ class Cluster:
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self.view = ClusterView()
         self.play(*(namespace(name, SPACES[name]) for name in NAMESPACES), *events)
-        self.index = Index(self.view, read_config(SHIPPED).profiles)
+        self.index = Index(self.view, read_config(DEFAULT_PROFILE).profiles)
 
     def play(self, *events: Event) -> None:
         for event in events:
@@ -162,7 +162,7 @@ def test_after_any_history_the_counts_are_those_from_scratch(
     scratch = Cluster()
     scratch.view = ClusterView()
     scratch.view.restore(cluster.view.encode())
-    scratch.index = Index(scratch.view, read_config(SHIPPED).profiles)
+    scratch.index = Index(scratch.view, read_config(DEFAULT_PROFILE).profiles)
     for ask in asks:
         assert cluster.said(ask) == scratch.said(ask)
 

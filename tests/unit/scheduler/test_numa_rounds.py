@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.scheduler.cache.cluster_objects import NODE_TOPOLOGIES
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.plugins.numa.annotation import allocation_of
 from services.scheduler.plugins.numa.node_cache import NumaFleet
@@ -260,7 +260,7 @@ def check_disjoint(view: ClusterView) -> None:
 def check_same_from_scratch(world: World) -> None:
     copy = ClusterView()
     copy.restore(world.view.encode())
-    anew = Index(copy, read_config(SHIPPED).profiles)
+    anew = Index(copy, read_config(DEFAULT_PROFILE).profiles)
     anew.settle()
     index = world.indexed()
     index.settle()

@@ -10,7 +10,7 @@ from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cache.selectors import Selector, canonical
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.explain.explain_pod import explain
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.plugins.default_preemption import (
     BadPreemptionArgs,
@@ -303,7 +303,7 @@ def test_a_nomination_is_void_once_the_configuration_has_no_profile_of_the_pods_
     add(world, runs("x", "a", cpu="4"), pod("p", cpu="4", priority=100))
     world.cycle()
     world.drop_pod("x")
-    use(world, SHIPPED.replace("koord-scheduler", "second"))
+    use(world, DEFAULT_PROFILE.replace("koord-scheduler", "second"))
     world.index = None
     add(world, pod("q", cpu="1", scheduler="second"))
     assert placements(world.cycle()) == {"q": "a"}

@@ -16,7 +16,7 @@ from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 from shared.kube.selectors import LabelSelector
 from tests.support.scheduling_world import World, node, placements, pod
-from tests.unit.scheduler.quota_teams import Teams, quota
+from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 
 
 def world_of(*names: str, cpu: str = "4") -> World:

@@ -15,7 +15,7 @@ from services.quota_ledger.settings import LedgerSettings
 from services.scheduler.cache.selectors import canonical
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.plugins.default_preemption import Budget, Victim
-from services.scheduler.quota.victims import give_way, in_turn
+from services.scheduler.quota.victims import eviction_order, select_victims
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionRequested
@@ -25,7 +25,7 @@ from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.selectors import LabelSelector
 from tests.support.examples import examples
 from tests.support.scheduling_world import placements, pod
-from tests.unit.scheduler.quota_teams import Teams, quota
+from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 
 # the choice
 
@@ -35,11 +35,11 @@ Pods = Sequence[tuple[int, int, int]]
 
 def turns(pods: Pods, budgets: Sequence[Budget] = (), stayed: Sequence[str] = ()) -> Any:
     victims = [(Victim(f"v{n}", f"d/v{n}", {}, p, s), {"cpu": c}) for n, (p, s, c) in enumerate(pods)]
-    return in_turn(victims, budgets, stayed)
+    return eviction_order(victims, budgets, stayed)
 
 
 def gone(pods: Pods, priority: int, cpu: int, **more: Any) -> list[str] | None:
-    chosen = give_way(turns(pods, **more), priority, {"cpu": cpu})
+    chosen = select_victims(turns(pods, **more), priority, {"cpu": cpu})
     return None if chosen is None else sorted(each.victim.uid for each in chosen)
 
 
@@ -57,7 +57,7 @@ def test_those_that_must_or_did_stay_go_last() -> None:
     assert gone(pods, 10, 4, stayed=["v0"]) == ["v1"]
     selector = canonical(LabelSelector(match_labels={"app": "x"}))
     assert selector is not None
-    [first, second] = in_turn(
+    [first, second] = eviction_order(
         [(Victim("a", "d/a", {"app": "x"}, 0, 1), {"cpu": 4}), (Victim("b", "d/b", {}, 3, 1), {"cpu": 4})],
         [Budget("d", selector, 0)],
         (),

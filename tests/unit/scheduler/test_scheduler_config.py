@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from services.scheduler.framework.config.config_reload import Offered, config_drafts
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import BadConfig, config_of, read_config
 from services.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
@@ -57,7 +57,7 @@ def profile(body: str) -> str:
 
 
 def test_the_shipped_profile_filters_in_upstreams_order_and_names_what_is_missing() -> None:
-    configuration = read_config(SHIPPED)
+    configuration = read_config(DEFAULT_PROFILE)
     shipped = configuration.profiles["koord-scheduler"]
     assert [plugin.name for plugin in shipped.filters] == [
         "SchedulingHint", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
@@ -156,7 +156,7 @@ def test_multi_point_puts_a_plugin_at_every_point_it_implements() -> None:
 # Taking over
 
 
-def take(world: World, file: Offered | None = None) -> list[Event]:
+def take(world: World, file: OfferedConfig | None = None) -> list[Event]:
     return [record.event for record in world.say(config_drafts(world.view, file))]
 
 
@@ -164,7 +164,7 @@ def test_the_shipped_profile_is_in_force_when_nobody_offers_another() -> None:
     world = World()
     (taken,) = take(world)
     assert isinstance(taken, ConfigApplied)
-    assert taken.text == SHIPPED
+    assert taken.text == DEFAULT_PROFILE
     assert take(world) == []
 
 
@@ -180,22 +180,22 @@ def test_a_config_map_is_taken_over_when_it_is_seen_and_given_up_when_it_goes() 
     world.read()
     (taken,) = take(world)
     assert isinstance(taken, ConfigApplied)
-    assert taken.text == SHIPPED
+    assert taken.text == DEFAULT_PROFILE
 
 
 def test_a_file_outranks_the_config_map() -> None:
     world = World()
     put_config_map(world, {"config.yaml": LOAD_AWARE})
-    (taken,) = take(world, Offered("file f", SHIPPED))
+    (taken,) = take(world, OfferedConfig("file f", DEFAULT_PROFILE))
     assert isinstance(taken, ConfigApplied)
     assert taken.source == "file f"
-    assert take(world, Offered("file f", SHIPPED)) == []
+    assert take(world, OfferedConfig("file f", DEFAULT_PROFILE)) == []
 
 
 def test_a_bad_configuration_is_refused_once_and_the_last_good_one_stays() -> None:
     world = World()
     take(world)
-    bad = Offered("file f", profile("  plugins: {filter: {enabled: [{name: Nope}]}}"))
+    bad = OfferedConfig("file f", profile("  plugins: {filter: {enabled: [{name: Nope}]}}"))
     (refused,) = take(world, bad)
     assert isinstance(refused, ConfigRejected)
     assert refused.path == "profiles[0].plugins.filter.enabled[0].name"
@@ -205,13 +205,13 @@ def test_a_bad_configuration_is_refused_once_and_the_last_good_one_stays() -> No
 
 def test_a_bad_configuration_at_the_first_start_leaves_the_shipped_one_in_force() -> None:
     world = World()
-    events = take(world, Offered("file f", "nonsense"))
+    events = take(world, OfferedConfig("file f", "nonsense"))
     assert [type(event) for event in events] == [ConfigApplied, ConfigRejected]
-    assert take(world, Offered("file f", "nonsense")) == []
+    assert take(world, OfferedConfig("file f", "nonsense")) == []
 
 
 def test_a_state_without_a_configuration_decides_by_the_shipped_one() -> None:
-    assert config_of(ClusterView()) is read_config(SHIPPED)
+    assert config_of(ClusterView()) is read_config(DEFAULT_PROFILE)
 
 
 def put_config_map(world: World, data: dict[str, str]) -> None:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from services.scheduler.framework.config.config_reload import Offered
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.config_reload import OfferedConfig
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.numa.node_cache import NumaFleet
 from services.scheduler.service import ConfigFile
 from services.scheduler.settings import SchedulerSettings
@@ -36,7 +36,7 @@ from tests.support.scheduling_world import (
     use,
 )
 
-OTHER = SHIPPED[SHIPPED.index("- schedulerName") :].replace("koord-scheduler", "other", 1)
+OTHER = DEFAULT_PROFILE[DEFAULT_PROFILE.index("- schedulerName") :].replace("koord-scheduler", "other", 1)
 LABEL = "scheduling.koordinator.sh/scheduler-name"
 
 
@@ -55,7 +55,7 @@ def placed_of(records: Sequence[RecordedEvent]) -> list[RecordedEvent]:
 
 def test_a_pod_that_its_spec_and_its_label_give_to_two_profiles_is_placed_once_by_the_label() -> None:
     world = one_node()
-    use(world, SHIPPED + OTHER)
+    use(world, DEFAULT_PROFILE + OTHER)
     world.add_pod(pod("p", scheduler="koord-scheduler", labels={LABEL: "other"}))
     world.read()
     records = world.rounds()
@@ -97,7 +97,7 @@ def test_a_pod_that_is_given_to_a_scheduler_that_is_not_ours_is_left_alone_and_t
 
 def test_a_pod_that_changes_its_scheduler_while_its_binding_is_under_way_is_placed_only_once() -> None:
     world = one_node()
-    use(world, SHIPPED + OTHER)
+    use(world, DEFAULT_PROFILE + OTHER)
     world.add_pod(pod("p"))
     world.read()
     placed = world.cycle()[1]
@@ -204,10 +204,10 @@ async def test_the_configuration_file_is_read_again_after_the_clock_was_set_back
     path = tmp_path / "config.yaml"
     path.write_text("first")
     file = ConfigFile(SchedulerSettings(config=str(path), config_interval_s=5))
-    assert (await file.read(START_NS)) == Offered(f"file {path}", "first")
+    assert (await file.read(START_NS)) == OfferedConfig(f"file {path}", "first")
     path.write_text("second")
-    assert (await file.read(START_NS + SECOND)) == Offered(f"file {path}", "first")
-    assert (await file.read(START_NS - 600 * SECOND)) == Offered(f"file {path}", "second")
+    assert (await file.read(START_NS + SECOND)) == OfferedConfig(f"file {path}", "first")
+    assert (await file.read(START_NS - 600 * SECOND)) == OfferedConfig(f"file {path}", "second")
 
 
 def test_events_whose_times_go_backwards_are_folded_in_the_order_of_their_seqs() -> None:

@@ -15,7 +15,7 @@ from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.cycle.tie_break import name_hash
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of, read_config
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.state.cluster_view import ClusterView
@@ -227,8 +227,8 @@ def test_two_host_ports_do_not_share_a_node_within_a_round() -> None:
 
 def test_every_profile_places_on_the_same_room() -> None:
     world = World()
-    other = SHIPPED[SHIPPED.index("- schedulerName") :].replace("koord-scheduler", "other", 1)
-    use(world, SHIPPED + other)
+    other = DEFAULT_PROFILE[DEFAULT_PROFILE.index("- schedulerName") :].replace("koord-scheduler", "other", 1)
+    use(world, DEFAULT_PROFILE + other)
     world.add_node(node("n", cpu="1"))
     world.add_pod(pod("a", cpu="600m"))
     world.add_pod(pod("b", cpu="600m", scheduler="other"))
@@ -327,7 +327,7 @@ LOAD_AWARE_ARGS = st.sampled_from(
 @given(clusters(), LOAD_AWARE_ARGS, st.integers(0, 600))
 def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: int) -> None:
     """For every plugin: the one-node forms that a cycle uses after a placement equal the forms over all nodes."""
-    head = SHIPPED[: SHIPPED.index("  pluginConfig:")]
+    head = DEFAULT_PROFILE[: DEFAULT_PROFILE.index("  pluginConfig:")]
     use(world, f"{head}  plugins: {{multiPoint: {{enabled: [{{name: LoadAwareScheduling}}]}}}}\n"
         f"  pluginConfig: [{{name: LoadAwareScheduling, args: {{{args}}}}}]\n")  # fmt: skip
     for number in range(3):
@@ -419,7 +419,7 @@ def test_a_decision_does_not_depend_on_when_it_is_asked_twice(batch: int) -> Non
     assert encode(decide(index, world.now_ns, batch)) == encode(first)
     restored = ClusterView()
     restored.restore(world.view.encode())
-    assert encode(decide(Index(restored, read_config(SHIPPED).profiles), world.now_ns, batch)) == encode(first)
+    assert encode(decide(Index(restored, read_config(DEFAULT_PROFILE).profiles), world.now_ns, batch)) == encode(first)
 
 
 def encode(drafts: Sequence[object]) -> bytes:

@@ -182,7 +182,7 @@ def test_a_compared_pod_is_not_compared_again_by_a_successor() -> None:
         successor.apply(record)
     shadow = Shadow(successor, THEIRS)
     index = Index(successor, config_of(successor).profiles, THEIRS)
-    shadow.judge_by(index, successor.config_digest)
+    shadow.use_cache(index, successor.config_digest)
     shadow.look(world.logs["cluster"][-1])
     assert shadow.take() == ()
 
@@ -261,7 +261,7 @@ def test_a_comparison_is_what_a_state_folded_to_just_before_the_binding_judges(
         binding = world.logs["cluster"][record.cause.seq - 1]
         assert binding.seq == view.positions["cluster"] + 1
         shadow = Shadow(view, THEIRS)
-        shadow.judge_by(Index(view, config_of(view).profiles, THEIRS), view.config_digest)
+        shadow.use_cache(Index(view, config_of(view).profiles, THEIRS), view.config_digest)
         shadow.look(binding)
         (again,) = shadow.take()
         blank = {"seen": None, "now_ns": None, "config": None}  # what an append puts on its first event

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from services.scheduler.explain.explain_pod import explain, render
 from services.scheduler.shadow.compare import Binding, compare
-from services.scheduler.shadow.counterfactual import Followed
-from services.scheduler.shadow.history import ShadowLog
+from services.scheduler.shadow.counterfactual import Counterfactual
+from services.scheduler.shadow.history import ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, report
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.node import Taint
@@ -13,8 +13,8 @@ from tests.support.scheduling_world import node, pod
 from tests.unit.scheduler.beside import THEIRS, Beside, theirs
 
 
-def told(world: Beside) -> ShadowLog:
-    log = ShadowLog()
+def told(world: Beside) -> ShadowHistory:
+    log = ShadowHistory()
     for records in world.logs.values():
         for record in records:
             log.tell(record)
@@ -24,7 +24,7 @@ def told(world: Beside) -> ShadowLog:
 def followed(world: Beside) -> dict[str, str]:
     """Pod -> where it would be had we been followed."""
     configs = [record for record in world.logs["scheduling"] if isinstance(record.event, ConfigApplied)]
-    cluster = Followed([one.found for one in told(world).compared.values()], configs)
+    cluster = Counterfactual([one.found for one in told(world).compared.values()], configs)
     for record in world.logs["cluster"]:
         cluster.tell(record)
     return cluster.nodes
@@ -159,7 +159,7 @@ def test_why_says_what_we_would_have_done_with_another_schedulers_pod() -> None:
     ):
         told_ = explain(records, uid)
         assert (told_.status, words in render(told_)) == ("bound", True), render(told_)
-    judgement = explain(records, "worse").judgement
-    assert judgement is not None
-    assert (judgement.node, judgement.cycle, len(judgement.best)) == ("large", 0, 2)
+    evaluation = explain(records, "worse").evaluation
+    assert evaluation is not None
+    assert (evaluation.node, evaluation.cycle, len(evaluation.best)) == ("large", 0, 2)
     assert "compared (scheduling/2) at" in render(explain(records, "worse"))

@@ -20,7 +20,7 @@ from services.scheduler.cycle.evaluation import Judge
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.registry import PLUGINS
 from services.scheduler.plugins.default_preemption import PreemptionArgs
-from services.scheduler.quota.charge_client import Purse
+from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.quota_charge import ask_of, encode
@@ -115,9 +115,9 @@ class _Cluster:
         runtime = SimpleNamespace(
             state=self.view, now_ns=lambda: self._ledger.now_ns, bus=self, writer=SimpleNamespace(epoch=1)
         )
-        purse = Purse(cast("Runtime", runtime), 1.0)
+        charge_client = ChargeClient(cast("Runtime", runtime), 1.0)
         after: Sequence[Draft] = asyncio.run(
-            purse.charged(drafts, dict(self.view.positions), QuotaPreemptor(self._index))
+            charge_client.charged(drafts, dict(self.view.positions), QuotaPreemptor(self._index))
         )
         return [draft.event for draft in after]
 

@@ -1,6 +1,6 @@
 """The configuration that holds when nobody gives one: koord-scheduler's shipped profile. Source: spec/scheduler-core.md 1.1."""
 
-SHIPPED = """\
+DEFAULT_PROFILE = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from services.scheduler.framework.config.config_schema import Document, PluginSet, PluginSets, ProfileDocument
-from services.scheduler.framework.config.default_profile import SHIPPED
+from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.unsupported_args import ARGS, check_args
 from services.scheduler.framework.plugin import Plugin, Profile, Scorer
 from services.scheduler.framework.registry import BUILT_IN, ELSEWHERE, MULTI_POINT, PLUGINS
@@ -106,7 +106,7 @@ def read_config(text: str) -> Configuration:
 
 def config_of(view: ClusterView) -> Configuration:
     """The configuration in force, which has been read before it was taken over; the shipped one before the first."""
-    return read_config(view.config_text or SHIPPED)
+    return read_config(view.config_text or DEFAULT_PROFILE)
 
 
 def _read_profile(profile: ProfileDocument, path: str, notes: list[str]) -> Profile:

@@ -49,10 +49,10 @@ def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
     world.answer(world.cycle()[1], "bound")
     explanation = explain(story(world, "p"))
     assert (explanation.pod, explanation.pod_uid, explanation.status, explanation.node) == ("d/p", "p", "bound", "calm")
-    judgement = explanation.judgement
-    assert judgement is not None
-    assert (judgement.nodes, judgement.feasible, judgement.node) == (2, 1, "calm")
-    (refusal,) = judgement.rejected
+    evaluation = explanation.evaluation
+    assert evaluation is not None
+    assert (evaluation.nodes, evaluation.feasible, evaluation.node) == (2, 1, "calm")
+    (refusal,) = evaluation.rejected
     assert (refusal.plugin, refusal.detail, refusal.nodes) == ("LoadAwareScheduling", "cpu", 1)
     shown = render(explanation)
     assert "it is bound to calm" in shown
@@ -111,8 +111,8 @@ def test_an_unschedulable_pod_is_explained_by_what_refused_every_node() -> None:
     world.cycle()
     explanation = explain(story(world, "p"), language="zh")
     assert explanation.status == "unschedulable"
-    assert explanation.judgement is not None
-    assert explanation.judgement.rejected[0].text == "cpu 不足"
+    assert explanation.evaluation is not None
+    assert explanation.evaluation.rejected[0].text == "cpu 不足"
     assert "0/1 nodes are available" in explanation.summary
 
 
@@ -123,9 +123,9 @@ def test_the_second_of_two_equal_pods_says_that_the_first_went_before() -> None:
         world.add_pod(pod(f"p-{name}"))
     world.read()
     world.cycle()
-    judgement = explain(story(world, "p-b")).judgement
-    assert judgement is not None
-    assert judgement.equals_before == 1
+    evaluation = explain(story(world, "p-b")).evaluation
+    assert evaluation is not None
+    assert evaluation.equals_before == 1
     assert "judged before 1 equal pods" in render(explain(story(world, "p-b")))
 
 

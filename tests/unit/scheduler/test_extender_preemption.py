@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.extender.api_types import FilterAsk, MetaPod, MetaVictims
-from services.scheduler.extender.extender_service import Desk
-from services.scheduler.extender.verbs import filtered
+from services.scheduler.extender.api_types import ExtenderArgs, MetaPod, MetaVictims
+from services.scheduler.extender.extender_service import ExtenderService
+from services.scheduler.extender.verbs import filter_result
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import EvictionRefused
 from shared.events.intents import EvictionRequested
@@ -20,7 +20,7 @@ ROOM = {name: MetaVictims(pods=(MetaPod(uid=f"{name}-1"),)) for name in ("a", "b
 
 
 class Runtime:
-    """What a desk asks of its runtime, on a world's logs."""
+    """What a extender asks of its runtime, on a world's logs."""
 
     def __init__(self, world: World, timeout_s: float) -> None:
         self.settings = SimpleNamespace(extender_profile="", extender_timeout_s=timeout_s)
@@ -49,8 +49,8 @@ def world() -> World:
     return world
 
 
-def desk(world: World, timeout_s: float = 0.05) -> Desk:
-    found = Desk(Runtime(world, timeout_s))  # type: ignore[arg-type]
+def extender(world: World, timeout_s: float = 0.05) -> ExtenderService:
+    found = ExtenderService(Runtime(world, timeout_s))  # type: ignore[arg-type]
     found.index = world.indexed()
     return found
 
@@ -61,7 +61,7 @@ def asked(world: World) -> list[str]:
 
 
 async def test_no_other_nodes_pods_go_while_those_that_were_asked_are_still_there(world: World) -> None:
-    ours = desk(world)
+    ours = extender(world)
     assert await ours.preempt(URGENT, ROOM) == {}, "nothing is known of the eviction in time"
     assert await ours.preempt(URGENT, ROOM) == {}, "asked again: the same node"
     assert await ours.preempt(URGENT, {"b": ROOM["b"]}) == {}, "who asks has seen a-1 leave"
@@ -74,35 +74,35 @@ async def test_no_other_nodes_pods_go_while_those_that_were_asked_are_still_ther
 
 
 async def test_where_the_caller_sees_room_before_we_do_the_answer_waits_for_us(world: World) -> None:
-    ours = desk(world, timeout_s=5)
+    ours = extender(world, timeout_s=5)
     evicting = asyncio.create_task(ours.preempt(URGENT, ROOM))
     while not asked(world):
         await asyncio.sleep(0)
     world.add_pod(pod("a-1", cpu="4", on="a", phase="Running", deleting=True))
     world.read()
     assert list(await evicting) == ["a"]
-    asking = asyncio.create_task(ours.opinion_for(FilterAsk(pod=URGENT, node_names=("a",))))
+    asking = asyncio.create_task(ours.query_after_evictions(ExtenderArgs(pod=URGENT, node_names=("a",))))
     await asyncio.sleep(0.02)
     assert not asking.done()
     world.drop_pod("a-1")
     world.read()
-    ask = FilterAsk(pod=URGENT, node_names=("a",))
-    assert filtered(ask, await asking).node_names == ("a",)
+    ask = ExtenderArgs(pod=URGENT, node_names=("a",))
+    assert filter_result(ask, await asking).node_names == ("a",)
 
 
 async def test_nobody_waits_for_room_on_a_node_that_is_not_asked_about_or_that_is_not_being_made(world: World) -> None:
-    ours = desk(world)
+    ours = extender(world)
     await ours.preempt(URGENT, ROOM)
     ours._timeout_s = 60
     async with asyncio.timeout(5):
-        await ours.opinion_for(FilterAsk(pod=URGENT, node_names=("b",)))
-        await ours.opinion_for(FilterAsk(pod=pod("other", cpu="4"), node_names=("a", "b")))
+        await ours.query_after_evictions(ExtenderArgs(pod=URGENT, node_names=("b",)))
+        await ours.query_after_evictions(ExtenderArgs(pod=pod("other", cpu="4"), node_names=("a", "b")))
 
 
 async def test_concurrent_callers_evict_a_victim_once(world: World) -> None:
     world.add_pod(pod("other", cpu="4"))
     world.read()
-    ours = desk(world)
+    ours = extender(world)
     callers = [ours.preempt(each, {"a": ROOM["a"]}) for each in (URGENT, URGENT, pod("other", cpu="4"))]
     async with ours.turn:  # a cycle is under way
         waiting = [asyncio.create_task(caller) for caller in callers]
@@ -112,7 +112,7 @@ async def test_concurrent_callers_evict_a_victim_once(world: World) -> None:
 
 
 async def test_nobody_is_evicted_for_a_node_that_was_taken_while_the_caller_waited_for_its_turn(world: World) -> None:
-    ours = desk(world)
+    ours = extender(world)
     async with ours.turn:
         evicting = asyncio.create_task(ours.preempt(URGENT, {"a": ROOM["a"]}))
         await asyncio.sleep(0)
@@ -123,7 +123,7 @@ async def test_nobody_is_evicted_for_a_node_that_was_taken_while_the_caller_wait
 
 
 async def test_a_victim_that_stays_makes_those_of_the_next_node_go(world: World) -> None:
-    ours = desk(world, timeout_s=5)
+    ours = extender(world, timeout_s=5)
     evicting = asyncio.create_task(ours.preempt(URGENT, ROOM))
     while not asked(world):
         await asyncio.sleep(0)

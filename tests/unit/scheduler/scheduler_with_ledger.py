@@ -1,4 +1,4 @@
-"""A scheduler and a quota ledger without servers: the real fold, cycle, purse and charge; only the bus is a call."""
+"""A scheduler and a quota ledger without servers: the real fold, cycle, charge_client and charge; only the bus is a call."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from services.quota_ledger.decide import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state import LedgerState
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.quota.charge_client import Purse
+from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from shared.domain.quota_charge import ask_of, encode
 from shared.events import Event, RecordedEvent
@@ -53,9 +53,9 @@ class Teams(World):
         runtime = SimpleNamespace(
             state=self.view, now_ns=lambda: self.now_ns, bus=self, writer=SimpleNamespace(epoch=self.ledger.epoch + 1)
         )
-        purse = Purse(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
+        charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
         seen = dict(self.view.positions)
-        said = self.say(asyncio.run(purse.charged(drafts, seen, QuotaPreemptor(index))))
+        said = self.say(asyncio.run(charge_client.charged(drafts, seen, QuotaPreemptor(index))))
         self.read()
         return said
 

@@ -68,16 +68,16 @@ def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodFacts:
 def test_without_a_ledger_nobody_is_asked_and_with_one_only_for_pods_of_quotas() -> None:
     view = QuotaView()
     view.observe("x/a", {"metadata": {"name": "a", "namespace": "q"}})
-    assert not view.must_ask("ns", LABELED)
+    assert not view.needs_charge("ns", LABELED)
     tell(view, WriterStarted(epoch=1, release="0"))
-    assert view.must_ask("ns", LABELED), "the ledger has still to declare what the cluster has"
-    assert not view.must_ask("ns", {})
-    assert not view.must_ask("ns", {QUOTA_NAME: "unknown"})
+    assert view.needs_charge("ns", LABELED), "the ledger has still to declare what the cluster has"
+    assert not view.needs_charge("ns", {})
+    assert not view.needs_charge("ns", {QUOTA_NAME: "unknown"})
     tell(view, declared("a"))
     view.lose("x/a")
-    assert view.must_ask("ns", LABELED), "the ledger has still to retire it"
+    assert view.needs_charge("ns", LABELED), "the ledger has still to retire it"
     tell(view, QuotaDeleted(quota="a"))
-    assert not view.must_ask("ns", LABELED)
+    assert not view.needs_charge("ns", LABELED)
 
 
 def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:

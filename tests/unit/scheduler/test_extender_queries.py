@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.extender.api_types import MetaPod, MetaVictims
-from services.scheduler.extender.evaluation_query import Opinion
-from services.scheduler.extender.verbs import cheapest, preemptable
+from services.scheduler.extender.evaluation_query import EvaluationQuery
+from services.scheduler.extender.verbs import cheapest, feasible_candidates
 from shared.kube.node import Taint
 from shared.kube.pod import Pod
 from tests.support.numa_machines import bound_pod, holding_pod, machine, reported
@@ -15,7 +15,7 @@ def left(world: World, asked: Pod, candidates: Mapping[str, Sequence[str]]) -> l
     """The nodes that are left of those with victims by uid."""
     world.read()
     ask = {name: MetaVictims(pods=tuple(MetaPod(uid=uid) for uid in uids)) for name, uids in candidates.items()}
-    return list(preemptable(ask, Opinion(world.indexed(), asked, world.now_ns)))
+    return list(feasible_candidates(ask, EvaluationQuery(world.indexed(), asked, world.now_ns)))
 
 
 def test_a_node_is_left_when_the_pod_fits_without_the_victims_and_only_then() -> None:
@@ -44,10 +44,10 @@ def test_pods_that_do_not_run_on_the_node_free_nothing_and_all_are_back_after_th
     world.add_pod(pod("x", cpu="4", on="n", phase="Running"))
     world.add_pod(pod("y", cpu="4", on="m", phase="Running"))
     world.read()
-    opinion = Opinion(world.indexed(), pod("p", cpu="1"), world.now_ns)
-    assert not opinion.feasible_without("n", ("y", "ghost"))
-    assert opinion.feasible_without("n", ("x", "x"))
-    assert not opinion.feasible_without("n", ()), "what was taken off is back"
+    query = EvaluationQuery(world.indexed(), pod("p", cpu="1"), world.now_ns)
+    assert not query.feasible_without("n", ("y", "ghost"))
+    assert query.feasible_without("n", ("x", "x"))
+    assert not query.feasible_without("n", ()), "what was taken off is back"
 
 
 def test_cpus_of_victims_count_as_free_and_load_does_not_go_with_them() -> None:
