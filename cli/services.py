@@ -27,7 +27,10 @@ AGENTS = ("node-agent",)
 SHARDED = ("metrics-ingest", "action-ingest")
 """Services of which each shard has its own: they write a family of contexts."""
 
-_FOLDERS = {"action-ingest": "services.metrics_ingest.actions"}
+_FOLDERS = {
+    "metrics-ingest": "services.metrics_ingest.reports",
+    "action-ingest": "services.metrics_ingest.actions",
+}
 """Of services that have no folder named after them."""
 
 PARTITION_ROWS = 1_000_000

@@ -18,7 +18,7 @@ pytest.register_assert_rewrite(
 pytest_plugins = (
     "tests.servers",
     "tests.cluster.fixtures",
-    "tests.node.fixtures",
+    "tests.node.real_node",
     "tests.support.allowed_skips",
     "tests.support.file_order",
 )

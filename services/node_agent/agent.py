@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from services.node_agent.collect import Collector
-from services.node_agent.details import Gauge
-from services.node_agent.governor import Acted, Governor
-from services.node_agent.interval import NO_FORECASTS, Interval, Sender
-from services.node_agent.outbox import Message, Outbox
-from services.node_agent.predictor import Predictor
-from services.node_agent.samples import MICRO, SECOND_NS, Round, Usage
+from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.collectors.usage_collector import Collector
+from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Round, Usage
+from services.node_agent.prediction.peak_predictor import Predictor
+from services.node_agent.qos_manager.qos_manager import Acted, Governor
+from services.node_agent.report_builder import NO_FORECASTS, Interval, Sender
 from services.node_agent.settings import AgentSettings
-from services.node_agent.slo import SloKeeper
+from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import actions, report
 from shared.agents.actions import ActionReport, AnyDeed, PodsRequested
 from shared.agents.subjects import DEED, REPORT

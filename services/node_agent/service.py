@@ -10,19 +10,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.node_agent import features
+from services.node_agent import feature_gates
 from services.node_agent.agent import Agent
-from services.node_agent.carrier import Carrier
-from services.node_agent.cold_pages import ColdPages
-from services.node_agent.collect import Collector
-from services.node_agent.governor import Governor, Places
-from services.node_agent.gpus import Gpus
-from services.node_agent.known import PodsKeeper
-from services.node_agent.nvml import NoGpus, Nvml
-from services.node_agent.outbox import Outbox
-from services.node_agent.predictor import Predictor
+from services.node_agent.collectors.cold_memory import ColdPages
+from services.node_agent.collectors.gpu_usage import Gpus
+from services.node_agent.collectors.nvml import NoGpus, Nvml
+from services.node_agent.collectors.usage_collector import Collector
+from services.node_agent.prediction.peak_predictor import Predictor
+from services.node_agent.qos_manager.qos_manager import Governor, Places
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
-from services.node_agent.slo import SloKeeper
+from services.node_agent.states_informer.node_pods import PodsKeeper
+from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.transport.outbox import Outbox
+from services.node_agent.transport.transport import Carrier
 from shared import logs
 from shared.errors import KoordError
 from shared.tasks import end
@@ -64,7 +64,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         clock_ns=time.monotonic_ns,
         sys_root=Path(settings.sys_root),
     )
-    gates = features.parse(settings.features)
+    gates = feature_gates.parse(settings.features)
     cold = ColdPages(Path(settings.sys_root))
     if gates["ColdPageCollector"]:
         cold.start()
@@ -149,13 +149,13 @@ def _carrier(
 ) -> Carrier:
     """The connection that the settings ask for; only its client's library is imported."""
     if settings.transport == "mqtt" or (settings.transport == "auto" and environment.mqtt):
-        from services.node_agent.over_mqtt import OverMqtt
+        from services.node_agent.transport.mqtt_transport import OverMqtt
         from shared.agents.broker import Broker
 
         return OverMqtt(
             settings.node, Broker.parse(environment.mqtt), outbox, keeper, pods, ca_file=environment.nats_ca
         )
-    from services.node_agent.over_nats import ECHO_INTERVAL_S, OverNats
+    from services.node_agent.transport.nats_transport import ECHO_INTERVAL_S, OverNats
     from shared.bus import Bus
 
     bus = Bus(
@@ -169,7 +169,7 @@ def _carrier(
 
 
 async def _pages(address: str, agent: Agent, carrier: Carrier, draining: asyncio.Event) -> "AppRunner":
-    from services.node_agent.exposition import AgentMetrics
+    from services.node_agent.prometheus.exposition import AgentMetrics
     from shared.health import Pages, Status, serve_pages
 
     def state() -> str:

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from shared.agents.decoding import BadMessage, decoded
 from shared.agents.report import MAX_ZONES, Instant, Name, Uid
-from shared.agents.wire import BadMessage, decoded
 
 Text = Annotated[str, Meta(max_length=1024)]
 Note = Annotated[str, Meta(max_length=262_144)]
@@ -94,7 +94,7 @@ class TopologyReported(Deed, frozen=True, tag="topologyReported"):
 
 
 class PodsRequested(Deed, frozen=True, tag="podsRequested"):
-    """The agent runs and is to be told which pods its node has (shared/agents/pods.py). Nothing is recorded of it."""
+    """The agent runs and is to be told which pods its node has (shared/agents/node_pods.py). Nothing is recorded of it."""
 
 
 AnyDeed = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | PodsRequested

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from shared.agents.wire import BadMessage, decoded
+from shared.agents.decoding import BadMessage, decoded
 
 MAX_SAMPLES = 7_200
 """Of one series in a report: two hours of seconds."""

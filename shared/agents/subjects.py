@@ -11,12 +11,12 @@ REPORT = "report"
 DEED = "deed"
 """Agent to ingest: what it did to a pod, or asks for (shared/agents/actions.py)."""
 REFUSED = "refused"
-"""Ingest to agent, over MQTT: why a message was not taken (shared/agents/answer.py)."""
+"""Ingest to agent, over MQTT: why a message was not taken (shared/agents/receipt.py)."""
 SLO = "slo"
-"""Ingest to agent: the newest NodeSLO (shared/agents/slo.py)."""
+"""Ingest to agent: the newest NodeSLO (shared/agents/node_slo.py)."""
 
 PODS = "pods"
-"""Deeds ingest to agent: the pods of its node (shared/agents/pods.py), for an agent that has said that it wants them."""
+"""Deeds ingest to agent: the pods of its node (shared/agents/node_pods.py), for an agent that has said that it wants them."""
 
 FROM_AGENT = (REPORT, DEED)
 TO_AGENT = (REFUSED, SLO, PODS)

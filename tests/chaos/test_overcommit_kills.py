@@ -21,16 +21,16 @@ from cli.credentials.folder import env_file, read_env
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from services.slo_controller.overcommit.explain import explain
-from shared.agents import answer, subjects
+from shared.agents import receipt, subjects
 from shared.agents.report import encode
 from shared.bus import Bus, NoAnswer
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.log.admin.verify import verify
 from tests.cluster.fixtures import MakeNodes
-from tests.support.ingest_stage import report
+from tests.support.ingest_process import report
 from tests.support.kube_system import System, beside, running, struck
-from tests.support.overcommitment import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
+from tests.support.overcommit_objects import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.support.waiting import in_thread, until
 
 NODE = "swings"
@@ -72,7 +72,7 @@ class Agent:
             waiting.append(encode(report(NODE, seq, boot="swing", cores=cores, seconds=4)))
             with contextlib.suppress(NoAnswer):
                 while waiting:
-                    said = answer.decode(
+                    said = receipt.decode(
                         await self._bus.ask(subjects.subject(NODE, subjects.REPORT), waiting[0], deadline_s=3)
                     )
                     assert said.accepted, said.refused

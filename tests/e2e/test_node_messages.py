@@ -12,13 +12,13 @@ import pytest
 from cli.credentials.folder import env_file, read_env
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
-from shared.agents import actions, answer, subjects
+from shared.agents import actions, receipt, subjects
 from shared.agents.actions import ActionReport, EvictionRequested
-from shared.agents.answer import Answer
+from shared.agents.receipt import Answer
 from shared.agents.report import PodSum, encode
 from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
-from tests.support.ingest_stage import CORE, report
+from tests.support.ingest_process import CORE, report
 from tests.support.kube_system import System, running
 from tests.support.pods import written_pod
 from tests.support.waiting import until
@@ -34,7 +34,7 @@ class Agent:
         self._bus = bus
 
     async def tell(self, kind: str, data: bytes) -> Answer:
-        return answer.decode(await self._bus.ask(subjects.subject(NODE, kind), data, deadline_s=30))
+        return receipt.decode(await self._bus.ask(subjects.subject(NODE, kind), data, deadline_s=30))
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from cli.dev.cluster import Cluster
 from shared.kube.instants import SECOND, instant_text
 from tests.cluster.fixtures import MakeNodes
 from tests.support.kube_system import running
-from tests.support.overcommitment import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
+from tests.support.overcommit_objects import BATCH_CPU, CONFIG_MAPS, SLO, batch_pod
 from tests.support.waiting import in_thread, until
 
 NODE = "sold"

@@ -19,7 +19,7 @@ from shared.kube.quantity import nanos
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
 from tests.support.kube_system import System, running
-from tests.support.overcommitment import CONFIG_MAPS, SLO
+from tests.support.overcommit_objects import CONFIG_MAPS, SLO
 from tests.support.pods import written_pod
 from tests.support.waiting import until
 

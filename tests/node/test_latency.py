@@ -7,9 +7,9 @@ from statistics import median
 import pytest
 
 from cli.dev.node.node import RealNode
-from tests.node.kills import VICTIMS, struck_at_random, struck_in_turn, watched
-from tests.node.latency import COLOCATED, Pace, Service, measured, service_in
-from tests.node.system import site
+from tests.node.kill_services import VICTIMS, struck_at_random, struck_in_turn, watched
+from tests.node.koordstream_on_node import site
+from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 SPACE = "beside"

@@ -12,8 +12,8 @@ from cli.dev.node.node import RealNode, check_machine
 from cli.dev.node.space import Space
 from cli.dev.node.tree import PREFIX, ROOT, NoTree, Tree
 from cli.ports import free_port
-from tests.node.fixtures import UNAVAILABLE, require_node
-from tests.node.pods import ask, pod, wait_until_it_listens
+from tests.node.pod_bodies import ask, pod, wait_until_it_listens
+from tests.node.real_node import UNAVAILABLE, require_node
 from tests.support.waiting import wait_until
 
 

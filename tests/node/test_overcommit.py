@@ -15,10 +15,10 @@ from cli.ports import free_port
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
-from tests.node.kills import VICTIMS, struck_in_turn, watched
-from tests.node.latency import COLOCATED, Pace, Service, measured, service_in
-from tests.node.pods import ask, pod
-from tests.node.system import Site, site
+from tests.node.kill_services import VICTIMS, struck_in_turn, watched
+from tests.node.koordstream_on_node import Site, site
+from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
+from tests.node.pod_bodies import ask, pod
 from tests.support.kube_system import koord
 from tests.support.waiting import until
 

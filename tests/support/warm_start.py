@@ -37,7 +37,7 @@ IMPORTED = (
     "services.audit.service",
     "services.gateway.service",
     "services.metrics_ingest.actions.service",
-    "services.metrics_ingest.service",
+    "services.metrics_ingest.reports.service",
     "services.node_agent.service",
     "services.quota_ledger.service",
     "services.scheduler.service",

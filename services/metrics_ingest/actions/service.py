@@ -10,11 +10,11 @@ from msgspec import Meta
 
 from services.metrics_ingest.actions.decide import forgotten, recorded
 from services.metrics_ingest.actions.manifest import MANIFEST
-from services.metrics_ingest.actions.residents import PodsDesk
+from services.metrics_ingest.actions.pod_publisher import PodsDesk
 from services.metrics_ingest.actions.state import FOLDED, DeedsState, Told, is_told, with_number
-from services.metrics_ingest.desk import Batch, Refusals, serve
-from services.metrics_ingest.intake import Incoming, Intake
-from services.metrics_ingest.mqtt import Mqtt
+from services.metrics_ingest.inbox import Incoming, Intake
+from services.metrics_ingest.message_batches import Batch, Refusals, serve
+from services.metrics_ingest.mqtt_session import Mqtt
 from shared.agents import subjects
 from shared.agents.actions import BadDeed, PodsRequested, decode
 from shared.errors import KoordError

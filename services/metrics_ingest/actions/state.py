@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from shared.agents.pods import NodePods, claims_of, seen_node, seen_pod
+from shared.agents.node_pods import NodePods, claims_of, seen_node, seen_pod
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     NodeDeleted,

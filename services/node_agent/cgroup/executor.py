@@ -10,10 +10,10 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup import knobs
-from services.node_agent.cgroup.convert import MOST_SHARES, UNLIMITED, OutOfRange, shares_of_weight, weight
-from services.node_agent.cgroup.found import Found
-from services.node_agent.cgroup.knobs import KNOBS, Kind, Knob, Support
+from services.node_agent.cgroup import cgroup_files
+from services.node_agent.cgroup.cgroup_files import KNOBS, Kind, Knob, Support
+from services.node_agent.cgroup.cgroup_values import MOST_SHARES, UNLIMITED, OutOfRange, shares_of_weight, weight
+from services.node_agent.cgroup.original_values import Found
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class Executor:
             return None
         if knob.kind is Kind.QUOTA or (knob.kind is Kind.UNLIMITED and self.tree.version == 2):
             first = text.split(maxsplit=1)[0] if text else ""
-            return "-1" if first == knobs.MAX else first
+            return "-1" if first == cgroup_files.MAX else first
         if name == "memory.limit_in_bytes" and text.isdigit() and int(text) >= V1_NO_LIMIT:
             return "-1"
         return text
@@ -251,7 +251,7 @@ class Executor:
             if knob.kind is Kind.SHARES:
                 return str(weight(int(value)))
             if knob.kind in {Kind.UNLIMITED, Kind.QUOTA} and value == "-1":
-                return knobs.MAX
+                return cgroup_files.MAX
         return value
 
     def _v1_words(self, knob: Knob, folder: str, text: str) -> str:
@@ -265,7 +265,7 @@ class Executor:
             return str(found)
         if knob.kind in {Kind.QUOTA, Kind.UNLIMITED}:
             first = text.split(maxsplit=1)[0]
-            if first == knobs.MAX or (first.isdigit() and int(first) >= V1_NO_LIMIT):
+            if first == cgroup_files.MAX or (first.isdigit() and int(first) >= V1_NO_LIMIT):
                 return "-1"
             return first
         return text
@@ -291,11 +291,11 @@ class Executor:
                     return False
             case Kind.QUOTA | Kind.UNLIMITED | Kind.LARGER:
                 try:
-                    held = knobs.limit(current)
+                    held = cgroup_files.limit(current)
                 except ValueError:
                     return False
                 no_limit = held >= V1_NO_LIMIT
-                return (no_limit and knobs.limit(text) >= V1_NO_LIMIT) or held == knobs.limit(text)
+                return (no_limit and cgroup_files.limit(text) >= V1_NO_LIMIT) or held == cgroup_files.limit(text)
         return current == text
 
     def _loosened(self, wanted: Wanted) -> Wanted | None:
@@ -311,7 +311,7 @@ class Executor:
             if knob.kind is Kind.CPUS:
                 old, new = parse_cpus(current), parse_cpus(wanted.value)
                 return keep if new <= old else wanted._replace(value=cpu_list(old | new))
-            grows = min(knobs.limit(wanted.value), UNLIMITED) > knobs.limit(current)
+            grows = min(cgroup_files.limit(wanted.value), UNLIMITED) > cgroup_files.limit(current)
         except (OSError, ValueError, BadCpuList):
             return keep
         return wanted if grows else keep

@@ -9,18 +9,18 @@ from urllib.parse import quote
 import pytest
 from aiomqtt import Client
 
-from services.node_agent.known import PodsKeeper
-from services.node_agent.outbox import Message, Outbox
-from services.node_agent.over_mqtt import OverMqtt
-from services.node_agent.slo import SloKeeper
-from shared.agents import answer, pods, slo, subjects
-from shared.agents.answer import Answer
+from services.node_agent.states_informer.node_pods import PodsKeeper
+from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.transport.mqtt_transport import OverMqtt
+from services.node_agent.transport.outbox import Message, Outbox
+from shared.agents import node_pods, node_slo, receipt, subjects
 from shared.agents.broker import Broker
-from shared.agents.pods import NodePods
-from shared.agents.slo import NodeSlo
+from shared.agents.node_pods import NodePods
+from shared.agents.node_slo import NodeSlo
+from shared.agents.receipt import Answer
 from shared.agents.subjects import DEED, PODS, REFUSED, REPORT, SLO
 from shared.tasks import end
-from tests.integration.node_agent.sides import NODE
+from tests.integration.node_agent.transport_ends import NODE
 from tests.support.mosquitto import Mosquitto
 from tests.support.waiting import until
 
@@ -98,7 +98,7 @@ async def test_a_node_slo_of_while_the_agent_was_away_is_heard_when_it_is_back(
     await until(lambda: agent.carrier.connected)
     await agent.stop()
     async with ingest(broker) as client:
-        await client.publish(subjects.topic(NODE, SLO), slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
+        await client.publish(subjects.topic(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
     agent.start()
     await until(lambda: agent.keeper.in_force is not None)
     await agent.stop()
@@ -121,11 +121,11 @@ async def test_the_rules_of_the_guide_let_an_agent_do_what_it_does_and_nothing_o
                 await other.publish(subjects.topic(NODE, kind), b"forged", qos=1)
             await other.subscribe("#", qos=1)
             agent.start()
-            await told.publish(subjects.topic(NODE, SLO), slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
-            await told.publish(subjects.topic(NODE, PODS), pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True)
+            await told.publish(subjects.topic(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
+            await told.publish(subjects.topic(NODE, PODS), node_pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True)
             await until(lambda: agent.keeper.in_force is not None and agent.pods.in_force is not None)
             refusal = Answer("report", "boot", 1, "its clock is an hour ahead")
-            await told.publish(subjects.topic(NODE, REFUSED), answer.encode(refusal), qos=1)
+            await told.publish(subjects.topic(NODE, REFUSED), receipt.encode(refusal), qos=1)
             await until(lambda: agent.outbox.refused == 1)
             async for message in told.messages:
                 heard.append(bytes(message.payload))

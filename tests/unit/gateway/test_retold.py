@@ -12,9 +12,9 @@ from services.gateway.decide import written
 from services.gateway.echoes import Echoes
 from services.gateway.intake import Intake
 from services.gateway.resources import NODE_METRICS
-from services.metrics_ingest.decide import levels
-from services.metrics_ingest.settings import IngestSettings
-from services.metrics_ingest.state import IngestState
+from services.metrics_ingest.reports.decide import levels
+from services.metrics_ingest.reports.settings import IngestSettings
+from services.metrics_ingest.reports.state import IngestState
 from shared.events import Cause, Draft, Event
 from shared.events.cluster import DesiredStateRejected, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import FieldsDesired

@@ -5,11 +5,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics_ingest.decide import forgotten, is_due, levels, reported
-from services.metrics_ingest.policy import Policy, policy_of
-from services.metrics_ingest.settings import IngestSettings
-from services.metrics_ingest.state import GONE_KEPT_NS, STATUS, IngestState, SloFacts
-from services.metrics_ingest.windows import Measured
+from services.metrics_ingest.reports.aggregation_policy import Policy, policy_of
+from services.metrics_ingest.reports.decide import forgotten, is_due, levels, reported
+from services.metrics_ingest.reports.settings import IngestSettings
+from services.metrics_ingest.reports.state import GONE_KEPT_NS, STATUS, IngestState, SloFacts
+from services.metrics_ingest.reports.usage_windows import Measured
 from shared.agents.report import Report
 from shared.events import Cause
 from shared.events.cluster import (
@@ -34,7 +34,7 @@ from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, Node, NodeMetric, NodeMetricSpec, NodeMetricStatus
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 from tests.support.pods import observed
-from tests.unit.metrics_ingest.given import START_NS, Logs, fold, pod
+from tests.unit.metrics_ingest.cluster_history import START_NS, Logs, fold, pod
 
 SETTINGS = IngestSettings()
 

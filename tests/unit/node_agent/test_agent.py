@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.agent import Agent
-from services.node_agent.collect import Collector
-from services.node_agent.details import Gauge
-from services.node_agent.exposition import AgentMetrics
-from services.node_agent.outbox import Outbox
-from services.node_agent.samples import SECOND_NS
+from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.collectors.usage_collector import Collector
+from services.node_agent.collectors.usage_samples import SECOND_NS
+from services.node_agent.prometheus.exposition import AgentMetrics
 from services.node_agent.settings import AgentSettings
-from services.node_agent.slo import SloKeeper
+from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.transport.outbox import Outbox
 from shared.agents import actions, report
 from shared.agents.actions import EvictionRequested, Suppressed
 from shared.agents.report import Report
 from shared.agents.subjects import DEED, REPORT
-from tests.unit.node_agent.machine import Machine
+from tests.unit.node_agent.collectors.node_on_files import Machine
 
 
 class Made:

@@ -40,7 +40,7 @@ print(sorted({name for name in sys.modules if name.split(".")[0] in {"numpy", "s
 
 AS_IT_STARTS = """
 import sys
-import cli.commands.run, services.node_agent.service, services.node_agent.over_mqtt
+import cli.commands.run, services.node_agent.service, services.node_agent.transport.mqtt_transport
 print(sorted(set(sys.modules) & {"numpy", "aiohttp", "prometheus_client", "nats", "uvloop", "shared.log", "shared.service"}))
 """
 

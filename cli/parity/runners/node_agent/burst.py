@@ -7,7 +7,15 @@ import msgspec
 
 from cli.parity.runners.node_agent.memory import node_pod
 from cli.parity.runners.node_agent.series import Store
-from services.node_agent.qos.cpu_burst import Bursts, Held, Measured, PodBurst, Stated, concerns, node_state
+from services.node_agent.qos_manager.strategies.cpu_burst import (
+    Bursts,
+    Held,
+    Measured,
+    PodBurst,
+    Stated,
+    concerns,
+    node_state,
+)
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.slo_config import CpuBurst
 

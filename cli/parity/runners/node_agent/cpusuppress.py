@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.qos import cpu_suppress
-from services.node_agent.qos.cpu_suppress import HostApp, Levels, Policy, Situation, Usage, share
-from services.node_agent.qos.processors import Processor, select
-from services.node_agent.qos.stated import HeldCpus
+from services.node_agent.qos_manager.strategies import cpu_suppress
+from services.node_agent.qos_manager.strategies.cpu_selection import Processor, select
+from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, Levels, Policy, Situation, Usage, share
+from services.node_agent.states_informer.annotations import HeldCpus
 from shared.domain.cpu_set import cpu_list, parse_cpus
 from shared.domain.qos import kubernetes_qos
 from shared.kube.node import Node

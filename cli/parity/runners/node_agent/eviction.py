@@ -6,10 +6,17 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.node_agent.series import Store
-from services.node_agent.qos import cpu_evict
-from services.node_agent.qos.cpu_evict import BestEffort, Window
-from services.node_agent.qos.evict import Amounts, Candidate, Outcome, Task
-from services.node_agent.qos.eviction_round import Load, Outcomes, Strategies, cpu_strategies, memory_strategies, reason
+from services.node_agent.qos_manager.strategies import cpu_evict
+from services.node_agent.qos_manager.strategies.cpu_evict import BestEffort, Window
+from services.node_agent.qos_manager.strategies.eviction_order import Amounts, Candidate, Outcome, Task
+from services.node_agent.qos_manager.strategies.eviction_tasks import (
+    Load,
+    Outcomes,
+    Strategies,
+    cpu_strategies,
+    memory_strategies,
+    reason,
+)
 from shared.kube.instants import SECOND, instant_ns, instant_text
 from shared.kube.node import Node
 from shared.kube.pod import Pod

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.cgroup import convert
-from services.node_agent.hooks import batch_resource, cpu_normalization
-from services.node_agent.hooks.batch_resource import BatchRule
-from services.node_agent.hooks.core_sched import CoreRule
-from services.node_agent.hooks.cpu_normalization import BadRatio, Normalization
-from services.node_agent.hooks.group_identity import BadCpuQos, Identities
-from services.node_agent.qos.stated import resource_status
+from services.node_agent.cgroup import cgroup_values
+from services.node_agent.runtime_hooks import batch_resource, cpu_normalization
+from services.node_agent.runtime_hooks.batch_resource import BatchRule
+from services.node_agent.runtime_hooks.core_sched import CoreRule
+from services.node_agent.runtime_hooks.cpu_normalization import BadRatio, Normalization
+from services.node_agent.runtime_hooks.group_identity import BadCpuQos, Identities
+from services.node_agent.states_informer.annotations import resource_status
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceQos, ResourceThreshold
@@ -20,16 +20,18 @@ from shared.kube.slo_config import ResourceQos, ResourceThreshold
 def conversions(given: Mapping[str, Any]) -> dict[str, Any]:
     """Runs op `convert`."""
     return {
-        "milliToSharesQuota": [[convert.shares(milli), convert.quota(milli)] for milli in given["milliCPU"]],
-        "sharesToWeight": [_or_none(convert.weight, shares) for shares in given["shares"]],
-        "weightToShares": [_or_none(convert.shares_of_weight, weight) for weight in given["weights"]],
+        "milliToSharesQuota": [
+            [cgroup_values.shares(milli), cgroup_values.quota(milli)] for milli in given["milliCPU"]
+        ],
+        "sharesToWeight": [_or_none(cgroup_values.weight, shares) for shares in given["shares"]],
+        "weightToShares": [_or_none(cgroup_values.shares_of_weight, weight) for weight in given["weights"]],
     }
 
 
 def _or_none(function: Callable[[int], int], of: int) -> int | None:
     try:
         return function(of)
-    except convert.OutOfRange:
+    except cgroup_values.OutOfRange:
         return None
 
 

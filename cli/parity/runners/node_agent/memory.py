@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.qos import memory_qos, resctrl
-from services.node_agent.qos.pods import NodePod
+from services.node_agent.qos_manager.strategies import memory_qos, resctrl
+from services.node_agent.qos_manager.strategies.node_pod import NodePod
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos, value
 from shared.kube.slo_config import ResourceQos

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cli.parity.runners.node_agent import blkio, burst, eviction, hooks, memory
+from cli.parity.runners.node_agent import block_io, burst, eviction, hooks, memory
 
 ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "batchResource": hooks.batch_resources,
-    "blkio": blkio.block_io,
+    "blkio": block_io.block_io,
     "convert": hooks.conversions,
     "cpuBurst": burst.cpu_burst,
     "coreSched": hooks.core_sched,

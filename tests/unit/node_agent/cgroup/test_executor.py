@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from services.node_agent.cgroup.cgroup_files import KNOBS
 from services.node_agent.cgroup.executor import FORCE_AFTER_S, Done, Executor, Tree, Wanted
-from services.node_agent.cgroup.found import Found
-from services.node_agent.cgroup.knobs import KNOBS
-from tests.unit.node_agent.cgroup.tree import Clock, Files, kernel_tree, kernel_v1
+from services.node_agent.cgroup.original_values import Found
+from tests.unit.node_agent.cgroup.cgroup_trees import Clock, Files, kernel_tree, kernel_v1
 
 POD = "kubepods/besteffort/pod1"
 CONTAINER = f"{POD}/c1"

@@ -1,0 +1,280 @@
+"""`koord bench agent`: what the node agent costs its node, measured from outside, with real cgroups and a real bus."""
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import click
+import msgspec
+
+import cli
+from cli.bench.pods import QOS, PodCgroups
+from cli.embedded import EmbeddedNats
+from cli.output import show_table
+from cli.ports import free_port
+from cli.process import Process
+from services.node_agent.settings import NAME
+from shared.agents import actions, node_slo, receipt, report, subjects
+from shared.agents import node_pods as agent_pods
+from shared.agents.node_pods import NodePods
+from shared.agents.node_slo import NodeSlo
+from shared.agents.receipt import Answer
+from shared.bus import Bus
+from shared.errors import KoordError
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+
+NODE = "bench-node"
+WARM_S = 5.0
+POLL_INTERVAL_S = 1.0
+
+
+class AgentFigures(msgspec.Struct, frozen=True):
+    """What `--json` prints.
+
+    Attributes:
+        cpu_percent: of one core, the agent and all processes below it.
+        rss_mib: the most that they held at any look.
+        cycle_ms: wall time of a round of measuring, on average.
+        interval_s: seconds between two rounds, as they came.
+        report_bytes: of the last report.
+        reports: that arrived while it was measured.
+    """
+
+    cpu_percent: float
+    rss_mib: float
+    cycle_ms: float
+    interval_s: float
+    pods: int
+    seconds: float
+    transport: str
+    report_bytes: int
+    reports: int
+    load_1m: float
+
+
+class NothingMeasured(KoordError):
+    """The agent did not report what is there, so its cost says nothing."""
+
+
+class Usage(NamedTuple):
+    """A process with all below it."""
+
+    cpu_s: float
+    rss_mib: float
+
+
+@click.command()
+@click.option("--pods", type=click.IntRange(min=1), default=30, show_default=True, help="Pods on the node.")
+@click.option("--seconds", type=float, default=120.0, show_default=True, help="How long it is measured.")
+@click.option("--transport", type=click.Choice(["nats", "mqtt"]), default="nats", show_default=True)
+@click.option("--report-every", type=float, default=15.0, show_default=True, help="Seconds between two reports.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def agent(*, pods: int, seconds: float, transport: Literal["nats", "mqtt"], report_every: float, as_json: bool) -> None:
+    """Measure what the node agent costs its node at a sample a second.
+
+    Makes that many cgroups with a process each (as root), runs the agent against an embedded NATS, and takes all of it away
+    again. It measures and acts: CPU suppress, CPU burst, memory QoS, evictions and batch resources are on.
+    """
+    with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
+        figures = asyncio.run(_measure(Path(name), pods, seconds, transport, report_every))
+    if as_json:
+        click.echo(msgspec.json.encode(figures))
+    else:
+        show_table(("figure", "value"), [(name, str(value)) for name, value in msgspec.structs.asdict(figures).items()])
+
+
+async def _measure(folder: Path, pods: int, seconds: float, transport: str, report_every: float) -> AgentFigures:
+    load_1m = os.getloadavg()[0]
+    heard: list[bytes] = []
+    async with EmbeddedNats(folder / "nats") as nats:
+        bus = Bus(nats.url, name="bench ingest")
+        await bus.start()
+        await _take_reports(bus, heard, transport)
+        with PodCgroups() as cgroups:
+            logs = folder / "containers"
+            logs.mkdir()
+            for number in range(pods):
+                container = f"{number:064x}"
+                qos = QOS[number % len(QOS)]
+                cgroups.add(qos=qos, burn_ms=20 if number % 3 == 0 else 0, container=container)
+                if qos != "besteffort":
+                    cgroups.limit(container, milli=500)
+                (logs / f"p{number}_bench_c-{container}.log").touch()
+            await _tell_of_pods(bus, cgroups.uids)
+            http = f"127.0.0.1:{free_port()}"
+            process = _agent(folder, nats, cgroups.parent, transport, report_every, http)
+            process.start()
+            try:
+                await asyncio.to_thread(process.wait_until, lambda: _ready(http), 30)
+                await asyncio.sleep(WARM_S)
+                before = len(heard)
+                figures = await _watch(process, http, seconds)
+                reports = len(heard) - before
+            finally:
+                await asyncio.to_thread(process.stop)
+        await bus.close()
+    _check(heard, pods)
+    return AgentFigures(
+        *figures,
+        pods=pods,
+        seconds=seconds,
+        transport=transport,
+        report_bytes=len(heard[-1]),
+        reports=reports,
+        load_1m=load_1m,
+    )
+
+
+async def _take_reports(bus: Bus, heard: list[bytes], transport: str) -> None:
+    """Stand in for ingest: over NATS answer, over MQTT (which the server maps to the same subject) listen."""
+    subject = subjects.every_subject(subjects.REPORT)
+
+    async def accept(data: bytes) -> bytes:
+        heard.append(data)
+        found = report.decode(data, NODE)
+        return receipt.encode(Answer("report", found.boot, found.seq))
+
+    if transport == "nats":
+        await bus.answer(subject, accept)
+    else:
+        await bus.hear(subject, heard.append)
+
+
+async def _tell_of_pods(bus: Bus, uids: list[str]) -> None:
+    """Stand in for deeds ingest: the agent is told of its pods, and its deeds are taken."""
+    found = tuple(_pod(number, uid) for number, uid in enumerate(uids))
+    amounts = {"cpu": str(os.cpu_count()), "memory": "16Gi"}
+    node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
+    spec = {
+        "resourceUsedThresholdWithBE": {"enable": True},
+        "cpuBurstStrategy": {"policy": "auto"},
+        "resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 10}}},
+    }
+
+    async def accept(data: bytes) -> bytes:
+        told = actions.decode(data, NODE)
+        await bus.publish(
+            subjects.subject(NODE, subjects.PODS), agent_pods.encode(NodePods(NODE, 1, 1, node, None, found))
+        )
+        await bus.publish(subjects.subject(NODE, subjects.SLO), node_slo.encode(NodeSlo(NODE, 1, 1, spec)))
+        return receipt.encode(Answer("deed", told.boot, told.seq))
+
+    await bus.answer(subjects.every_subject(subjects.DEED), accept)
+
+
+def _pod(number: int, uid: str) -> Pod:
+    """Of three pods one is prod with a limit, one burstable, one batch, as their cgroups lie."""
+    kube = ("Guaranteed", "Burstable", "BestEffort")[number % len(QOS)]
+    labels = {"koordinator.sh/qosClass": "BE" if kube == "BestEffort" else "LS"}
+    if kube == "BestEffort":
+        asked = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
+    else:
+        asked = {"cpu": "500m", "memory": "256Mi"}
+    container = Container(name="c", resources=ResourceRequirements(requests=asked, limits=asked))
+    return Pod(
+        metadata=Metadata(name=f"p{number}", namespace="bench", uid=uid, labels=labels),
+        spec=PodSpec(priority=5500 if kube == "BestEffort" else 9500, containers=(container,)),
+        status=PodStatus(phase="Running", qos_class=kube),
+    )
+
+
+def _agent(folder: Path, nats: EmbeddedNats, parent: str, transport: str, report_every: float, http: str) -> Process:
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(Path(cli.__file__).parents[1]),
+        "KOORD_NATS": nats.url,
+        "KOORD_MQTT": nats.mqtt_url,
+        "KOORD_HTTP_ADDR": http,
+        "KOORD_NODE_AGENT_NODE": NODE,
+        "KOORD_NODE_AGENT_TRANSPORT": transport,
+        "KOORD_NODE_AGENT_CGROUP_PARENT": parent,
+        "KOORD_NODE_AGENT_REPORT_INTERVAL_S": str(report_every),
+        "KOORD_NODE_AGENT_STATE_DIR": str(folder / "state"),
+        "KOORD_NODE_AGENT_CONTAINER_LOGS": str(folder / "containers"),
+        "KOORD_NODE_AGENT_FEATURES": "CgroupReconcile=true,BECPUEvict=true,BEMemoryEvict=true,CPUEvict=true",
+    }
+    return Process(NAME, [sys.executable, "-P", "-m", "cli", "run", NAME], folder / "agent.log", env=env)
+
+
+async def _watch(process: Process, http: str, seconds: float) -> tuple[float, float, float, float]:
+    """Cpu percent, RSS in MiB, milliseconds a round, seconds between rounds."""
+    assert process.pid is not None
+    began, rounds, cycle_s = time.monotonic(), *await asyncio.to_thread(_rounds, http)
+    cpu_s, rss_mib = _used(process.pid).cpu_s, 0.0
+    while (left := began + seconds - time.monotonic()) > 0:
+        await asyncio.sleep(min(POLL_INTERVAL_S, left))
+        rss_mib = max(rss_mib, _used(process.pid).rss_mib)
+    used_s = _used(process.pid).cpu_s - cpu_s
+    elapsed_s = time.monotonic() - began
+    more, more_s = await asyncio.to_thread(_rounds, http)
+    done = more - rounds
+    if not done:
+        raise NothingMeasured(f"the agent made no round in {seconds:g} s; its log ends with:\n{process.tail()}")
+    return (
+        round(100 * used_s / elapsed_s, 3),
+        round(rss_mib, 1),
+        round((more_s - cycle_s) / done * 1000, 3),
+        round(elapsed_s / done, 3),
+    )
+
+
+def _used(root: int) -> Usage:
+    """CPU time (of ended children too) and memory of a process and all below it, by /proc."""
+    hertz, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    parents: dict[int, int] = {}
+    found: dict[int, Usage] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if not name.isdigit():
+            continue
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(name)
+        parents[pid] = int(fields[1])
+        found[pid] = Usage(sum(map(int, fields[11:15])) / hertz, int(fields[21]) * page / 2**20)
+    below = [pid for pid in found if root in _line(pid, parents)]
+    return Usage(sum(found[pid].cpu_s for pid in below), sum(found[pid].rss_mib for pid in below))
+
+
+def _line(pid: int, parents: dict[int, int]) -> list[int]:
+    """A process and those above it."""
+    line = [pid]
+    while (parent := parents.get(line[-1], 0)) and parent not in line:
+        line.append(parent)
+    return line
+
+
+def _ready(http: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{http}/readyz", timeout=1) as page:
+            return bool(page.status == 200)
+    except OSError:
+        return False
+
+
+def _rounds(http: str) -> tuple[float, float]:
+    """How many rounds the agent has made, and the seconds they took."""
+    with urllib.request.urlopen(f"http://{http}/metrics", timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    label = f'{{node="{NODE}"}}'
+    rounds, seconds = (float(values[f"koord_node_agent_{name}_total{label}"]) for name in ("rounds", "rounds_seconds"))
+    return rounds, seconds
+
+
+def _check(heard: list[bytes], pods: int) -> None:
+    """What was reported is what is there."""
+    if not heard:
+        raise NothingMeasured("no report arrived; measure for longer than a report's interval")
+    last = report.decode(heard[-1], NODE)
+    busy = sum(pod.cpu_sum > 0 and pod.memory_sum > 0 for pod in last.pods)
+    if busy != pods or not last.node_usage.cpu:
+        raise NothingMeasured(f"the last report has {busy} pods that use anything, of {pods}")

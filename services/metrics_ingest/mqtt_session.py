@@ -1,0 +1,148 @@
+"""MQTT: reports and deeds in, refusals and NodeSLOs out, over any broker that keeps sessions and QoS 1.
+
+A message is acknowledged after it was decided on, so what the broker has taken is not lost when this process ends: the session
+is persistent, and its name is the shard's, so that whoever leads next takes it over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from aiomqtt import Client, Message, MqttError
+
+from services.metrics_ingest.inbox import Intake
+from shared.agents import receipt, subjects
+from shared.agents.broker import Broker
+from shared.agents.receipt import Answer
+from shared.errors import KoordError
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+KEEPALIVE_S = 15
+DEADLINE_S = 10.0
+QOS = 1
+
+
+class NoBroker(KoordError):
+    """There is no connection to the broker at this moment."""
+
+
+class Mqtt:
+    """One session with a broker, which is opened again whenever it breaks.
+
+    Attributes:
+        connected: whether the broker is there.
+    """
+
+    def __init__(self, url: str, name: str, intakes: Iterable[Intake], *, ca_file: str = "") -> None:
+        """Remember where to connect.
+
+        Args:
+            url: KOORD_MQTT.
+            name: the client id, which names the session.
+            intakes: who takes what comes, by kind.
+            ca_file: the authority of the broker's certificate; the system's when empty.
+
+        Raises:
+            BadBroker: the url is none.
+        """
+        self._broker = Broker.parse(url)
+        self._name = name
+        self._intakes = {intake.kind: intake for intake in intakes}
+        self._tls = self._broker.tls_context(ca_file)
+        self._client: Client | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is there."""
+        return self._client is not None
+
+    async def run(self) -> None:
+        """Take messages until cancelled."""
+        pause_s, said = FIRST_PAUSE_S, False
+        while True:
+            client = self._new_client()
+            try:
+                async with client:
+                    await client.subscribe([(subjects.every_topic(kind), QOS) for kind in self._intakes])
+                    self._client, pause_s, said = client, FIRST_PAUSE_S, False
+                    log.info("the broker is there", extra={"host": self._broker.host, "port": self._broker.port})
+                    async for message in client.messages:
+                        await self._heard(client, message)
+            except (MqttError, OSError) as error:
+                if not said:  # once an outage
+                    where = {"host": self._broker.host, "port": self._broker.port}
+                    log.warning(
+                        "no broker; agents and the broker keep what is sent", extra=where | {"error": str(error)}
+                    )
+                said = True
+            finally:
+                self._client = None
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def publish(self, topic: str, data: bytes, *, retain: bool = False) -> None:
+        """Give a message to the broker; returns when it has it.
+
+        Raises:
+            NoBroker: it is not known whether the broker has it.
+        """
+        client = self._client
+        if client is None:
+            raise NoBroker(f"{topic}: no broker at {self._broker.host}:{self._broker.port} (KOORD_MQTT)")
+        try:
+            await client.publish(topic, data, qos=QOS, retain=retain)
+        except MqttError as error:
+            raise NoBroker(f"{topic}: {error}; see whether the broker runs (KOORD_MQTT)") from error
+
+    def _new_client(self) -> Client:
+        client = Client(
+            self._broker.host,
+            self._broker.port,
+            username=self._broker.user,
+            password=self._broker.password,
+            identifier=self._name,
+            clean_session=False,
+            keepalive=KEEPALIVE_S,
+            timeout=DEADLINE_S,
+            tls_context=self._tls,
+        )
+        client.pending_calls_threshold = 1_000  # it warns of more; NodeSLOs go out many at a time
+        client._client.manual_ack_set(True)  # noqa: FBT003, SLF001  aiomqtt acknowledges by itself and offers no switch
+        return client
+
+    async def _heard(self, client: Client, message: Message) -> None:
+        kind = message.topic.value.rpartition("/")[2]
+        intake = self._intakes.get(kind)
+        if message.qos == 0:  # sent over NATS, or by who does not care; NATS brings the former itself
+            return
+        node = _node_of(message)
+        if intake is None or not node or not intake.concerns(node):  # nothing for us: the broker need not keep it
+            self._acknowledge(client, message)
+            return
+
+        async def respond(said: Answer) -> None:
+            if said.refused:
+                await self._refuse(message, said)
+            self._acknowledge(client, message)
+
+        await intake.put(message.topic.value, bytes(message.payload), "mqtt", respond)
+
+    async def _refuse(self, message: Message, said: Answer) -> None:
+        try:
+            await self.publish(subjects.topic(_node_of(message), subjects.REFUSED), receipt.encode(said))
+        except NoBroker:
+            log.info("a refusal could not be sent", extra={"topic": message.topic.value})
+
+    @staticmethod
+    def _acknowledge(client: Client, message: Message) -> None:
+        client._client.ack(message.mid, message.qos)  # noqa: SLF001  of a connection that has ended: the broker sends it again
+
+
+def _node_of(message: Message) -> str:
+    try:
+        return subjects.node_of(message.topic.value)
+    except subjects.BadNode:
+        return ""

@@ -1,0 +1,184 @@
+"""What ingest makes of reports: which are refused, which are recorded, and what NodeMetric objects must say then.
+
+Pure: State, what the windows amount to, and `now` in, events out.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from services.metrics_ingest.reports.aggregation_policy import Policy
+from services.metrics_ingest.reports.settings import IngestSettings
+from services.metrics_ingest.reports.state import STATUS, IngestState
+from services.metrics_ingest.reports.usage_windows import Measured
+from shared.agents.report import BadReport, Report
+from shared.domain.node_metric_status import status_of
+from shared.events import Draft
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.metrics import ClassReported, GpuReported, NodeReported, NodeReportsExpired, PodReported, Usage
+from shared.kube.instants import SECOND, instant_text
+from shared.kube.node import Reclaimable, ResourceMap
+from shared.kube.resource_names import NODE_METRICS
+
+
+def check_time(report: Report, policy: Policy, settings: IngestSettings, now_ns: int) -> None:
+    """Refuse a report of another time: the node's clock is wrong, or nobody needs it any more.
+
+    Raises:
+        BadReport: names what was found and what to do.
+    """
+    late_ns = now_ns - report.at_ns
+    if -late_ns > settings.max_clock_skew_s * SECOND:
+        raise BadReport(
+            report.node,
+            "at_ns",
+            f"{instant_text(report.at_ns)} lies {-late_ns // SECOND} s ahead of our clock, and {settings.max_clock_skew_s:g} s are "
+            "allowed; set the node's clock",
+        )
+    if late_ns > policy.longest_s * SECOND:
+        raise BadReport(
+            report.node,
+            "at_ns",
+            f"{instant_text(report.at_ns)} lies {late_ns // SECOND} s back, before every window ({policy.longest_s} s)",
+        )
+
+
+def is_due(state: IngestState, report: Report, policy: Policy) -> bool:
+    """Whether a report is one to record: the first, or a report interval after the last that was.
+
+    Half of the agent's own interval is allowed for, so that an agent with the same interval never misses its turn.
+    """
+    if report.node not in state.nodes:
+        return False
+    last_ns = state.reported.get(report.node)
+    return last_ns is None or report.at_ns + report.interval_ns // 2 >= last_ns + policy.interval_s * SECOND
+
+
+def reported(state: IngestState, measured: Measured, policy: Policy) -> NodeReported:
+    """Join what was measured with whose it is, as of the report's own time."""
+    classes: dict[tuple[str, str], list[PodReported]] = {}
+    unmatched: Usage | None = None
+    seats, node, at_ns, beside = state.seats, measured.node, measured.at_ns, measured.beside
+    for uid, usage in measured.pods.items():
+        seat = seats.get(uid)
+        if seat is None:
+            unmatched = _sum(unmatched, usage)
+        elif seat.node == node and not 0 < seat.gone_ns <= at_ns:
+            pods = classes.setdefault((seat.priority, seat.qos), [])
+            pods.append(PodReported(seat.pod, usage.cpu_milli, usage.memory))
+    return NodeReported(
+        node=node,
+        at_ns=at_ns,
+        interval_s=policy.interval_s,
+        aggregate_s=policy.aggregate_s,
+        usage=measured.usage,
+        system=measured.system,
+        best_effort=measured.best_effort,
+        windows=measured.windows,
+        pods=tuple(
+            ClassReported(*class_, tuple(sorted(classes[class_], key=lambda pod: pod.pod)))
+            for class_ in sorted(classes)
+        ),
+        unmatched=unmatched,
+        applications=beside.applications,
+        reclaimable=beside.reclaimable,
+        peak=beside.peak,
+        zones=beside.zones,
+        gpus=tuple(_gpus(state, measured)),
+    )
+
+
+def _gpus(state: IngestState, measured: Measured) -> Iterator[GpuReported]:
+    """GPUs of the node, then of the pods that were there at the report's time."""
+    for gpu in measured.beside.gpus:
+        if not gpu.pod:
+            yield gpu
+        elif (pod := _there(state, measured, gpu.pod)) is not None:
+            yield msgspec.structs.replace(gpu, pod=pod)
+
+
+def _there(state: IngestState, measured: Measured, uid: str) -> str | None:
+    """`namespace/name` of a pod that was on the node at the report's time."""
+    seat = state.seats.get(uid)
+    there = seat is not None and seat.node == measured.node and not 0 < seat.gone_ns <= measured.at_ns
+    return seat.pod if seat is not None and there else None
+
+
+def levels(state: IngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> list[Draft]:
+    """What the node's NodeMetric must say: that it exists, and its status. Nothing for a while after a refusal.
+
+    The object is made without a spec: defaults hold until someone states one, and whoever does keeps it.
+    """
+    node = report.node
+    if not settings.node_metrics or now_ns < state.refused.get(node, -(2**63)) + settings.refused_pause_s * SECOND:
+        return []
+    drafts = []
+    if node not in state.specs:
+        drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body={})))
+    else:
+        told_ns = (
+            0 if node in state.refused else state.told.get(node, 0)
+        )  # a refused write is tried again after its pause
+        if report.at_ns < max(state.updated[node], told_ns) + settings.node_metric_interval_s * SECOND:
+            return []
+    patch = {"status": _patch(report)}
+    drafts.append(
+        Draft(FieldsDesired(resource=NODE_METRICS, name=node, fields=STATUS, patch=patch, subresource="status"))
+    )
+    return drafts
+
+
+def forgotten(state: IngestState, silent: Iterable[str]) -> list[Draft]:
+    """End what silent nodes reported once they are gone from the cluster, and remove their NodeMetric."""
+    drafts = []
+    for node in silent:
+        at_ns = state.reported.get(node)
+        if node in state.nodes or at_ns is None:
+            continue
+        drafts.append(Draft(NodeReportsExpired(node=node, at_ns=at_ns)))
+        if node in state.specs:
+            drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body=None)))
+    return drafts
+
+
+def _patch(report: NodeReported) -> dict[str, Any]:
+    """The status as a merge patch: lists replace lists, and an amount that an earlier status may hold is taken away by null.
+
+    What is typed stays so: it is written as JSON at once, for a large cluster makes thousands of these a minute.
+    """
+    status = status_of(report)
+    node = status.node_metric
+    assert node is not None
+    patch: dict[str, Any] = {
+        "updateTime": status.update_time,
+        "nodeMetric": {
+            "nodeUsage": _with_nulls(node.node_usage)
+            | {"devices": (node.node_usage and node.node_usage.devices) or None},
+            "systemUsage": _with_nulls(node.system_usage),
+            "aggregatedNodeUsages": node.aggregated_node_usages,
+            "aggregatedSystemUsages": node.aggregated_system_usages,
+            "numaUsages": node.numa_usages or None,
+        },
+        "podsMetric": status.pods_metric,
+    }
+    if report.applications is not None:
+        patch["hostApplicationMetric"] = status.host_application_metric
+    if report.reclaimable is not None:
+        patch["prodReclaimableMetric"] = _predicted(status.prod_reclaimable_metric)
+        patch["prodPeakMetric"] = _predicted(status.prod_peak_metric)
+    return patch
+
+
+def _predicted(stated: Reclaimable | None) -> dict[str, Any] | None:
+    return None if stated is None else {"resource": _with_nulls(stated.resource)}
+
+
+def _with_nulls(usage: ResourceMap | None) -> dict[str, Any]:
+    stated = usage.resources or {} if usage else {}
+    return {"resources": {"cpu": stated.get("cpu"), "memory": stated.get("memory")}}
+
+
+def _sum(total: Usage | None, usage: Usage) -> Usage:
+    total = total or Usage(0, 0)
+    return Usage((total.cpu_milli or 0) + (usage.cpu_milli or 0), (total.memory or 0) + (usage.memory or 0))

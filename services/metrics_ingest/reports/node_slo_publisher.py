@@ -1,0 +1,86 @@
+"""NodeSLOs on their way to agents: what `cluster` holds of them, retained by the broker and kept in a stream for agents on NATS."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from services.metrics_ingest.mqtt_session import Mqtt, NoBroker
+from services.metrics_ingest.reports.state import IngestState, SloFacts
+from shared.agents import node_slo, subjects
+from shared.bus.streams import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
+from shared.service import Runtime
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL_S = 5.0
+AT_ONCE = 200
+
+STREAM = StreamConfig(
+    name=subjects.SLO_STREAM,
+    subjects=(subjects.every_subject(subjects.SLO),),
+    description="the newest NodeSLO of each node, for node agents",
+    max_msgs_per_subject=1,
+)
+
+
+class SloDesk:
+    """Hands out what has changed since it was last handed out; after a start that is everything, which agents see to be the same."""
+
+    def __init__(self, runtime: Runtime, concerns: Callable[[str], bool], mqtt: Mqtt | None) -> None:
+        self._runtime = runtime
+        self._concerns = concerns
+        self._mqtt = mqtt
+        self._streams = Streams(runtime.bus)
+        self._made = False
+        self._stored: dict[str, SloFacts] = {}
+        self._retained: dict[str, SloFacts] = {}
+
+    async def run(self) -> None:
+        """Hand out until the process is asked to stop, or until cancelled."""
+        said = False
+        while not self._runtime.draining.is_set():  # from then on `changed` does not wait
+            try:
+                await self._store()
+                await self._retain()
+                said = False
+            except (StreamsUnreachable, StreamRefused, NoBroker) as error:
+                if not said:  # once an outage
+                    log.warning("NodeSLOs wait to be handed out", extra={"why": str(error)})
+                said = True
+                await asyncio.sleep(POLL_INTERVAL_S)
+            await self._runtime.changed(POLL_INTERVAL_S)
+
+    async def _store(self) -> None:
+        due = self._due(self._stored)
+        if not self._made and (due or self._state.slos):
+            await self._streams.ensure(STREAM)
+            self._made = True
+        for start in range(0, len(due), AT_ONCE):
+            some = due[start : start + AT_ONCE]
+            await self._streams.publish_all(
+                Outgoing(subjects.subject(node, subjects.SLO), _message(node, facts)) for node, facts in some
+            )
+            self._stored.update(some)
+
+    async def _retain(self) -> None:
+        if self._mqtt is None:
+            return
+        for node, facts in self._due(self._retained):
+            await self._mqtt.publish(subjects.topic(node, subjects.SLO), _message(node, facts), retain=True)
+            self._retained[node] = facts
+
+    @property
+    def _state(self) -> IngestState:
+        state: IngestState = self._runtime.state
+        return state
+
+    def _due(self, said: dict[str, SloFacts]) -> list[tuple[str, SloFacts]]:
+        return [
+            (node, facts)
+            for node, facts in self._state.slos.items()
+            if said.get(node) != facts and self._concerns(node)
+        ]
+
+
+def _message(node: str, facts: SloFacts) -> bytes:
+    return node_slo.encode(node_slo.NodeSlo(node, facts.epoch, facts.seq, facts.spec, facts.memory_policy))

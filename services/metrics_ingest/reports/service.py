@@ -1,0 +1,176 @@
+"""Metrics ingest's shell: reports in from NATS and MQTT, NodeReported and NodeMetric levels out, and NodeSLOs to agents.
+
+Source: architecture.md, "Node agents".
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from prometheus_client import Counter, Gauge
+
+from services.metrics_ingest.inbox import Incoming, Intake
+from services.metrics_ingest.message_batches import Batch, Refusals, serve
+from services.metrics_ingest.mqtt_session import Mqtt
+from services.metrics_ingest.reports.aggregation_policy import Policy, policy_of
+from services.metrics_ingest.reports.decide import check_time, forgotten, is_due, levels, reported
+from services.metrics_ingest.reports.manifest import MANIFEST
+from services.metrics_ingest.reports.node_slo_publisher import SloDesk
+from services.metrics_ingest.reports.settings import IngestSettings
+from services.metrics_ingest.reports.state import FOLDED, IngestState
+from services.metrics_ingest.reports.usage_windows import NodeWindows
+from shared.agents import subjects
+from shared.agents.report import BadReport, decode
+from shared.errors import KoordError
+from shared.events import Draft
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import WriterStarted
+from shared.events.metrics import NodeReported, NodeReportsExpired
+from shared.kube.instants import SECOND
+from shared.retention import Retention
+from shared.service import Runtime, Service
+from shared.tasks import end
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL_S = 5.0
+"""How often silent nodes are looked for."""
+
+FORGET_S = 7_200
+"""What a node reported is forgotten this long after its last report."""
+
+
+class Ingest:
+    """One leadership over one shard."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        environment = runtime.environment
+        self._runtime = runtime
+        self._settings: IngestSettings = runtime.settings
+        self._windows: dict[str, NodeWindows] = {}
+        self._silent: dict[str, None] = {}
+        self._began_ns = runtime.now_ns()
+        self._intake = Intake(subjects.REPORT, environment.shard, environment.metrics_shards)
+        self._mqtt = None
+        if environment.mqtt:
+            name = self._settings.client or f"koord-{runtime.service.name}"
+            self._mqtt = Mqtt(environment.mqtt, name, [self._intake], ca_file=environment.nats_ca)
+        registry = runtime.metrics.registry
+        self._refusals = Refusals("report", registry)
+        self._pod_samples = Counter("koord_ingest_pod_samples", "Pods in reports taken", registry=registry)
+        self._unmatched = Counter(
+            "koord_ingest_unmatched_reports", "Reports with usage of pods that are not known", registry=registry
+        )
+        self._nodes_heard = Gauge("koord_ingest_nodes", "Nodes that report", registry=registry)
+        self._nodes_silent = Gauge("koord_ingest_silent_nodes", "Nodes that have stopped reporting", registry=registry)
+
+    @property
+    def _state(self) -> IngestState:
+        state: IngestState = self._runtime.state
+        return state
+
+    async def run(self) -> None:
+        """Take reports until the process is asked to stop."""
+        parts = [SloDesk(self._runtime, self._intake.concerns, self._mqtt).run()]
+        if self._mqtt is not None:
+            parts.append(self._mqtt.run())
+        await self._runtime.bus.attend(subjects.every_subject(subjects.REPORT), self._intake.asked)
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(part) for part in parts]
+            group.create_task(self._watch())  # ends by itself: what uses the writer's connection is never cancelled
+            await serve(self._runtime, self._intake, self._take, self._refusals.taken)
+            await end(*beside)
+
+    def _take(self, message: Incoming, batch: Batch) -> None:
+        """Decide on one report."""
+        node, now_ns = message.node, batch.now_ns
+        policy = self._policy(node)
+        try:
+            report = decode(message.data, node)
+        except BadReport as error:
+            self._refusals.add(message, error, batch)
+            return
+        try:
+            check_time(report, policy, self._settings, now_ns)
+        except BadReport as error:
+            self._refusals.add(message, error, batch, report.boot, report.seq)
+            return
+        batch.accept(message, "report", report.boot, report.seq)
+        windows = self._windows.get(node)
+        if windows is None:
+            windows = self._windows[node] = NodeWindows(node)
+        windows.heard_ns = now_ns
+        if windows.knows(report):
+            return
+        windows.add(report)
+        self._pod_samples.inc(len(report.pods))
+        if report.at_ns < windows.at_ns or not is_due(self._state, report, policy):
+            windows.forget(policy)
+            return
+        event = reported(self._state, windows.measure(policy), policy)
+        if event.unmatched is not None:
+            self._unmatched.inc()
+        batch.drafts[node] = [Draft(event), *levels(self._state, event, self._settings, now_ns)]
+
+    def _policy(self, node: str) -> Policy:
+        return policy_of(self._state.specs.get(node), self._settings.min_interval_s)
+
+    async def _watch(self) -> None:
+        """Say which nodes have fallen silent, and forget those that are gone."""
+        while not self._runtime.draining.is_set():
+            now_ns, silence_ns = self._runtime.now_ns(), self._settings.stale_after_s * SECOND
+            names = dict.fromkeys((*self._state.reported, *self._windows))
+            quiet = [
+                name for name in names if now_ns - self._heard_ns(name) > silence_ns and self._intake.concerns(name)
+            ]
+            self._say_silent(quiet, now_ns)
+            if drafts := forgotten(self._state, quiet):
+                await self._runtime.append(drafts, now_ns=now_ns)
+            for name in quiet:
+                if now_ns - self._heard_ns(name) > FORGET_S * SECOND:
+                    self._windows.pop(name, None)
+            self._nodes_heard.set(len(self._windows) - len(self._silent))
+            self._nodes_silent.set(len(self._silent))
+            self._runtime.counts.update(nodes=len(self._windows), silent_nodes=len(self._silent))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_INTERVAL_S):
+                    await self._runtime.draining.wait()
+
+    def _say_silent(self, quiet: list[str], now_ns: int) -> None:
+        silent = {name: None for name in quiet if name in self._state.nodes}
+        for name in silent.keys() - self._silent.keys():
+            seconds = (now_ns - self._heard_ns(name)) // SECOND
+            log.warning(
+                "a node is silent",
+                extra={"node": name, "stale_after_s": seconds, "limit_s": self._settings.stale_after_s},
+            )
+        for name in self._silent.keys() - silent.keys():
+            log.info("a silent node reports again, or is gone", extra={"node": name})
+        self._silent = silent
+
+    def _heard_ns(self, node: str) -> int:
+        windows = self._windows.get(node)
+        return windows.heard_ns if windows else self._began_ns
+
+
+RETENTION = Retention(days=0.25, gigabytes=5.0, restates=False)
+"""A report is of no use when it is old: `metrics-*` go by age and size, whatever nodes there are."""
+
+
+async def lead(runtime: Runtime) -> None:
+    """Take reports for as long as this replica writes its shard of `metrics-*`."""
+    try:
+        await Ingest(runtime).run()
+    except* KoordError as failed:
+        raise failed.exceptions[0] from None
+
+
+SERVICE = Service(
+    manifest=MANIFEST,
+    follows=FOLDED,
+    emits=(WriterStarted, NodeReported, NodeReportsExpired, FieldsDesired, ObjectDesired),
+    settings=IngestSettings,
+    new_state=IngestState,
+    lead=lead,
+    retention=RETENTION,
+)

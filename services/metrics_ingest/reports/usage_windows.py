@@ -1,0 +1,141 @@
+"""What is remembered of one node's reports: samples of its windows, and sums by pod. A cache, filled by reports and never stored.
+
+Source: spec/slo-controller.md 1.3.
+"""
+
+from collections import deque
+from sys import intern
+from typing import NamedTuple
+
+from services.metrics_ingest.reports.aggregation_policy import Policy
+from services.metrics_ingest.reports.extra_metrics import NOTHING, Beside, BesidePods, says_any
+from services.metrics_ingest.reports.pod_usage_sums import PodPiece, PodSums, piece_of
+from services.metrics_ingest.reports.usage_series import MILLION, Samples
+from shared.agents.report import Report
+from shared.events.metrics import Usage, WindowUsage
+
+
+class Measured(NamedTuple):
+    """What a node's windows amount to at an instant.
+
+    Attributes:
+        pods: uid -> mean over the aggregate window.
+        beside: what there is beside pods, over the same window.
+    """
+
+    node: str
+    at_ns: int
+    usage: Usage
+    system: Usage
+    best_effort: Usage
+    windows: tuple[WindowUsage, ...]
+    pods: dict[str, Usage]
+    beside: Beside = NOTHING
+
+
+class _Piece(NamedTuple):
+    """The pods' sums of one report."""
+
+    middle_ns: int
+    pods: PodPiece
+
+
+class NodeWindows:
+    """The newest reports of one node.
+
+    Attributes:
+        at_ns: the end of the newest report.
+        heard_ns: when something was last heard of the node, by our clock.
+    """
+
+    __slots__ = (
+        "_beside",
+        "_best_effort",
+        "_known",
+        "_node",
+        "_pieces",
+        "_sums",
+        "_system",
+        "at_ns",
+        "heard_ns",
+        "node",
+    )
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.at_ns = 0
+        self.heard_ns = 0
+        self._node = Samples()
+        self._system = Samples()
+        self._best_effort = Samples()
+        self._beside: BesidePods | None = None  # from the first report on that says anything of it
+        self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports taken -> their end
+        self._pieces: deque[_Piece] = deque()  # of the aggregate window, by middle
+        self._sums = PodSums()  # over the pieces
+
+    def knows(self, report: Report) -> bool:
+        """Whether this very report was taken already."""
+        return (report.boot, report.seq) in self._known
+
+    def add(self, report: Report) -> None:
+        """Take a report's samples over; in which order reports come does not matter."""
+        begins_ns = report.begins_ns
+        self._known[report.boot, report.seq] = report.at_ns
+        self._node.add(report.node_usage, begins_ns)
+        self._system.add(report.system_usage, begins_ns)
+        self._best_effort.add(report.best_effort_usage, begins_ns)
+        piece = self._piece(report)
+        if self._pieces and piece.middle_ns < self._pieces[-1].middle_ns:
+            self._pieces = deque(sorted((*self._pieces, piece), key=lambda each: each.middle_ns))
+        else:
+            self._pieces.append(piece)
+        self._sums.count(piece.pods, +1)
+        if self._beside is not None or says_any(report):
+            self._beside = self._beside or BesidePods()
+            self._beside.add(report, piece.middle_ns)
+        self.at_ns = max(self.at_ns, report.at_ns)
+
+    def measure(self, policy: Policy) -> Measured:
+        """What the windows amount to as of the newest report; what is too old for all of them is forgotten."""
+        self.forget(policy)
+        at_ms = self.at_ns // MILLION
+        from_ms = at_ms - policy.aggregate_s * 1000
+        return Measured(
+            self.node,
+            self.at_ns,
+            self._node.mean(from_ms, at_ms),
+            self._system.mean(from_ms, at_ms),
+            self._best_effort.mean(from_ms, at_ms),
+            tuple(
+                WindowUsage(
+                    length_s,
+                    self._node.window(at_ms, length_s * 1000),
+                    self._system.window(at_ms, length_s * 1000),
+                )
+                for length_s in policy.windows_s
+            ),
+            self._sums.means(),
+            NOTHING if self._beside is None else self._beside.measure(),
+        )
+
+    def forget(self, policy: Policy) -> None:
+        """Drop what is too old for every window."""
+        at_ms = self.at_ns // MILLION
+        mean_ms, longest_ms = policy.aggregate_s * 1000, policy.longest_s * 1000
+        self._node.drop_before(at_ms - longest_ms)
+        self._system.drop_before(at_ms - longest_ms)
+        self._best_effort.drop_before(at_ms - mean_ms)
+        earliest_ns = (at_ms - mean_ms) * MILLION
+        while self._pieces and self._pieces[0].middle_ns < earliest_ns:
+            self._sums.count(self._pieces.popleft().pods, -1)
+        if self._beside is not None:
+            self._beside.drop_before(earliest_ns)
+        ended = [known for known, at_ns in self._known.items() if at_ns < (at_ms - longest_ms) * MILLION]
+        for known in ended:
+            del self._known[known]
+
+    def _piece(self, report: Report) -> _Piece:
+        uids = tuple([intern(pod.uid) for pod in report.pods])  # a uid comes with each report, and is kept once
+        if self._pieces and self._pieces[-1].pods.uids == uids:
+            uids = self._pieces[-1].pods.uids
+        return _Piece(report.begins_ns + report.interval_ns // 2, piece_of(report.pods, uids))

@@ -1,0 +1,1 @@
+"""Collectors of a node's usage: procfs, cgroups, sysfs, perf events and NVML."""

@@ -1,0 +1,167 @@
+"""What is measured besides usage, each at its own pace: throttling, pressure, cycles, caches. Shown on the agent's page; no report has it.
+
+Source: spec/node-agent.md 1.1, 1.2, 7.5.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.collectors import pressure_stall, resctrl_monitor
+from services.node_agent.collectors.perf_events import CYCLES, INSTRUCTIONS, Counters, Event, NoPerf
+from services.node_agent.collectors.procfs_counters import number, read_once
+from services.node_agent.collectors.usage_samples import SECOND_NS
+from services.node_agent.qos_manager.strategies.resctrl import GROUPS
+
+log = logging.getLogger(__name__)
+
+THROTTLED_EVERY_NS = 30 * SECOND_NS
+PRESSURE_EVERY_NS = 10 * SECOND_NS
+CACHES_EVERY_NS = 10 * SECOND_NS
+CYCLES_EVERY_NS, CYCLES_FOR_NS = 60 * SECOND_NS, 10 * SECOND_NS
+
+
+class Gauge(NamedTuple):
+    """One number with its labels."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class _Place(NamedTuple):
+    """A cgroup and whose it is."""
+
+    folder: str
+    labels: Mapping[str, str]
+    is_pod: bool
+
+
+class Details:
+    """Looks at the pods that the agent was told of, and keeps what it saw last."""
+
+    def __init__(
+        self,
+        root: Path,
+        sys: Path,
+        version: int,
+        gates: Mapping[str, bool],
+        cpus: Iterable[int],
+        clock_ns: Callable[[], int],
+        events: tuple[Event, Event] = (CYCLES, INSTRUCTIONS),
+    ) -> None:
+        self._root, self._resctrl = root, sys / "fs/resctrl"
+        self._v1 = version == 1
+        self._cpus = tuple(sorted(cpus))
+        self._clock_ns = clock_ns
+        self._events = events
+        self._gauges: dict[str, list[Gauge]] = {}
+        self._due: dict[str, int] = {}
+        self._periods: dict[str, tuple[int, int]] = {}
+        self._counting: list[tuple[_Place, Counters]] = []
+        self._steps: list[tuple[str, int, Callable[[list[_Place]], list[Gauge]]]] = [
+            ("throttled", THROTTLED_EVERY_NS, self._throttled)
+        ]
+        if gates["PSICollector"]:
+            self._steps.append(("pressure", PRESSURE_EVERY_NS, self._pressure))
+        if gates["ResctrlCollector"]:
+            self._steps.append(("caches", CACHES_EVERY_NS, self._caches))
+        self._counts_cycles = gates["CPICollector"]
+
+    def round(self, pods: Sequence[Placed]) -> None:
+        """Look at what is due."""
+        now_ns = self._clock_ns()
+        places: list[_Place] | None = None
+        for name, every_ns, step in self._steps:
+            if now_ns >= self._due.get(name, 0):
+                self._due[name] = now_ns + every_ns
+                places = list(_places(pods)) if places is None else places
+                self._gauges[name] = step(places)
+        if self._counts_cycles and now_ns >= self._due.get("cycles", 0):
+            self._cycles(list(_places(pods)), now_ns)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """What was seen last."""
+        for found in self._gauges.values():
+            yield from found
+
+    def close(self) -> None:
+        """Let go of the counters."""
+        for _, counters in self._counting:
+            counters.close()
+        self._counting = []
+
+    def _throttled(self, places: list[_Place]) -> list[Gauge]:
+        """Of the periods since the last look, the part in which a cgroup was throttled; 0 where none passed."""
+        found, now = [], dict[str, tuple[int, int]]()
+        base = f"{self._root}/cpu" if self._v1 else f"{self._root}"
+        for place in places:
+            try:
+                text = read_once(f"{base}/{place.folder}/cpu.stat")
+                periods, throttled = number(text, b"nr_periods"), number(text, b"nr_throttled")
+            except (OSError, ValueError):
+                continue
+            now[place.folder] = (periods, throttled)
+            if (before := self._periods.get(place.folder)) is not None:
+                name = "koord_node_agent_pod_throttled" if place.is_pod else "koord_node_agent_container_throttled"
+                passed = periods - before[0]
+                found.append(Gauge(name, place.labels, (throttled - before[1]) / passed if passed > 0 else 0.0))
+        self._periods = now
+        return found
+
+    def _pressure(self, places: list[_Place]) -> list[Gauge]:
+        base = self._root / "cpuacct" if self._v1 else self._root
+        found = []
+        for place in places:
+            name = "koordlet_pod_psi" if place.is_pod else "koordlet_container_psi"
+            for resource, stall in pressure_stall.of_cgroup(base / place.folder).items():
+                for degree, value in (("some", stall.some), ("full", stall.full)):
+                    labels = {"resource": resource, "precision": "10", "degree": degree}
+                    found.append(Gauge(name, {**place.labels, **labels}, value))
+        return found
+
+    def _caches(self, _: list[_Place]) -> list[Gauge]:
+        found = []
+        for group, cache, kind, value in resctrl_monitor.used(self._resctrl, GROUPS):
+            labels = {"qos": group, "cache_id": str(cache)}
+            if kind == "llc":
+                found.append(Gauge("koordlet_resctrl_llc_occupancy", labels, value))
+            else:
+                found.append(Gauge("koordlet_resctrl_memory_bandwidth", {**labels, "mb_type": kind}, value))
+        return found
+
+    def _cycles(self, places: list[_Place], now_ns: int) -> None:
+        """Begin to count, or take what was counted since."""
+        if self._counting:
+            gauges = []
+            for place, counters in self._counting:
+                cycles, instructions = counters.totals()
+                for field, value in (("cycles", cycles), ("instructions", instructions)):
+                    gauges.append(Gauge("koordlet_container_cpi", {**place.labels, "cpi_field": field}, value))
+            self.close()
+            self._gauges["cycles"] = gauges
+            self._due["cycles"] = now_ns + CYCLES_EVERY_NS - CYCLES_FOR_NS
+            return
+        self._due["cycles"] = now_ns + CYCLES_FOR_NS
+        base = self._root / "perf_event" if self._v1 else self._root
+        for place in places:
+            if place.is_pod:
+                continue
+            try:
+                self._counting.append((place, Counters(base / place.folder, self._events, self._cpus)))
+            except NoPerf as error:
+                log.warning("cycles and instructions are not counted", extra={"why": str(error)})
+                self._counts_cycles = False
+                self.close()
+                return
+            except OSError:
+                continue  # it has ended, or v1 has no controller perf_event
+
+
+def _places(pods: Sequence[Placed]) -> Iterator[_Place]:
+    for each in pods:
+        yield _Place(each.folder, each.labels, is_pod=True)
+        for name, cid in each.seen.ids.items():
+            yield _Place(each.containers[cid], each.labels_of(name), is_pod=False)

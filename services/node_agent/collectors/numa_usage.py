@@ -1,0 +1,140 @@
+"""What each NUMA zone uses, and of that what lies outside of pods. Looked at less often than the rest: counters lose nothing by it.
+
+Source: spec/node-agent.md 1.2 (Node NUMA, Pod NUMA, System NUMA).
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from services.node_agent.cgroup.kubepods_paths import Hierarchy
+from services.node_agent.collectors import numa_counters as counters
+from services.node_agent.collectors.procfs_counters import BadFile, Held
+from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, ZoneUsage
+from shared.domain.cpu_set import BadCpuList, parse_cpus
+
+EVERY_NS = 30 * SECOND_NS
+_ZONE = re.compile(r"node(\d+)").fullmatch
+_GONE = (OSError, BadFile, ValueError)
+
+
+class Zones:
+    """The zones of one node. One whose numbers have a hole, or that cannot be read, is not measured: none then are."""
+
+    def __init__(self, proc: Path, sys: Path, hierarchy: Hierarchy, tick_ns: int, clock_ns: Callable[[], int]) -> None:
+        self._stat = Held.maybe(proc / "stat")
+        self._memory = hierarchy.memory
+        self._v1 = hierarchy.version == 1
+        self._tick_ns, self._clock_ns = tick_ns, clock_ns
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._cpus, self._meminfo = _found(sys / "devices/system/node")
+        self._next_ns = 0
+        self._ticks: dict[int, int] = {}
+        self._ticks_ns = 0
+        self._system = [0, 0]
+
+    def sample(self, at_ns: int, system: Usage | None, folders: Mapping[str, str]) -> dict[int, ZoneUsage]:
+        """Samples by zone, every EVERY_NS; nothing in between, and the first time.
+
+        Args:
+            system: this round's: zones share the cpu used outside of pods as they share all cpu.
+            folders: of the pods, below the kubelet's cgroup.
+        """
+        if self._stat is None or not self._meminfo:
+            return {}
+        if system is not None and system.cpu is not None:
+            self._system[0] += system.cpu
+            self._system[1] += 1
+        if at_ns < self._next_ns:
+            return {}
+        self._next_ns = at_ns + EVERY_NS
+        try:
+            cpu = self._cpu(self._stat)
+            memory = {zone: counters.zone_memory(file) for zone, file in self._meminfo.items()}
+        except _GONE:
+            return {}
+        if cpu is None:
+            return {}
+        return dict(self._shared(cpu, memory, self._of_pods(folders)))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for file in (self._stat, *self._meminfo.values()):
+            if file is not None:
+                file.close()
+        self._stat, self._meminfo = None, {}
+
+    def _cpu(self, stat: Held) -> dict[int, int] | None:
+        """Micro-cores by zone since the last time; None the first time."""
+        ticks, now_ns = counters.ticks_by_cpu(stat), self._clock_ns()
+        before, since_ns = self._ticks, now_ns - self._ticks_ns
+        self._ticks, self._ticks_ns = ticks, now_ns
+        if not before or since_ns <= 0:
+            return None
+        moved = {cpu: max(count - before.get(cpu, count), 0) for cpu, count in ticks.items()}
+        return {
+            zone: sum(moved.get(cpu, 0) for cpu in cpus) * self._tick_ns * MICRO // since_ns
+            for zone, cpus in self._cpus.items()
+        }
+
+    def _of_pods(self, folders: Mapping[str, str]) -> dict[int, int]:
+        """Bytes of all pods by zone."""
+        total = dict.fromkeys(self._meminfo, 0)
+        if self._memory is None:
+            return total
+        for folder in folders.values():
+            try:
+                file = Held(f"{self._memory}/{folder}/memory.numa_stat")
+            except OSError:
+                continue
+            try:
+                pages = (counters.numa_pages_v1 if self._v1 else counters.numa_pages_v2)(file)
+            except _GONE:
+                continue
+            finally:
+                file.close()
+            for zone, count in pages.items():
+                if zone in total:
+                    total[zone] += count * self._page
+        return total
+
+    def _shared(
+        self, cpu: Mapping[int, int], memory: Mapping[int, int], pods: Mapping[int, int]
+    ) -> Mapping[int, ZoneUsage]:
+        outside, rounds = self._system
+        self._system = [0, 0]
+        whole, system = sum(cpu.values()), outside // rounds if rounds else None
+        return {
+            zone: ZoneUsage(
+                Usage(cpu[zone], memory[zone]),
+                Usage(
+                    None if system is None else system * cpu[zone] // whole if whole else 0,
+                    max(memory[zone] - pods[zone], 0),
+                ),
+            )
+            for zone in memory
+        }
+
+
+def _found(base: Path) -> tuple[dict[int, frozenset[int]], dict[int, Held]]:
+    """Zones with their CPUs and the file of their memory; zones without memory (of devices) are none of ours."""
+    cpus: dict[int, frozenset[int]] = {}
+    files: dict[int, Held] = {}
+    try:
+        for folder in sorted(base.iterdir()):
+            if match := _ZONE(folder.name):
+                file = Held(folder / "meminfo")
+                if counters.zone_total(file) > 0:
+                    cpus[int(match[1])] = parse_cpus((folder / "cpulist").read_text().strip())
+                    files[int(match[1])] = file
+                else:
+                    file.close()
+    except (*_GONE, BadCpuList):
+        pass  # a kernel without zones, or one that names them otherwise
+    else:
+        if sorted(files) == list(range(len(files))):
+            return cpus, files
+    for file in files.values():
+        file.close()
+    return {}, {}

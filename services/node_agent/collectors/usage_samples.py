@@ -1,0 +1,135 @@
+"""Samples: what one round of measuring takes from files that stay open. All of it is integers: micro-cores over the time between two reads, bytes."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from services.node_agent.collectors.gpu_usage import GpuUses
+from services.node_agent.collectors.procfs_counters import Held
+
+SECOND_NS = 1_000_000_000
+MICRO = 1_000_000
+
+
+class Usage(NamedTuple):
+    """One sample: micro-cores since the sample before, and bytes; None where this node does not measure it.
+
+    Attributes:
+        memory: without page cache.
+        counted: what the NodeMetric's collect policy counts, where that is not `memory`.
+    """
+
+    cpu: int | None
+    memory: int | None
+    counted: int | None = None
+
+    @property
+    def reported(self) -> int | None:
+        """The bytes that a report tells of."""
+        return self.memory if self.counted is None else self.counted
+
+
+class ZoneUsage(NamedTuple):
+    """One sample of a NUMA zone, and of what of it lies outside of pods."""
+
+    usage: Usage
+    system: Usage
+
+
+class Round(NamedTuple):
+    """What one round found; None and absent pods: no sample.
+
+    Attributes:
+        at_ns: of the clock that was given, when the round began.
+        pods: uid -> sample.
+        applications: name of a host application -> sample.
+        zones: number of a NUMA zone -> sample, in rounds that look at zones.
+        gpus: of the node and of pods.
+    """
+
+    at_ns: int
+    node: Usage | None
+    system: Usage | None
+    best_effort: Usage | None
+    pods: dict[str, Usage]
+    applications: Mapping[str, Usage] = {}
+    zones: Mapping[int, ZoneUsage] = {}
+    gpus: GpuUses = {}  # noqa: RUF012  never changed
+
+
+class Reading(NamedTuple):
+    """A file and how a number is read out of it."""
+
+    file: Held
+    parse: Callable[[Held], int]
+
+    def value(self) -> int:
+        """The number as it is now.
+
+        Raises:
+            OSError, BadFile: it cannot be read.
+        """
+        return self.parse(self.file)
+
+
+class Counted(NamedTuple):
+    """Bytes with page cache; of cold pages, where `cold` is, so many less."""
+
+    whole: Reading
+    cold: Reading | None = None
+
+    def value(self) -> int:
+        """The bytes as they are now.
+
+        Raises:
+            OSError, BadFile: they cannot be read.
+        """
+        return self.whole.value() - (self.cold.value() if self.cold is not None else 0)
+
+
+class Meter:
+    """A CPU counter and a memory gauge of one thing, their files held open."""
+
+    __slots__ = ("_at_ns", "_count", "_counted", "_cpu", "_memory", "_unit_ns")
+
+    def __init__(
+        self, cpu: Reading | None, memory: Reading | None, unit_ns: int = 1, counted: Counted | None = None
+    ) -> None:
+        """Begin unprimed.
+
+        Args:
+            cpu, memory: None when the node does not measure it.
+            unit_ns: what one unit of the counter is.
+            counted: what counts as memory in reports, where it is not `memory`.
+        """
+        self._cpu = cpu
+        self._memory = memory
+        self._counted = counted
+        self._unit_ns = unit_ns
+        self._count = 0
+        self._at_ns = -1
+
+    def sample(self, clock_ns: Callable[[], int], lasts_ns: int) -> Usage | None:
+        """A sample; None when this one primes: the first, one after too long a time, one of a counter that began anew.
+
+        Raises:
+            OSError, BadFile: it cannot be read.
+        """
+        memory = None if self._memory is None else self._memory.value()
+        counted = None if self._counted is None else self._counted.value()
+        if self._cpu is None:
+            primed, self._at_ns = self._at_ns >= 0, 0
+            return Usage(None, memory, counted) if primed else None
+        count = self._cpu.value()
+        now = clock_ns()
+        before, since = self._count, now - self._at_ns
+        primed = self._at_ns >= 0 and count >= before and 0 < since <= lasts_ns
+        self._count, self._at_ns = count, now
+        return Usage((count - before) * self._unit_ns * MICRO // since, memory, counted) if primed else None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        files = {reading.file for reading in (self._cpu, self._memory) if reading is not None}
+        if self._counted is not None:
+            files |= {reading.file for reading in self._counted if reading is not None}
+        for file in files:
+            file.close()

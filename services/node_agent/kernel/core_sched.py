@@ -1,0 +1,219 @@
+"""Core scheduling: processes of one group get one cookie, and only those of one cookie run on a core at a time. Source: spec/node-agent.md 4.8.
+
+It needs a kernel with CONFIG_SCHED_CORE and a processor with SMT. What was given is taken away at the end.
+"""
+
+import ctypes
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from threading import Thread
+from typing import Protocol
+
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.kernel.processes import Processes
+from services.node_agent.runtime_hooks.core_sched import CoreRule
+from shared.domain.qos import kubernetes_qos
+from shared.errors import KoordError
+
+log = logging.getLogger(__name__)
+
+_PR_SCHED_CORE = 62
+_GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
+_THREAD, _PROCESS = 0, 1
+
+
+class NoCookies(KoordError):
+    """This kernel or machine has no core scheduling."""
+
+
+class Cookies(Protocol):
+    """What the kernel does with cookies. OSError: the process has ended, or the kernel refuses."""
+
+    def get(self, pid: int) -> int:
+        """The cookie of a process; 0: none."""
+
+    def create(self, pid: int) -> None:
+        """Give a process a cookie of its own."""
+
+    def share(self, source: int, pids: Iterable[int]) -> None:
+        """Give processes the cookie of another one; those that have ended are passed over."""
+
+    def clear(self, pids: Iterable[int]) -> None:
+        """Take cookies away; processes that have ended are passed over."""
+
+
+class KernelCookies:
+    """The kernel's own, by prctl."""
+
+    def __init__(self) -> None:
+        """Ask whether there are any.
+
+        Raises:
+            NoCookies: there are none.
+        """
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        try:
+            self.get(0)
+        except OSError as error:
+            why = "no processor with SMT" if error.errno == errno.ENODEV else "no CONFIG_SCHED_CORE"
+            raise NoCookies(f"core scheduling needs a kernel and a machine that have it: {why}") from error
+
+    def get(self, pid: int) -> int:
+        """As of Cookies."""
+        cookie = ctypes.c_ulonglong()
+        self._call(_GET, pid, _THREAD, ctypes.byref(cookie))
+        return cookie.value
+
+    def create(self, pid: int) -> None:
+        """As of Cookies."""
+        self._call(_CREATE, pid, _PROCESS, None)
+
+    def share(self, source: int, pids: Iterable[int]) -> None:
+        """As of Cookies."""
+        self._in_thread(source, pids)
+
+    def clear(self, pids: Iterable[int]) -> None:
+        """As of Cookies."""
+        self._in_thread(None, pids)
+
+    def _in_thread(self, source: int | None, pids: Iterable[int]) -> None:
+        """A thread of its own takes the cookie on, so that the agent itself has never one; a new thread has none."""
+        failed: list[OSError] = []
+
+        def run() -> None:
+            if source is not None:
+                try:
+                    self._call(_SHARE_FROM, source, _THREAD, None)
+                except OSError as error:
+                    failed.append(error)
+                    return
+            for pid in pids:
+                try:
+                    self._call(_SHARE_TO, pid, _PROCESS, None)
+                except OSError as error:
+                    if error.errno != errno.ESRCH:
+                        failed.append(error)
+
+        thread = Thread(target=run)
+        thread.start()
+        thread.join()
+        if failed:
+            raise failed[0]
+
+    def _call(self, op: int, pid: int, scope: int, cookie: object) -> None:
+        if self._libc.prctl(_PR_SCHED_CORE, op, pid, scope, cookie) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
+class CoreCookies:
+    """Keeps the processes of containers in the cookies of their groups."""
+
+    def __init__(self, processes: Processes, cookies: Cookies | None) -> None:
+        """Begin.
+
+        Args:
+            cookies: None where there are none.
+        """
+        self._processes, self._cookies = processes, cookies
+        self._members: dict[str, dict[int, None]] = {}
+        """Group -> processes that have its cookie."""
+        self._containers: dict[str, tuple[str, dict[str, str]]] = {}
+        """Id of a container -> its group, and whose it is."""
+        self._begun = False
+        self._said: set[str] = set()
+
+    def round(self, rule: CoreRule, pods: Iterable[Placed]) -> None:
+        """Give and take cookies as a NodeSLO asks for."""
+        if self._cookies is None or not (rule.enabled or self._members):
+            return
+        wanted = {cid: (group, folder, labels) for cid, group, folder, labels in _grouped(rule, pods)}
+        if not self._begun:
+            self._begun = True
+            self._find(self._cookies, wanted)
+        alive: dict[str, dict[int, None]] = {}
+        now: dict[str, tuple[str, dict[str, str]]] = {}
+        for cid, (group, folder, labels) in wanted.items():
+            pids = self._processes.of(folder)
+            if not pids:
+                continue
+            if group is None:
+                if cid in self._containers:
+                    self._try(self._cookies.clear, pids)
+                continue
+            before = self._containers.get(cid)
+            moved = before is not None and before[0] != group
+            if self._assign(self._cookies, self._members.setdefault(group, {}), pids, moved=moved):
+                now[cid] = (group, labels)
+                alive.setdefault(group, {}).update(dict.fromkeys(pids))
+        self._members, self._containers = alive, now
+
+    def gauges(self) -> Iterator[Gauge]:
+        """A 1 for each container that has a cookie."""
+        for cid, (group, labels) in self._containers.items():
+            yield Gauge("koordlet_container_core_sched_cookie", {**labels, "container_id": cid, "group": group}, 1)
+
+    def release(self) -> None:
+        """Take all cookies away."""
+        if self._cookies is not None:
+            for members in self._members.values():
+                self._try(self._cookies.clear, list(members))
+        self._members, self._containers = {}, {}
+
+    def _find(self, cookies: Cookies, wanted: dict[str, tuple[str | None, str, dict[str, str]]]) -> None:
+        """After a restart: the first process of a group that has a cookie counts for its group."""
+        for group, folder, _ in wanted.values():
+            if group is None:
+                continue
+            for pid in self._processes.of(folder):
+                try:
+                    if cookies.get(pid):
+                        self._members.setdefault(group, {})[pid] = None
+                except OSError:
+                    continue
+
+    def _assign(self, cookies: Cookies, held: dict[int, None], pids: list[int], *, moved: bool) -> bool:
+        """Bring processes into a group; whether they are in it."""
+        new = [pid for pid in pids if moved or pid not in held]
+        if not new:
+            return True
+        source = next((pid for pid in held if pid not in new and self._holds(cookies, pid)), None)
+        try:
+            if source is None:
+                cookies.create(pids[0])
+                source, new = pids[0], [pid for pid in pids if pid != pids[0]]
+            cookies.share(source, new)
+        except OSError as error:
+            self._say(error)
+            return False
+        held.update(dict.fromkeys(pids))
+        return True
+
+    def _holds(self, cookies: Cookies, pid: int) -> bool:
+        try:
+            return cookies.get(pid) != 0
+        except OSError:
+            return False
+
+    def _try(self, call: Callable[[Iterable[int]], None], pids: list[int]) -> None:
+        try:
+            call(pids)
+        except OSError as error:
+            self._say(error)
+
+    def _say(self, error: OSError) -> None:
+        if (text := f"a cookie of core scheduling cannot be given: {error.strerror}") not in self._said:
+            self._said.add(text)
+            log.warning(text)
+
+
+def _grouped(rule: CoreRule, pods: Iterable[Placed]) -> Iterator[tuple[str, str | None, str, dict[str, str]]]:
+    """(id of a container, its group, its cgroup, whose it is), sandboxes included."""
+    for each in pods:
+        meta = each.pod.metadata
+        group = rule.group(meta.uid, meta.labels or {}, kubernetes_qos(each.pod))
+        for cid, folder in each.containers.items():
+            yield cid, group, folder, each.labels

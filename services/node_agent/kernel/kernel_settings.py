@@ -1,0 +1,106 @@
+"""Settings of the kernel as a whole: written where they differ, put back at the end. Source: spec/node-agent.md 3.8, 4.3, 4.8."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from services.node_agent.cgroup.original_values import Found
+
+log = logging.getLogger(__name__)
+
+FILE = "found-system.jsonl"
+SCHED_CORE = "proc/sys/kernel/sched_core"
+GROUP_IDENTITY = "proc/sys/kernel/sched_group_identity_enabled"
+FEATURES = ("sys/kernel/debug/sched_features", "sys/kernel/debug/sched/features")
+"""Where the scheduler's features are, in older and newer kernels: words, those that are off with NO_ before them."""
+CORE_SCHED = "CORE_SCHED"
+
+
+class KernelSettings:
+    """Files below procfs (`proc/...`) and sysfs (`sys/...`)."""
+
+    def __init__(self, proc: Path, sys: Path, state_dir: Path | None) -> None:
+        self._roots = {"proc": proc, "sys": sys}
+        self._found = Found(state_dir, FILE)
+        self._found.load()
+        self._said: set[str] = set()
+
+    def has(self, file: str) -> bool:
+        """Whether this kernel has a setting."""
+        return self._path(file).exists()
+
+    def put(self, file: str, text: str) -> None:
+        """Make a file hold a value. One that this kernel does not have is left out."""
+        path = self._path(file)
+        try:
+            before = path.read_text().strip()
+            if before == text:
+                self._found.adopt((file, ""), text)
+                return
+            path.write_text(text)
+            self._found.remember((file, ""), before, text)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._say(f"{file} cannot be set to {text}: {error}")
+
+    def features(self, wanted: Mapping[str, bool]) -> None:
+        """Switch features of the scheduler; those that it does not know are left out. One word a write."""
+        for name, on in sorted(wanted.items()):
+            file = next((file for file in FEATURES if self._feature(file, name)), None)
+            if file is None:
+                continue
+            word, before = name if on else f"NO_{name}", self._feature(file, name)
+            try:
+                if before == word:
+                    self._found.adopt((file, name), word)
+                    continue
+                self._path(file).write_text(word)
+                self._found.remember((file, name), before, word)
+            except OSError as error:
+                self._say(f"{file} does not take {word}: {error}")
+
+    def share_cores_by_group(self) -> None:
+        """Let core scheduling decide who shares a core, not group identity. Kernels from kernel.org need no switch."""
+        if self.has(GROUP_IDENTITY):
+            self.put(GROUP_IDENTITY, "0")
+        if self.has(SCHED_CORE):
+            self.put(SCHED_CORE, "1")
+        else:
+            self.features({CORE_SCHED: True})
+
+    def share_cores_by_identity(self) -> None:
+        """Let group identity decide who goes first on a core."""
+        if self.has(GROUP_IDENTITY):
+            self.put(SCHED_CORE, "0")
+            self.put(GROUP_IDENTITY, "1")
+
+    def release(self) -> None:
+        """Put them back, where they still hold our value."""
+        for (file, feature), (before, ours) in self._found.entries():
+            path = self._path(file)
+            try:
+                now = self._feature(file, feature) if feature else path.read_text().strip()
+                if now == ours:
+                    path.write_text(before)
+            except OSError as error:
+                self._say(f"{file} cannot be put back: {error}")
+        self._found.clear()
+
+    def _feature(self, file: str, name: str) -> str:
+        """A feature as it is; empty when the file does not know it."""
+        try:
+            words = self._path(file).read_text().split()
+        except OSError:
+            return ""
+        return next((word for word in (name, f"NO_{name}") if word in words), "")
+
+    def _path(self, file: str) -> Path:
+        root, _, rest = file.partition("/")
+        return self._roots[root] / rest
+
+    def _say(self, text: str) -> None:
+        """A warning, once."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning(text)

@@ -1,0 +1,105 @@
+"""What is written outside of cgroups: kernel settings, resctrl groups, OOM scores, cookies of core scheduling, network shares. Source: spec/node-agent.md 3, 4."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.kernel.core_sched import CoreCookies, KernelCookies, NoCookies
+from services.node_agent.kernel.kernel_settings import KernelSettings
+from services.node_agent.kernel.oom_scores import OomScores
+from services.node_agent.kernel.processes import Processes
+from services.node_agent.kernel.resctrl_groups import ResctrlGroups
+from services.node_agent.kernel.terway_qos import TerwayFiles
+from services.node_agent.kernel.traffic_control import Traffic
+from services.node_agent.qos_manager.strategies import network_qos, system_config
+from services.node_agent.runtime_hooks.core_sched import CoreRule
+from services.node_agent.runtime_hooks.group_identity import Identities
+from shared.domain.slo_defaults import NodeSloSpec
+from shared.kube.node import Node
+from shared.kube.quantity import nanos, value
+
+log = logging.getLogger(__name__)
+
+
+class NodeFiles:
+    """Writes them, only where they differ, and puts back at the end what docs/node-agent.md says."""
+
+    def __init__(
+        self,
+        proc: Path,
+        sys: Path,
+        procs_root: Path,
+        state_dir: Path | None,
+        gates: Mapping[str, bool],
+        clock_ns: Callable[[], int],
+        terway: Path | None = None,
+    ) -> None:
+        processes = Processes(procs_root, proc)
+        self._gates = gates
+        self._settings = KernelSettings(proc, sys, state_dir)
+        self._resctrl = ResctrlGroups(sys, processes, clock_ns)
+        self._scores = OomScores(processes)
+        self._cookies = CoreCookies(processes, _cookies() if gates["CoreSched"] else None)
+        self._terway = TerwayFiles(terway) if terway is not None and gates["TerwayQoS"] else None
+        self._traffic = Traffic(proc, processes) if gates["TCNetworkQoS"] else None
+
+    def round(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[Placed]) -> None:
+        """Make all of them hold what they should.
+
+        Args:
+            spec: merged with the defaults.
+        """
+        placed = list(pods)
+        if self._gates["SystemConfig"] and spec.system_strategy is not None and node is not None:
+            capacity = value(nanos((node.status.capacity or {}).get("memory", "0")))
+            for file, text in system_config.wanted(spec.system_strategy, capacity).items():
+                self._settings.put(file, text)
+            self._settings.features(spec.system_strategy.sched_features or {})
+        rule = CoreRule.of(spec.resource_qos_strategy)
+        if self._gates["GroupIdentity"] and Identities.of(spec.resource_qos_strategy).enabled:
+            self._settings.share_cores_by_identity()
+        if self._gates["CoreSched"]:
+            if rule.enabled:
+                self._settings.share_cores_by_group()
+            self._cookies.round(rule, placed)
+        if self._gates["RdtResctrl"] or self._gates["Resctrl"]:
+            self._resctrl.round(spec, placed, self._gates)
+        if self._gates["OOMScoreAdj"]:
+            self._scores.round(placed)
+        if self._terway is not None:
+            self._terway.round(spec, placed)
+        if self._traffic is not None:
+            self._traffic.round(spec, placed)
+
+    def class_ids(self, pods: Iterable[Placed]) -> Iterator[tuple[str, int]]:
+        """Cgroup -> what its `net_cls.classid` is to be: labelled pods and their containers, while tc shares the network."""
+        if self._traffic is None or not self._traffic.card:
+            return
+        for each in pods:
+            minor = self._traffic.minor_of(each.pod)
+            if minor is not None:
+                for folder in (each.folder, *each.containers.values()):
+                    yield folder, network_qos.class_id(minor)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """What it shows of itself."""
+        return self._cookies.gauges()
+
+    def release(self) -> None:
+        """Put back what was found."""
+        self._cookies.release()
+        if self._terway is not None:
+            self._terway.release()
+        if self._traffic is not None:
+            self._traffic.release()
+        self._settings.release()
+
+
+def _cookies() -> KernelCookies | None:
+    try:
+        return KernelCookies()
+    except NoCookies as error:
+        log.warning("cookies are not given", extra={"why": str(error)})
+        return None

@@ -1,0 +1,40 @@
+"""`oom_score_adj` of containers' processes, as their pods' annotations state it. They stay at the end. Source: spec/node-agent.md 4.10."""
+
+import logging
+from collections.abc import Iterable
+
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.kernel.processes import Processes
+from services.node_agent.runtime_hooks import oom_score
+
+log = logging.getLogger(__name__)
+
+
+class OomScores:
+    """Writes them where they differ."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._said: set[str] = set()
+
+    def round(self, pods: Iterable[Placed]) -> None:
+        """Look at all pods that state one."""
+        for each in pods:
+            annotations = each.pod.metadata.annotations or {}
+            if not annotations.keys() & {oom_score.ANNOTATION, oom_score.SPEC}:
+                continue
+            for name, cid in each.seen.ids.items():
+                if (score := oom_score.score(annotations, name)) is not None:
+                    self._put(each, cid, str(score))
+
+    def _put(self, each: Placed, cid: str, score: str) -> None:
+        for pid in self._processes.of(each.containers[cid]):
+            file = self._processes.proc / f"{pid}/oom_score_adj"
+            try:
+                if file.read_text().strip() != score:
+                    file.write_text(score)
+            except OSError as error:
+                text = f"the OOM score of pod {each.pod.metadata.key} cannot be set: {error.strerror}"
+                if text not in self._said:
+                    self._said.add(text)
+                    log.warning(text)

@@ -1,0 +1,171 @@
+"""Groups of resctrl: of the classes LSR, LS and BE, and of single pods that state a share of their own. Source: spec/node-agent.md 3.6, 4.9.
+
+Groups of classes stay at the end, with the schemata of the root, and processes stay in them; a pod's group goes with its pod.
+"""
+
+import ctypes
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.collectors.usage_samples import SECOND_NS
+from services.node_agent.kernel.processes import Processes
+from services.node_agent.qos_manager.strategies import resctrl
+from shared.domain.slo_defaults import NodeSloSpec
+from shared.kube.slo_config import QosClass
+
+log = logging.getLogger(__name__)
+
+OF_POD = "koordlet-"
+"""How the name of a pod's group begins; its uid follows."""
+YOUNG_NS = 10 * SECOND_NS
+"""A group whose pod is not known is left alone so long: the pod may be new."""
+
+
+class ResctrlGroups:
+    """What lies below sysfs' fs/resctrl."""
+
+    def __init__(self, sys: Path, processes: Processes, clock_ns: Callable[[], int]) -> None:
+        self._folder = sys / "fs/resctrl"
+        self._processes, self._clock_ns = processes, clock_ns
+        self._said: set[str] = set()
+        self._tried_to_mount = False
+        self._orphans: dict[str, int] = {}
+
+    def round(self, spec: NodeSloSpec, pods: Iterable[Placed], gates: Mapping[str, bool]) -> None:
+        """Make groups hold what they should, with the processes that belong to them."""
+        placed = list(pods)
+        qos = spec.resource_qos_strategy
+        classes: dict[str, QosClass | None] = (
+            {"LSR": qos.lsr_class, "LS": qos.ls_class, "BE": qos.be_class} if qos and gates["RdtResctrl"] else {}
+        )
+        wanted = {name: stated for name, stated in classes.items() if _is_on(stated)}
+        own = {each.pod.metadata.uid: each for each in placed if gates["Resctrl"] and _stated(each)}
+        if not self._mounted(mount=bool(wanted or own)):
+            return
+        try:
+            mask = (self._folder / "info/L3/cbm_mask").read_text().strip()
+            caches = self._caches()
+            if wanted:
+                for name, stated in classes.items():
+                    self._group(name, _of_class(stated, mask, self._vendor()), caches)
+                for each in placed:
+                    group = resctrl.group_of(each.pod)
+                    if group in wanted and not _stated(each):
+                        self._join(group, each)
+            for uid, each in own.items():
+                self._pod(uid, each, mask, caches)
+            if gates["Resctrl"]:
+                self._remove_orphans(own)
+        except OSError as error:
+            self._say(f"resctrl groups are not as they should be: {error}")
+
+    def _pod(self, uid: str, each: Placed, mask: str, caches: list[int]) -> None:
+        try:
+            shares = resctrl.of_pod(_stated(each), mask, caches, self._vendor())
+        except resctrl.BadShare as error:
+            self._say(f"pod {each.pod.metadata.key}: {error}")
+            return
+        name = f"{OF_POD}{uid}"
+        self._group(name, shares, caches)
+        self._join(name, each)
+
+    def _remove_orphans(self, own: Mapping[str, Placed]) -> None:
+        """Take away the groups of pods that are gone; their processes fall back to the root."""
+        now_ns = self._clock_ns()
+        names = {path.name for path in self._folder.glob(f"{OF_POD}*") if path.name.removeprefix(OF_POD) not in own}
+        self._orphans = {name: self._orphans.get(name, now_ns) for name in sorted(names)}
+        for name, since_ns in list(self._orphans.items()):
+            if now_ns - since_ns >= YOUNG_NS:
+                (self._folder / name).rmdir()
+                del self._orphans[name]
+
+    def _mounted(self, *, mount: bool) -> bool:
+        """Whether the file system is there; it is mounted once, where it is needed and the processor can share its caches."""
+        if (self._folder / "info/L3/cbm_mask").exists():
+            return True
+        if not mount or self._tried_to_mount or not self._folder.is_dir() or not {"cat_l3", "mba"} <= self._flags():
+            return False
+        self._tried_to_mount = True
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mount(b"resctrl", os.fsencode(self._folder), b"resctrl", 0, None) != 0:
+            self._say(f"resctrl cannot be mounted at {self._folder}: {os.strerror(ctypes.get_errno())}")
+        return (self._folder / "info/L3/cbm_mask").exists()
+
+    def _caches(self) -> list[int]:
+        for line in (self._folder / "schemata").read_text().splitlines():
+            kind, _, rest = line.strip().partition(":")
+            if kind == "L3":
+                return [int(part.partition("=")[0]) for part in rest.split(";") if part]
+        return []
+
+    def _group(self, name: str, shares: resctrl.Shares, caches: list[int]) -> None:
+        """Make a group with its schemata; what the processor does not share is left out."""
+        file = self._folder / name / "schemata"
+        file.parent.mkdir(mode=0o755, exist_ok=True)
+        current = {line.strip().rstrip(";") for line in file.read_text().splitlines()} if file.exists() else set()
+        shares_bandwidth = any(line.startswith("MB:") for line in current)
+        for line in (
+            resctrl.lines("L3", {cache: f"{mask:x}" for cache, mask in shares.masks(caches).items()}),
+            resctrl.lines("MB", {cache: str(value) for cache, value in shares.bandwidths(caches).items()})
+            if shares_bandwidth
+            else "",
+        ):
+            if line and line.strip().rstrip(";") not in current:
+                file.write_text(line)
+
+    def _join(self, group: str, each: Placed) -> None:
+        tasks = self._folder / group / "tasks"
+        there = set(tasks.read_text().split()) if tasks.exists() else set()
+        for folder in each.containers.values():
+            for pid in self._processes.of(folder, threads=True):
+                if str(pid) not in there:
+                    try:
+                        with tasks.open("a") as file:  # one id a write
+                            file.write(str(pid))
+                    except OSError:
+                        continue  # it has ended
+
+    def _vendor(self) -> str:
+        return self._cpuinfo("vendor_id")
+
+    def _flags(self) -> frozenset[str]:
+        return frozenset(self._cpuinfo("flags").split())
+
+    def _cpuinfo(self, wanted: str) -> str:
+        try:
+            lines = (self._processes.proc / "cpuinfo").read_text().splitlines()
+        except OSError:
+            return ""
+        for line in lines:
+            name, _, found = line.partition(":")
+            if name.strip() == wanted:
+                return found.strip()
+        return ""
+
+    def _say(self, text: str) -> None:
+        """A warning, once."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning(text)
+
+
+def _is_on(stated: QosClass | None) -> bool:
+    return stated is not None and stated.resctrl_qos is not None and stated.resctrl_qos.enable is True
+
+
+def _of_class(stated: QosClass | None, mask: str, vendor: str) -> resctrl.Shares:
+    config = stated.resctrl_qos if stated else None
+    if config is None:
+        return resctrl.Shares()
+    end = 100 if config.cat_range_end_percent is None else config.cat_range_end_percent
+    percent = 100 if config.mba_percent is None else config.mba_percent
+    return resctrl.Shares(
+        resctrl.cache_mask(mask, config.cat_range_start_percent or 0, end), resctrl.bandwidth(percent, vendor)
+    )
+
+
+def _stated(each: Placed) -> str:
+    return (each.pod.metadata.annotations or {}).get(resctrl.ANNOTATION, "")

@@ -1,0 +1,231 @@
+"""Traffic control on the node's network card: classes of HTB for SYSTEM, LS and BE, and of single pods with a limit of their own.
+
+Packets find their class by the sender's cgroup (`net_cls`) and, as those of a pod with a network of its own leave without one, by its
+address. Upstream keeps addresses in ipsets that iptables marks; here the classifier reads them itself, so neither tool is needed.
+
+Needs the program `tc`, HTB and u32 in the kernel, and for processes in the node's network cls_cgroup. Source: spec/node-agent.md 3.9.
+"""
+
+import ipaddress
+import logging
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.kernel.processes import Processes
+from services.node_agent.qos_manager.strategies import network_qos
+from services.node_agent.qos_manager.strategies.network_qos import (
+    BE_MINOR,
+    LS_MINOR,
+    MAJOR,
+    ROOT_MINOR,
+    SYSTEM_MINOR,
+    Shares,
+)
+from shared.domain.slo_defaults import NodeSloSpec
+from shared.kube.pod import Pod
+
+log = logging.getLogger(__name__)
+
+FIRST_POD_MINOR, LAST_MINOR = 5, 0xFFFE
+CGROUP_PRIO, V4_PRIO, V6_PRIO = 10, 11, 12
+LEAST_BITS = 8_000
+"""HTB takes no class without a rate."""
+RUNS_FOR_S = 5.0
+
+
+class PodClass(NamedTuple):
+    """One pod in traffic control.
+
+    Attributes:
+        minor: of its class.
+        egress: bits a second of a class of its own; 0: it shares its QoS class's.
+        prio: of such a class.
+        addresses: that no other pod has; none of one in the node's network.
+    """
+
+    minor: int
+    egress: int
+    prio: int
+    addresses: tuple[str, ...]
+
+
+def classes(card: str, shares: Shares, pods: Iterable[PodClass]) -> Iterator[str]:
+    """Commands for tc that make every class what it should be; those that are there are changed."""
+    total = shares.total
+    system = max(total - shares.ls_out.least - shares.be_out.least, 0)
+
+    def of(minor: int, rate: int, ceil: int, prio: int, parent: int = ROOT_MINOR) -> str:
+        below = f"{MAJOR}:{parent:x}" if parent else f"{MAJOR}:"
+        least, most = max(rate, LEAST_BITS), max(ceil, rate, LEAST_BITS)
+        return (
+            f"class replace dev {card} parent {below} classid {MAJOR}:{minor:x} "
+            f"htb rate {least}bit ceil {most}bit prio {prio}"
+        )
+
+    yield of(ROOT_MINOR, total, total, 0, 0)
+    yield of(SYSTEM_MINOR, system, total, 1)
+    yield of(LS_MINOR, shares.ls_out.least, shares.ls_out.most or total, 2)
+    yield of(BE_MINOR, shares.be_out.least, shares.be_out.most or total, 3)
+    for pod in pods:
+        if pod.egress:
+            yield of(pod.minor, pod.egress, pod.egress, pod.prio)
+
+
+def filters(card: str, pods: Iterable[PodClass]) -> Iterator[str]:
+    """Commands for tc that send packets to their classes."""
+    yield f"filter replace dev {card} parent {MAJOR}: protocol all prio {CGROUP_PRIO} handle 1: cgroup"
+    for pod in pods:
+        for text in pod.addresses:
+            address = ipaddress.ip_address(text)
+            family, prio, match = ("ip", V4_PRIO, "ip") if address.version == 4 else ("ipv6", V6_PRIO, "ip6")
+            yield (
+                f"filter add dev {card} parent {MAJOR}: protocol {family} prio {prio} "
+                f"u32 match {match} src {address}/{address.max_prefixlen} flowid {MAJOR}:{pod.minor:x}"
+            )
+
+
+class Traffic:
+    """Runs tc when something has changed.
+
+    Attributes:
+        card: the network card that it shares; empty while it shares none.
+    """
+
+    def __init__(self, proc: Path, processes: Processes, tc: tuple[str, ...] = ("tc",)) -> None:
+        self._proc, self._processes, self._tc = proc, processes, tc
+        self.card = ""
+        self._done: tuple[object, ...] = ()
+        self._own: dict[str, int] = {}
+        """Uid of a pod with a class of its own -> its minor."""
+        self._said: set[str] = set()
+
+    def round(self, spec: NodeSloSpec, pods: Iterable[Placed]) -> None:
+        """Make traffic control what a NodeSLO asks for; nothing while it states no bandwidth."""
+        shares = network_qos.shares(spec)
+        if network_qos.policy(spec) != network_qos.TC or shares.total <= 0:
+            self.release()
+            return
+        card = default_card(self._proc)
+        if not card:
+            self._say("there is no default route, so no network card to share")
+            return
+        if self.card and card != self.card:
+            self.release()
+        found = dict(self._pods(pods))
+        what = (card, shares, tuple(sorted(found.items())))
+        if what == self._done:
+            return
+        if self._write(card, shares, tuple(found.values())):
+            self.card, self._done = card, what
+
+    def minor_of(self, pod: Pod) -> int | None:
+        """The class of a pod: its own, else its QoS class's; None without a label."""
+        minor = network_qos.minor_of(pod)
+        return None if minor is None else self._own.get(pod.metadata.uid, minor)
+
+    def release(self) -> None:
+        """Give the card the kernel's own discipline back."""
+        if self.card:
+            self._run([f"qdisc del dev {self.card} root"])
+        self.card, self._done, self._own = "", (), {}
+
+    def _pods(self, pods: Iterable[Placed]) -> Iterator[tuple[str, PodClass]]:
+        placed = list(pods)
+        here = {each.pod.metadata.uid for each in placed}
+        self._own = {uid: minor for uid, minor in self._own.items() if uid in here}
+        for each in placed:
+            minor, limits, uid = network_qos.minor_of(each.pod), network_qos.limits_of(each.pod), each.pod.metadata.uid
+            if minor is None:
+                continue
+            egress = limits.egress if limits is not None else 0
+            addresses = () if each.pod.spec.host_network else self._addresses(each)
+            if egress:
+                yield uid, PodClass(self._minor(uid), egress, {SYSTEM_MINOR: 1, LS_MINOR: 2}.get(minor, 3), addresses)
+            else:
+                self._own.pop(uid, None)
+                if addresses:
+                    yield uid, PodClass(minor, 0, 0, addresses)
+
+    def _minor(self, uid: str) -> int:
+        """The number of a pod's own class: the first that is free."""
+        if uid not in self._own:
+            taken = set(self._own.values())
+            self._own[uid] = next(n for n in range(FIRST_POD_MINOR, LAST_MINOR) if n not in taken)
+        return self._own[uid]
+
+    def _addresses(self, each: Placed) -> tuple[str, ...]:
+        for folder in each.containers.values():
+            for pid in self._processes.of(folder)[:1]:
+                if found := self._processes.addresses(pid):
+                    return found
+        return ()
+
+    def _write(self, card: str, shares: Shares, pods: tuple[PodClass, ...]) -> bool:
+        """Classes first, then filters; those for addresses are made anew, old classes of pods go last."""
+        shown = self._output("qdisc", "show", "dev", card, "root")
+        if shown is None:
+            return False
+        if not shown.startswith(f"qdisc htb {MAJOR}:") and not self._run(
+            [f"qdisc replace dev {card} root handle {MAJOR}: htb default {SYSTEM_MINOR}"]
+        ):
+            return False
+        if not self._run(list(classes(card, shares, pods))):
+            return False
+        by_cgroup, *by_address = filters(card, pods)
+        self._run([by_cgroup])  # a kernel without cls_cgroup shares by address alone
+        for family, prio in (("ip", V4_PRIO), ("ipv6", V6_PRIO)):
+            if self._output("filter", "show", "dev", card, "parent", f"{MAJOR}:", "prio", str(prio)):
+                self._run([f"filter del dev {card} parent {MAJOR}: protocol {family} prio {prio}"])
+        done = not by_address or self._run(by_address)
+        wanted = {pod.minor for pod in pods if pod.egress}
+        gone = [minor for minor in self._shown_minors(card) if minor >= FIRST_POD_MINOR and minor not in wanted]
+        if gone:
+            self._run([f"class del dev {card} classid {MAJOR}:{minor:x}" for minor in gone])
+        return done
+
+    def _shown_minors(self, card: str) -> list[int]:
+        found = []
+        for line in (self._output("class", "show", "dev", card) or "").splitlines():
+            words = line.split()
+            if words[:2] == ["class", "htb"] and words[2].startswith(f"{MAJOR}:"):
+                found.append(int(words[2].partition(":")[2], 16))
+        return found
+
+    def _output(self, *words: str) -> str | None:
+        done = self._call(words)
+        return None if done is None or done.returncode else done.stdout
+
+    def _run(self, commands: list[str]) -> bool:
+        """Run commands in one go; whether all were taken."""
+        done = self._call(("-force", "-batch", "-"), "\n".join(commands) + "\n")
+        if done is not None and done.returncode:
+            self._say(f"tc does not take {commands[0]!r}: {' '.join(done.stderr.split())}")
+        return done is not None and not done.returncode
+
+    def _call(self, words: tuple[str, ...], given: str = "") -> "subprocess.CompletedProcess[str] | None":
+        try:
+            return subprocess.run(  # noqa: S603  words and names of this module's own
+                (*self._tc, *words), input=given, capture_output=True, text=True, timeout=RUNS_FOR_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._say(f"tc cannot be run: {error}")
+            return None
+
+    def _say(self, text: str) -> None:
+        """A warning, once."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("the network is not shared as it should be", extra={"why": text})
+
+
+def default_card(proc: Path) -> str:
+    """The network card of the node's default route with the lowest metric; empty without one."""
+    try:
+        lines = (proc / "1/net/route").read_text().splitlines()[1:]
+    except OSError:
+        return ""
+    routes = [fields for line in lines if len(fields := line.split()) > 7 and fields[1] == fields[7] == "00000000"]
+    return min(routes, key=lambda fields: int(fields[6]))[0] if routes else ""

@@ -1,0 +1,1 @@
+"""Peak prediction of prod pods, from histograms that are checkpointed on the node."""

@@ -1,0 +1,142 @@
+"""What prod pods are going to need: one sample a minute of each pod, class and the node, into histograms that outlast a restart.
+
+Source: spec/slo-controller.md 11.3, 11.4; spec/node-agent.md 3.12.
+"""
+
+import logging
+import struct
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Round, Usage
+from services.node_agent.prediction.histogram_checkpoint import ModelFiles
+from services.node_agent.report_builder import Forecasts
+from services.node_agent.states_informer.node_pods import PodsKeeper
+from shared.agents.node_pods import NodePods
+from shared.agents.report import Forecast
+from shared.domain.cpu_memory import Amount
+from shared.domain.priority import priority
+from shared.kube.quantity import milli, value
+from shared.prediction.peak_predictor import allocatable_of, predict
+from shared.prediction.usage_models import Models, PodUsed, PredictionSettings, Used, known_here
+
+log = logging.getLogger(__name__)
+
+TRAIN_EVERY_NS = 60 * SECOND_NS
+
+
+class _Minute:
+    """Samples of one thing since the last training: micro-cores, bytes."""
+
+    __slots__ = ("cpu", "memory")
+
+    def __init__(self) -> None:
+        self.cpu, self.memory = array("q"), array("q")
+
+    def add(self, usage: Usage) -> None:
+        if usage.cpu is not None:
+            self.cpu.append(usage.cpu)
+        if usage.memory is not None:
+            self.memory.append(usage.memory)
+
+    def used(self) -> Used:
+        """Their p90, in cores and bytes."""
+        cpu, memory = _p90(self.cpu), _p90(self.memory)
+        return Used(None if cpu is None else cpu / MICRO, None if memory is None else float(memory))
+
+
+class Predictor:
+    """Learns from rounds, and says once a minute what it expects.
+
+    Attributes:
+        forecasts: what it said last; nothing before it has trained once: reports then leave what was predicted before as it is.
+    """
+
+    def __init__(
+        self, pods: PodsKeeper, settings: PredictionSettings, state_dir: Path | None, wall_ns: Callable[[], int]
+    ) -> None:
+        self.forecasts = Forecasts()
+        self._pods, self._settings, self._wall_ns = pods, settings, wall_ns
+        self._models = Models(settings)
+        self._files = None if state_dir is None else ModelFiles(state_dir)
+        self._restored = False
+        self._trained_ns = -1
+        self._node = _Minute()
+        self._minutes: dict[str, _Minute] = {}
+
+    def round(self, found: Round) -> None:
+        """Take a round's samples; train when a minute has passed.
+
+        Raises:
+            KoordError: a pod or the node states an amount that is none; the next minute begins anew.
+        """
+        if found.node is not None:
+            self._node.add(found.node)
+        minutes = self._minutes
+        for uid, (cpu, memory, _) in found.pods.items():
+            minute = minutes.get(uid)
+            if minute is None:
+                minute = minutes[uid] = _Minute()
+            if cpu is not None:
+                minute.cpu.append(cpu)
+            if memory is not None:
+                minute.memory.append(memory)
+        if self._trained_ns < 0:
+            self._trained_ns = found.at_ns
+        if found.at_ns - self._trained_ns < TRAIN_EVERY_NS:
+            return
+        self._trained_ns = found.at_ns
+        try:
+            if (known := self._pods.in_force) is not None:
+                self._train(known, self._wall_ns())
+        finally:
+            self._node = _Minute()
+            minutes.clear()
+
+    def _train(self, known: NodePods, now_ns: int) -> None:
+        if not self._restored:
+            self._restored = True
+            self._restore(known)
+        minutes = self._minutes
+        self._models.train(
+            (
+                PodUsed(uid, priority(pod).value, minutes[uid].used())
+                for pod in known.pods
+                if (uid := pod.metadata.uid) in minutes
+            ),
+            self._node.used(),
+            now_ns,
+        )
+        idle = self._models.forget_idle(now_ns)
+        if self._files is not None:
+            self._files.remove(idle)
+            self._files.keep(self._models.due_checkpoints(now_ns))
+        peaks = predict(known.pods, allocatable_of(known.object), self._models.by_key.get, self._settings, now_ns).both
+        self.forecasts = Forecasts(
+            _forecast(peaks.reclaimable) or Forecast(),
+            _forecast(peaks.peak),
+        )
+
+    def _restore(self, known: NodePods) -> None:
+        if self._files is None:
+            return
+        here = {pod.metadata.uid: None for pod in known.pods}
+        stored = self._files.read()
+        useless = self._models.restore(stored, known_here(here, node=known.object is not None))
+        self._files.remove(useless)
+        if stored:
+            log.info("predictions go on", extra={"models": len(stored) - len(useless)})
+
+
+def _forecast(amount: Amount | None) -> Forecast | None:
+    return None if amount is None else Forecast(milli(amount.cpu), value(amount.memory))
+
+
+def _p90(samples: "array[int]") -> int | None:
+    """The 90th percentile: index trunc(float32(n) * float32(0.9)) - 1, at least 0, as upstream's single precision has it."""
+    if not samples:
+        return None
+    (share,) = struct.unpack("f", struct.pack("f", 0.9))
+    (place,) = struct.unpack("f", struct.pack("f", len(samples) * share))
+    return sorted(samples)[max(int(place) - 1, 0)]

@@ -1,0 +1,1 @@
+"""The agent's metrics page in Prometheus' exposition format, with koordlet's series names."""

@@ -1,0 +1,116 @@
+"""The agent's figures for Prometheus, made when they are asked for. What upstream's agent has too is named as there.
+
+Source: spec/node-agent.md 7.5.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from services.node_agent.agent import Figures
+from services.node_agent.collectors.extra_metrics import Gauge
+
+MICRO = 1_000_000
+
+
+TEXTS = {
+    "koord_node_agent_pod_throttled": "Part of the last periods in which a pod was throttled",
+    "koord_node_agent_container_throttled": "Part of the last periods in which a container was throttled",
+    "koordlet_pod_psi": "Percent of the last ten seconds that a pod waited",
+    "koordlet_container_psi": "Percent of the last ten seconds that a container waited",
+    "koordlet_container_cpi": "Cycles and instructions of a container over ten seconds",
+    "koordlet_resctrl_llc_occupancy": "Bytes of last-level cache that a class holds",
+    "koordlet_resctrl_memory_bandwidth": "Bytes that a class has moved so far",
+    "koordlet_host_application_resource_usage": "What a host application uses",
+    "koordlet_node_predicted_resource_reclaimable": "What prod pods asked for and will not need",
+    "koordlet_node_predicted_resource_peak": "What prod pods will need at most",
+    "koordlet_node_resource_allocatable": "Batch and mid resources of the node",
+    "koordlet_container_resource_requests": "Batch and mid resources that a container asks for",
+    "koordlet_container_resource_limits": "Batch and mid resources that bound a container",
+    "koordlet_be_suppress_cpu_cores": "CPU that best effort is held to",
+    "koordlet_be_suppress_ls_used_cpu_cores": "CPU in use of pods that are not best effort",
+    "koordlet_be_suppress_be_used_cpu_cores": "CPU in use of best effort",
+    "koordlet_pod_eviction": "Evictions that the agent asked for since its start",
+    "koordlet_cpuset_share_pool_cpu_cores": "CPUs that pods without CPUs of their own share",
+    "koordlet_cpuset_be_share_pool_cpu_cores": "CPUs of the share pools of best effort",
+    "koordlet_cpuset_share_pool_info": "1 for each CPU of the share pools",
+    "koordlet_cpuset_be_share_pool_info": "1 for each CPU of the share pools of best effort",
+    "koordlet_container_scaled_cfs_quota_us": "Quota of a container that CPU burst has raised",
+    "koordlet_container_scaled_cfs_burst_us": "What a container may save up",
+    "koordlet_container_oom_score_adj": "What a pod states for its container",
+    "koordlet_container_core_sched_cookie": "1 for each container that shares cores only with its group",
+}
+"""Gauges with labels of their own."""
+
+
+def _families(node: str, gauges: Iterable[Gauge]) -> Iterable[Metric]:
+    families: dict[str, GaugeMetricFamily] = {}
+    for name, labels, value in gauges:
+        family = families.get(name)
+        if family is None:
+            family = families[name] = GaugeMetricFamily(name, TEXTS[name], labels=["node", *labels])
+        family.add_metric([node, *labels.values()], value)
+    return families.values()
+
+
+class AgentMetrics(Collector):
+    """Turns figures into Prometheus' text."""
+
+    def __init__(self, figures: Callable[[], Figures], connected: Callable[[], bool]) -> None:
+        self._figures = figures
+        self._connected = connected
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """The page."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is checked ahead, so nothing is collected when this is registered."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The figures of this moment."""
+        now = self._figures()
+        cpu, memory, _ = now.usage or (None, None, None)
+        gauges: list[tuple[str, str, float | None]] = [
+            ("koordlet_start_time", "When the agent began, seconds since the epoch", now.started_s),
+            ("koordlet_node_used_cpu_cores", "CPU in use", None if cpu is None else cpu / MICRO),
+            ("koordlet_node_used_memory_bytes", "Memory in use without page cache", memory),
+            ("koord_node_agent_pods", "Pods found", now.pods),
+            ("koord_node_agent_backlog_messages", "Reports and deeds that nobody has taken yet", now.backlog),
+            ("koord_node_agent_backlog_bytes", "Their bytes", now.backlog_bytes),
+            ("koord_node_agent_connected", "1 while reports are taken", self._connected()),
+            ("koord_node_agent_slo_epoch", "Epoch of the NodeSLO in force", now.slo and now.slo[0]),
+            ("koord_node_agent_slo_seq", "Seq of the NodeSLO in force", now.slo and now.slo[1]),
+        ]
+        acted = now.acted
+        if acted is not None:
+            gauges.append(("koord_node_agent_told_pods", "Pods that the agent was told of", acted.pods))
+        counters: list[tuple[str, str, float]] = [
+            ("koord_node_agent_rounds", "Rounds of measuring", now.rounds),
+            ("koord_node_agent_rounds_seconds", "Time that they took", now.cycle_s),
+            ("koord_node_agent_reports", "Reports made", now.reports),
+            ("koord_node_agent_sent", "Reports and deeds taken", now.sent),
+            ("koord_node_agent_refused", "Reports and deeds refused for good", now.refused),
+            ("koord_node_agent_dropped", "Reports and deeds dropped for want of room", now.dropped),
+            ("koord_node_agent_slo_refused", "NodeSLOs that could not be taken", now.slo_refused),
+        ]
+        if acted is not None:
+            counters += [
+                ("koord_node_agent_writes", "Cgroup files written", acted.written),
+                ("koord_node_agent_writes_refused", "Cgroup files that the kernel did not take", acted.refused),
+            ]
+        for name, text, value in gauges:
+            if value is not None:
+                gauge = GaugeMetricFamily(name, text, labels=["node"])
+                gauge.add_metric([now.node], value)
+                yield gauge
+        yield from _families(now.node, now.gauges)
+        for name, text, value in counters:
+            counter = CounterMetricFamily(name, text, labels=["node"])
+            counter.add_metric([now.node], value)
+            yield counter

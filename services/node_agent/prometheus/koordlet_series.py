@@ -1,0 +1,126 @@
+"""Series of koordlet's page that tell what the agent knows and holds, worked out when somebody reads it. Source: spec/node-agent.md 7.5."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from services.node_agent.cgroup.cgroup_values import PERIOD_US, quota
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.executor import Executor
+from services.node_agent.collectors.extra_metrics import Gauge
+from services.node_agent.collectors.usage_samples import MICRO, Round
+from services.node_agent.qos_manager.enforcers.cpu_burst import BUFFER, QUOTA
+from services.node_agent.qos_manager.strategies.cpu_burst import limit_milli
+from services.node_agent.qos_manager.strategies.cpu_suppress import CPUSET
+from services.node_agent.runtime_hooks import oom_score
+from services.node_agent.runtime_hooks.cpuset import CpuRule
+from services.node_agent.states_informer.annotations import cpus
+from shared.domain.priority import Priority, resource_of
+from shared.kube.node import Node
+from shared.kube.quantity import BadQuantity, nanos, value
+
+UNITS = {
+    resource_of(priority, resource): unit
+    for priority in (Priority.BATCH, Priority.MID)
+    for resource, unit in (("cpu", "integer"), ("memory", "byte"))
+}
+"""Batch and mid resources: those of cpu are counted in milli-cores."""
+
+
+def sold(node: Node | None) -> Iterator[Gauge]:
+    """Batch and mid resources of the node."""
+    allocatable = {} if node is None else node.status.allocatable or {}
+    for name, size in _amounts(allocatable):
+        yield Gauge("koordlet_node_resource_allocatable", {"resource": name, "unit": UNITS[name]}, size)
+
+
+def asked_for(pods: Iterable[Placed]) -> Iterator[Gauge]:
+    """What containers ask for and are bounded by, of batch and mid resources."""
+    for each in pods:
+        for container in each.pod.spec.containers:
+            resources = container.resources
+            if resources is None:
+                continue
+            labels = each.labels_of(container.name)
+            for kind, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+                for name, size in _amounts(amounts or {}):
+                    own = {"resource": name, "unit": UNITS[name], **labels}
+                    yield Gauge(f"koordlet_container_resource_{kind}", own, size)
+
+
+def share_pools(topology: Mapping[str, str] | None) -> Iterator[Gauge]:
+    """The CPUs that pods without CPUs of their own share, and of these the ones that best effort may use."""
+    if topology is None:
+        return
+    rule = CpuRule.of(topology)
+    for kind, pools in (("share_pool", rule.ls), ("be_share_pool", rule.be)):
+        found = frozenset[int]().union(*map(cpus, pools.values()))
+        yield Gauge(f"koordlet_cpuset_{kind}_cpu_cores", {}, len(found))
+        for cpu in sorted(found):
+            yield Gauge(f"koordlet_cpuset_{kind}_info", {"cpu": str(cpu)}, 1)
+
+
+def suppressed(policy: str, held: tuple[frozenset[int], int] | None) -> Iterator[Gauge]:
+    """What best effort may use.
+
+    Args:
+        policy: that holds it.
+        held: its CPUs and its quota; None while it has no cgroup.
+    """
+    if held is None:
+        return
+    cpus_held, quota_us = held
+    if policy == CPUSET:
+        yield Gauge("koordlet_be_suppress_cpu_cores", {"type": policy}, len(cpus_held))
+    elif quota_us >= 0:
+        yield Gauge("koordlet_be_suppress_cpu_cores", {"type": policy}, quota_us / PERIOD_US)
+
+
+def used(found: Round, best_effort: frozenset[str]) -> Iterator[Gauge]:
+    """What suppress compares: cpu of best effort, and of all other pods.
+
+    Args:
+        best_effort: uids of the pods that are.
+    """
+    others = sum(usage.cpu for uid, usage in found.pods.items() if usage.cpu and uid not in best_effort)
+    yield Gauge("koordlet_be_suppress_ls_used_cpu_cores", {}, others / MICRO)
+    if found.best_effort is not None and found.best_effort.cpu is not None:
+        yield Gauge("koordlet_be_suppress_be_used_cpu_cores", {}, found.best_effort.cpu / MICRO)
+
+
+def burst(executor: Executor, pods: Iterable[Placed]) -> Iterator[Gauge]:
+    """Quotas of containers that CPU burst has raised, and what containers may save up.
+
+    Args:
+        pods: that are its concern.
+    """
+    for each in pods:
+        for container in each.pod.spec.containers:
+            cid = each.seen.ids.get(container.name)
+            base = quota(limit_milli(container))
+            if cid is None or base <= 0:
+                continue
+            labels = each.labels_of(container.name)
+            del labels["pod_uid"]  # koordlet's have none
+            now = executor.known(QUOTA, each.containers[cid])
+            if now is not None and int(now) > base:
+                yield Gauge("koordlet_container_scaled_cfs_quota_us", labels, int(now))
+            saved = executor.known(BUFFER, each.containers[cid])
+            if saved is not None and int(saved) > 0:
+                yield Gauge("koordlet_container_scaled_cfs_burst_us", labels, int(saved))
+
+
+def oom_scores(pods: Iterable[Placed]) -> Iterator[Gauge]:
+    """What pods state for their containers."""
+    for each in pods:
+        for name in each.seen.ids:
+            if (score := oom_score.score(each.pod.metadata.annotations, name)) is not None:
+                labels = {**each.labels, "container_name": name}
+                yield Gauge("koordlet_container_oom_score_adj", labels, score)
+
+
+def _amounts(stated: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for name, size in stated.items():
+        if name in UNITS:
+            with contextlib.suppress(BadQuantity):
+                yield name, value(nanos(size))

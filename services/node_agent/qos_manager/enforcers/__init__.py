@@ -1,0 +1,1 @@
+"""Enforcers: apply the strategies' decisions to cgroups and block devices, and restore the original values at the end."""

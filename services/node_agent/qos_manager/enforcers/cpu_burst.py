@@ -1,0 +1,229 @@
+"""Carries CPU burst out on the cgroups of pods and containers. Source: spec/node-agent.md 3.4."""
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from services.node_agent.cgroup.cgroup_values import quota
+from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.executor import Done, Executor, Wanted
+from services.node_agent.collectors.procfs_counters import Held, number
+from services.node_agent.qos_manager.strategies import cpu_burst
+from services.node_agent.qos_manager.strategies.cpu_burst import (
+    ANNOTATION,
+    Bursts,
+    Measured,
+    NodeState,
+    PodBurst,
+    concerns,
+    limit_milli,
+)
+from shared.agents.actions import AnyDeed, Burst
+from shared.kube.instants import SECOND
+from shared.kube.slo_config import CpuBurst
+
+QUOTA, BUFFER = "cpu.cfs_quota_us", "cpu.cfs_burst_us"
+SAY_EVERY_NS = 60 * SECOND
+STAT_BYTES = 1_024
+"""Enough for cpu.stat."""
+
+
+class _Counters(NamedTuple):
+    """Of a container: when, its CPU time, periods in all and throttled."""
+
+    at_ns: int
+    cpu_ns: int
+    periods: int
+    throttled: int
+
+
+class _Files(NamedTuple):
+    """A container's cpu.stat, and in v1 its cpuacct.usage, held open."""
+
+    stat: Held
+    usage: Held | None
+
+    def close(self) -> None:
+        self.stat.close()
+        if self.usage is not None:
+            self.usage.close()
+
+
+class Burster:
+    """Lets throttled containers burst.
+
+    Attributes:
+        bursts: the limiters.
+    """
+
+    def __init__(self, executor: Executor, tell: Callable[[AnyDeed], None]) -> None:
+        self._executor = executor
+        self._tell = tell
+        self.bursts = Bursts(lambda _, capacity: int(capacity * random.uniform(0, 0.5)))  # noqa: S311  spreads containers
+        self._files: dict[str, _Files] = {}
+        self._before: dict[str, _Counters] = {}
+        self._measured: dict[str, Measured] = {}
+        self._scaled: set[str] = set()
+        self._settled: dict[str, tuple[CpuBurst, Placed]] = {}
+        self._told_ns: dict[str, int] = {}
+        self._capped = False
+        self._concerned: tuple[CpuBurst | None, list[Placed], list[Placed]] = (None, [], [])
+
+    def concerned(self, strategy: CpuBurst, pods: list[Placed]) -> list[Placed]:
+        """The pods whose turn it is: under a policy, or with something to take back."""
+        on = strategy.policy not in {"", "none"}
+        if on and self._concerned[0] is strategy and self._concerned[1] is pods:
+            return self._concerned[2]
+        found = [
+            each
+            for each in pods
+            if (on or ANNOTATION in (each.pod.metadata.annotations or {}) or each.pod.metadata.uid in self._settled)
+            and concerns(each.pod)
+        ]
+        self._concerned = (strategy, pods, found)
+        return found
+
+    def round(
+        self, strategy: CpuBurst, state: Callable[[], NodeState], pods: Iterable[Placed], now_ns: int
+    ) -> NodeState | None:
+        """One round for the pods that are concerned; the node's state, if it was asked for.
+
+        A pod that is not throttled, holds its own quota and has its buffer already is passed over, unless a limiter counts its usage.
+        """
+        seen: set[str] = set()
+        uids: set[str] = set()
+        busy: NodeState | None = None
+        limited = (strategy.cfs_quota_burst_period_seconds or 0) >= 0
+        for each in pods:
+            uid = each.pod.metadata.uid
+            uids.add(uid)
+            throttled = False
+            own = ANNOTATION in (each.pod.metadata.annotations or {})
+            for cid in each.seen.ids.values():
+                seen.add(cid)
+                throttled |= self._measure(cid, each.containers[cid], now_ns, usage=limited or own)
+            settled = self._settled.get(uid)
+            if (
+                not (throttled or limited or own or uid in self._scaled)
+                and settled is not None
+                and settled[0] is strategy
+                and settled[1].containers == each.containers
+                and settled[1].pod is each.pod
+            ):
+                continue
+            if busy is None:
+                busy = state()
+            folders = {"": each.folder, **each.containers}
+
+            def held(cid: str, folders: Mapping[str, str] = folders) -> cpu_burst.Held:
+                return self._held(folders.get(cid))
+
+            wanted = self.bursts.decide(
+                each.seen, strategy, busy, held, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
+            )
+            self._carry_out(wanted, each, folders, now_ns)
+            self._settled[uid] = (strategy, each)
+        for cid in self._files.keys() - seen:
+            self._files.pop(cid).close()
+            self._before.pop(cid, None)
+            self._told_ns.pop(cid, None)
+            self._measured.pop(cid, None)
+        for uid in self._settled.keys() - uids:
+            del self._settled[uid]
+        self._scaled &= uids
+        self.bursts.forget_idle(now_ns)
+        return busy
+
+    def _held(self, folder: str | None) -> cpu_burst.Held:
+        if folder is None:
+            return cpu_burst.Held(None, None)
+        quota = self._executor.known(QUOTA, folder)
+        return cpu_burst.Held(int(quota) if quota is not None else None, None)
+
+    def _measure(self, cid: str, folder: str, now_ns: int, *, usage: bool) -> bool:
+        """Take a sample of a container; whether it was throttled since the one before.
+
+        Args:
+            usage: take its CPU time too, which only limiters look at.
+        """
+        try:
+            files = self._files.get(cid)
+            if files is None:
+                files = self._files[cid] = self._opened(folder)
+            text = files.stat.read(STAT_BYTES)
+            periods, throttled = number(text, b"nr_periods"), number(text, b"nr_throttled")
+            cpu_ns = 0
+            if usage:
+                cpu_ns = int(files.usage.read(64)) if files.usage else number(text, b"usage_usec") * 1000
+        except (OSError, ValueError):
+            self._measured.pop(cid, None)
+            return False
+        now, before = _Counters(now_ns, cpu_ns, periods, throttled), self._before.get(cid)
+        self._before[cid] = now
+        if before is None or cpu_ns < before.cpu_ns or not 0 < now_ns - before.at_ns < 20 * SECOND:
+            return False
+        passed = periods - before.periods
+        part = (throttled - before.throttled) / passed if passed > 0 else 0.0
+        counted = usage and before.cpu_ns > 0
+        self._measured[cid] = Measured(part, (cpu_ns - before.cpu_ns) / (now_ns - before.at_ns) if counted else None)
+        return part > 0
+
+    def _opened(self, folder: str) -> _Files:
+        """A container's files.
+
+        Raises:
+            OSError: one cannot be opened.
+        """
+        tree = self._executor.tree
+        if tree.version == 2:
+            return _Files(Held(tree.root / folder / "cpu.stat"), None)
+        stat = Held(tree.root / "cpu" / folder / "cpu.stat")
+        try:
+            return _Files(stat, Held(tree.root / "cpuacct" / folder / "cpuacct.usage"))
+        except OSError:
+            stat.close()
+            raise
+
+    def _carry_out(self, wanted: PodBurst, each: Placed, folders: Mapping[str, str], now_ns: int) -> None:
+        update = self._executor.update
+        limits = {each.seen.ids.get(one.name): limit_milli(one) for one in each.pod.spec.containers}
+        for cid, burst in wanted.containers_burst_us.items():
+            self._buffer(folders[cid], burst, limits.get(cid, 0))
+        self._buffer(folders[""], wanted.burst_us, sum(limits.values()) if all(limits.values()) else 0)
+        shrink = {cid: us for cid, us in wanted.containers_quota_us.items() if cid not in wanted.grows}
+        done = {cid: update(Wanted(QUOTA, folders[cid], str(us))) for cid, us in shrink.items()}
+        if wanted.quota_us is not None:
+            update(Wanted(QUOTA, folders[""], str(wanted.quota_us)))
+        grow = {cid: us for cid, us in wanted.containers_quota_us.items() if cid in wanted.grows}
+        done |= {cid: update(Wanted(QUOTA, folders[cid], str(us))) for cid, us in grow.items()}
+        for cid, us in wanted.containers_quota_us.items():
+            if done[cid] is Done.WRITTEN:
+                self._say(wanted.uid, cid, us, quota(limits.get(cid, 0)), now_ns)
+        above = any(
+            (self._held(folders[one]).quota_us or 0) > quota(limits.get(one, 0)) > 0
+            for one in wanted.containers_burst_us
+        )
+        (self._scaled.add if above else self._scaled.discard)(wanted.uid)
+
+    def _say(self, uid: str, cid: str, us: int, base: int, now_ns: int) -> None:
+        """Tell that a container leaves its quota, comes back to it, and what it has now and then in between."""
+        told_ns = self._told_ns.get(cid)
+        if us != base and told_ns is not None and now_ns - told_ns < SAY_EVERY_NS:
+            return
+        if us == base:
+            self._told_ns.pop(cid, None)
+        else:
+            self._told_ns[cid] = now_ns
+        self._tell(Burst(uid, cid, cfs_quota_us=us))
+
+    def _buffer(self, folder: str, burst_us: int, limit: int) -> None:
+        """Let a cgroup save up. Kernels from kernel.org take no more than its quota, so that is the bound once one has refused."""
+        most = quota(limit)
+        bounded = min(burst_us, most) if self._capped and most > 0 else burst_us
+        if (
+            self._executor.update(Wanted(BUFFER, folder, str(bounded))) is Done.REFUSED
+            and not self._capped
+            and most > 0
+        ):
+            self._capped = True
+            self._executor.update(Wanted(BUFFER, folder, str(min(burst_us, most))))

@@ -1,0 +1,229 @@
+"""CPU evictions: best effort that gets far less than it asks for, a node that is too busy, too much promised. Source: spec/node-agent.md 3.2."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from services.node_agent.cgroup.cgroup_values import PERIOD_US
+from services.node_agent.qos_manager.strategies import eviction_order
+from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, Outcome, Refusal, Task
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+from shared.kube.quantity import milli, nanos, value
+from shared.kube.slo_config import ResourceThreshold
+
+BATCH_CPU = "kubernetes.io/batch-cpu"
+DEFAULT_USAGE_PERCENT = 90
+
+
+class BestEffort(NamedTuple):
+    """What best effort uses, asks for, and is held to; milli-cores."""
+
+    usage: float
+    request: float
+    limit: float
+
+
+class Window(NamedTuple):
+    """Means over a window, and how long its samples reach.
+
+    Attributes:
+        best_effort: None when one of the three has no sample.
+        samples: how many there are of the first of them.
+        node_cores: mean of the node's usage, None without a sample.
+    """
+
+    best_effort: BestEffort | None
+    samples: int
+    node_cores: float | None
+
+
+def real_limit(sets: Iterable[frozenset[int]], quota_us: int) -> int:
+    """What best effort is held to, in milli-cores: by the smallest of its sets of CPUs, and by its quota if it has one.
+
+    Source: spec/node-agent.md 1.2.
+    """
+    by_cpus = 1000 * min((len(one) for one in sets if one), default=0)
+    return by_cpus if quota_us <= 0 else min(by_cpus, quota_us * 1000 // PERIOD_US)
+
+
+def window_s(threshold: ResourceThreshold, collect_interval_s: int) -> int:
+    """How far back means reach."""
+    return max(collect_interval_s, threshold.cpu_evict_time_window_seconds or 0)
+
+
+def best_effort(
+    threshold: ResourceThreshold,
+    node: Node,
+    pods: Iterable[Pod],
+    pod_cores: Mapping[str, float],
+    *,
+    mean: Window,
+    last: BestEffort | None,
+    collect_interval_s: int,
+) -> Outcome:
+    """BECPUEvict: best effort is held to less than `lower` percent of its request and uses nearly all of it.
+
+    Args:
+        pod_cores: uid -> last usage.
+        last: the newest values, which must say so as well.
+    """
+    lower = threshold.cpu_evict_be_satisfaction_lower_percent or 0
+    upper = threshold.cpu_evict_be_satisfaction_upper_percent or 0
+    if not (0 < lower <= 60 and 0 < upper < 100 and upper >= lower):
+        return Refusal.INVALID
+    release = _to_release(threshold, node, mean, last, collect_interval_s)
+    if release <= 0:
+        return Refusal.NONE
+    candidates = []
+    for pod in eviction_order.best_effort(pods, "BECPUEvict"):
+        request = eviction_order.request_of(pod, BATCH_CPU)
+        candidates.append((pod, _milli(pod_cores, pod) / request if request else 0.0))
+    # Without a priority on both sides, only the share in use decides.
+    ordered = sorted(candidates, key=_BeOrder)
+    return Task(
+        "BECPUEvict",
+        Kind.REQUEST,
+        {BATCH_CPU: release},
+        [Candidate(pod, _milli(pod_cores, pod)) for pod, _ in ordered],
+        lambda each: {BATCH_CPU: eviction_order.request_of(each.pod, BATCH_CPU)},
+    )
+
+
+def _milli(pod_cores: Mapping[str, float], pod: Pod) -> int:
+    return int(pod_cores.get(pod.metadata.uid, 0.0) * 1000)
+
+
+class _BeOrder:
+    """Lower priority first; equal, or not stated: more in use first."""
+
+    __slots__ = ("priority", "ratio")
+
+    def __init__(self, of: tuple[Pod, float]) -> None:
+        self.priority, self.ratio = of[0].spec.priority, of[1]
+
+    def __lt__(self, other: "_BeOrder") -> bool:
+        if self.priority is None or other.priority is None or self.priority == other.priority:
+            return self.ratio > other.ratio
+        return self.priority < other.priority
+
+
+def _to_release(
+    threshold: ResourceThreshold, node: Node, mean: Window, last: BestEffort | None, collect_interval_s: int
+) -> int:
+    if mean.best_effort is None or last is None:
+        return 0
+    if mean.samples * collect_interval_s < window_s(threshold, collect_interval_s) // 3:
+        return 0
+    averaged, current = mean.best_effort, last
+    if threshold.cpu_evict_policy == "evictByAllocatable":
+        allocatable = _allocatable(node)
+        averaged, current = averaged._replace(limit=allocatable), current._replace(limit=allocatable)
+    if not _uses_nearly_all(threshold, averaged):
+        return 0
+    release = _beyond(threshold, averaged)
+    if release <= 0 or not _uses_nearly_all(threshold, current):
+        return 0
+    if (current.request, current.limit) == (averaged.request, averaged.limit):
+        return release
+    return max(0, min(release, _beyond(threshold, current)))
+
+
+def _allocatable(node: Node) -> float:
+    text = (node.status.allocatable or {}).get(BATCH_CPU)
+    return -1.0 if text is None else float(value(nanos(text)) or 1)
+
+
+def _uses_nearly_all(threshold: ResourceThreshold, of: BestEffort) -> bool:
+    if of.limit <= 0:
+        return False
+    percent = threshold.cpu_evict_be_usage_threshold_percent
+    return of.limit < 1000 or of.usage / of.limit >= (DEFAULT_USAGE_PERCENT if percent is None else percent) / 100
+
+
+def _beyond(threshold: ResourceThreshold, of: BestEffort) -> int:
+    lower = (threshold.cpu_evict_be_satisfaction_lower_percent or 0) / 100
+    upper = (threshold.cpu_evict_be_satisfaction_upper_percent or 0) / 100
+    if of.request <= 0:
+        return 0
+    rate = of.limit / of.request
+    return int(of.request * (upper - rate)) if rate <= lower else 0
+
+
+def by_usage(
+    threshold: ResourceThreshold,
+    node: Node,
+    pods: Iterable[Pod],
+    pod_cores: Mapping[str, float],
+    mean: Window,
+) -> Outcome:
+    """CPUEvict: the node uses more than `threshold` percent of its cpu; down to `lower`."""
+    percent, most = threshold.cpu_evict_threshold_percent, threshold.evict_enabled_priority_threshold
+    if percent is None or percent < 0 or most is None:
+        return Refusal.INVALID
+    lower = percent - 2 if threshold.cpu_evict_lower_percent is None else threshold.cpu_evict_lower_percent
+    if lower >= percent:
+        return Refusal.INVALID
+    capacity = milli(nanos((node.status.capacity or {}).get("cpu", "0")))
+    if mean.node_cores is None or capacity <= 0:
+        return Refusal.NONE
+    used_percent = int(mean.node_cores * 1000) * 100 // capacity
+    if used_percent < percent:
+        return Refusal.NONE
+    release = capacity * (used_percent - lower) // 100
+    found = [pod for pod in eviction_order.by_priority(pods, "CPUEvict", most) if pod.metadata.uid in pod_cores]
+    found.sort(key=lambda pod: (*eviction_order.order(pod), -_milli(pod_cores, pod)))
+    candidates = [Candidate(pod, _milli(pod_cores, pod)) for pod in found]
+    return Task("CPUEvict", Kind.USED, {"cpu": release}, candidates, lambda each: {"cpu": each.used})
+
+
+def by_allocatable(
+    threshold: ResourceThreshold,
+    node: Node,
+    pods: Iterable[Pod],
+    pod_cores: Mapping[str, float],
+) -> Outcome:
+    """CPUAllocatableEvict: pods request more than the node has, of cpu and what stands for it in lower classes."""
+    return allocatable_task(
+        "CPUAllocatableEvict",
+        "cpu",
+        threshold.cpu_allocatable_evict_threshold_percent,
+        threshold.cpu_allocatable_evict_lower_percent,
+        threshold.allocatable_evict_priority_threshold,
+        node,
+        list(pods),
+        lambda pod: _milli(pod_cores, pod) if pod.metadata.uid in pod_cores else None,
+    )
+
+
+def allocatable_task(
+    feature: str,
+    resource: str,
+    percent: int | None,
+    lower: int | None,
+    most: int | None,
+    node: Node,
+    pods: list[Pod],
+    used: Callable[[Pod], int | None],
+) -> Outcome:
+    """Returns the task of an allocatable strategy; a pod releases its request if its class owns a short resource.
+
+    Of equal priorities the larger request goes first, whether or not its resource is short.
+
+    Args:
+        used: a pod's usage; None keeps it from being a candidate.
+    """
+    if percent is None or percent < 0 or lower is None or lower >= percent or most is None or most > 7999:
+        return Refusal.INVALID
+    rule = eviction_order.Allocatable(resource, percent, lower, most)
+    short = rule.short(pods, node.status.allocatable or {})
+    if not short:
+        return Refusal.NONE
+
+    def part(each: Candidate) -> eviction_order.Amounts:
+        name, size = eviction_order.class_request(each.pod, resource)
+        return {name: size} if name in short else {}
+
+    eligible = ((pod, used(pod)) for pod in eviction_order.by_priority(pods, feature, most))
+    found = [Candidate(pod, size) for pod, size in eligible if size is not None]
+    found.sort(key=lambda each: (*eviction_order.order(each.pod), -eviction_order.class_request(each.pod, resource)[1]))
+    return Task(feature, Kind.REQUEST, short, found, part)

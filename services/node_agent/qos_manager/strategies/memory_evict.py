@@ -1,0 +1,97 @@
+"""Memory evictions: a node that runs short of memory, or has promised too much of it. Source: spec/node-agent.md 3.3."""
+
+from collections.abc import Iterable, Mapping
+
+from services.node_agent.qos_manager.strategies import eviction_order
+from services.node_agent.qos_manager.strategies.cpu_evict import allocatable_task
+from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, Outcome, Refusal, Task
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+from shared.kube.quantity import nanos, value
+from shared.kube.slo_config import ResourceThreshold
+
+PRIORITY_SCALE = 1000
+"""Q: the memory of a pod that came from a priority list counts a thousand times, so that one eviction is mostly enough until the next round."""
+
+
+def to_release(threshold: ResourceThreshold, node: Node, used: float | None) -> int | Refusal:
+    """Bytes to release: down to `lower` once the node uses `threshold` percent."""
+    percent = threshold.memory_evict_threshold_percent
+    if percent is None or percent < 0:
+        return Refusal.INVALID
+    lower = percent - 2 if threshold.memory_evict_lower_percent is None else threshold.memory_evict_lower_percent
+    if lower >= percent:
+        return Refusal.INVALID
+    capacity = value(nanos((node.status.capacity or {}).get("memory", "0")))
+    if used is None or capacity <= 0:
+        return Refusal.NONE
+    used_percent = int(used) * 100 // capacity
+    return capacity * (used_percent - lower) // 100 if used_percent >= percent else Refusal.NONE
+
+
+def best_effort(
+    threshold: ResourceThreshold, node: Node, pods: Iterable[Pod], pod_bytes: Mapping[str, float], used: float | None
+) -> Outcome:
+    """BEMemoryEvict: pods whose label says BE go, of one priority the largest first."""
+    release = to_release(threshold, node, used)
+    if isinstance(release, Refusal):
+        return release
+    found = sorted(eviction_order.best_effort(pods, "BEMemoryEvict"), key=lambda pod: _BeOrder(pod, pod_bytes))
+    candidates = [Candidate(pod, int(pod_bytes.get(pod.metadata.uid, 0))) for pod in found]
+    return Task("BEMemoryEvict", Kind.USED, {"memory": release}, candidates, _part)
+
+
+def _part(each: Candidate) -> Mapping[str, int]:
+    return {"memory": each.used}
+
+
+class _BeOrder:
+    """Lower priority first; equal, or not stated: more in use first, those without a sample last, by name downwards."""
+
+    __slots__ = ("name", "priority", "used")
+
+    def __init__(self, pod: Pod, pod_bytes: Mapping[str, float]) -> None:
+        self.name, self.priority = pod.metadata.name, pod.spec.priority
+        self.used = pod_bytes.get(pod.metadata.uid, 0)
+
+    def __lt__(self, other: "_BeOrder") -> bool:
+        if self.priority is not None and other.priority is not None and self.priority != other.priority:
+            return self.priority < other.priority
+        if not self.used and not other.used:
+            return self.name > other.name
+        return self.used > other.used
+
+
+def by_usage(
+    threshold: ResourceThreshold, node: Node, pods: Iterable[Pod], pod_bytes: Mapping[str, float], used: float | None
+) -> Outcome:
+    """MemoryEvict: pods up to a priority that say so."""
+    most = threshold.evict_enabled_priority_threshold
+    release = to_release(threshold, node, used)
+    if release is Refusal.INVALID or most is None:
+        return Refusal.INVALID
+    if isinstance(release, Refusal):
+        return release
+    found = [pod for pod in eviction_order.by_priority(pods, "MemoryEvict", most) if pod.metadata.uid in pod_bytes]
+    found.sort(key=lambda pod: (*eviction_order.order(pod), -pod_bytes[pod.metadata.uid]))
+    candidates = [Candidate(pod, int(pod_bytes[pod.metadata.uid]) * PRIORITY_SCALE) for pod in found]
+    return Task("MemoryEvict", Kind.USED, {"memory": release}, candidates, _part)
+
+
+def by_allocatable(
+    threshold: ResourceThreshold,
+    node: Node,
+    pods: Iterable[Pod],
+    pod_bytes: Mapping[str, float],
+) -> Outcome:
+    """MemoryAllocatableEvict: pods request more than the node has, of memory and what stands for it in lower classes."""
+    return allocatable_task(
+        "MemoryAllocatableEvict",
+        "memory",
+        threshold.memory_allocatable_evict_threshold_percent,
+        threshold.memory_allocatable_evict_lower_percent,
+        threshold.allocatable_evict_priority_threshold,
+        node,
+        list(pods),
+        lambda pod: int(pod_bytes[uid]) * PRIORITY_SCALE if (uid := pod.metadata.uid) in pod_bytes else None,
+    )

@@ -1,0 +1,99 @@
+"""Which CPUs a container may run on, outside of suppress. Source: spec/node-agent.md 4.4."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Self
+
+import msgspec
+
+from services.node_agent.states_informer.annotations import ResourceStatus, cpus, mapping, resource_status
+from shared.domain.cpu_set import cpu_list
+from shared.domain.qos import QoS, kubernetes_qos, raw_qos
+from shared.kube.json_text import read_json
+from shared.kube.node_resource_topology import BE_SHARED_POOLS, CPU_MANAGER_POLICY, SHARED_POOLS, SYSTEM_QOS
+from shared.kube.pod import Pod
+
+
+class _Pool(msgspec.Struct):
+    socket: int = 0
+    node: int = 0
+    cpuset: str = ""
+
+
+class CpuRule(NamedTuple):
+    """What the NodeResourceTopology says: share pools by NUMA node, CPUs of SYSTEM pods, whether the kubelet gives out CPUs.
+
+    Attributes:
+        best_effort_too: the agent gives CPUs to best effort pod by pod (gate BECPUManager).
+    """
+
+    ls: Mapping[int, str]
+    be: Mapping[int, str]
+    system: str
+    static: bool
+    best_effort_too: bool = False
+
+    @classmethod
+    def of(cls, annotations: Mapping[str, str] | None, *, best_effort_too: bool = False) -> Self:
+        """Read the topology's annotations."""
+        return cls(
+            _pools(annotations, SHARED_POOLS),
+            _pools(annotations, BE_SHARED_POOLS),
+            str(mapping(annotations, SYSTEM_QOS).get("cpuset") or ""),
+            mapping(annotations, CPU_MANAGER_POLICY).get("policy") == "static",
+            best_effort_too,
+        )
+
+
+def container_cpus(pod: Pod, rule: CpuRule | None) -> str | None:
+    """The CPUs of a pod's containers; "" takes a set away, None leaves it.
+
+    Args:
+        rule: None without a NodeResourceTopology: only what the scheduler gave counts.
+    """
+    status = resource_status(pod)
+    if status.cpuset:
+        return status.cpuset
+    if rule is None:
+        return None
+    qos = raw_qos(pod)
+    nodes = _numa_nodes(status)
+    if nodes and (qos is not QoS.BE or rule.best_effort_too):
+        pools = rule.be if qos is QoS.BE else rule.ls
+        return _joined(pools.get(node, "") for node in nodes)
+    if qos is QoS.SYSTEM and rule.system:
+        return rule.system
+    if qos is QoS.LS:
+        return shared_cpus(rule)
+    if kubernetes_qos(pod) == "BestEffort":
+        return ""
+    return None if rule.static else shared_cpus(rule)
+
+
+def shared_cpus(rule: CpuRule) -> str:
+    """The CPUs of all share pools: where an LS host application runs."""
+    return _joined(rule.ls.values())
+
+
+def unlimited(pod: Pod) -> bool:
+    """Whether the pod's quota is taken away, as it has CPUs for itself."""
+    return bool(resource_status(pod).cpuset)
+
+
+def _numa_nodes(status: ResourceStatus) -> list[int]:
+    given = (each for each in status.numa_node_resources or () if each.resources)
+    return [
+        each.node for each in given if each.resources and each.resources.keys() & {"cpu", "kubernetes.io/batch-cpu"}
+    ]
+
+
+def _pools(annotations: Mapping[str, str] | None, name: str) -> dict[int, str]:
+    text = (annotations or {}).get(name)
+    try:
+        pools = read_json(text, list[_Pool]) if text else []
+    except msgspec.MsgspecError:
+        return {}
+    return {pool.node: pool.cpuset for pool in sorted(pools, key=lambda pool: (pool.socket, pool.node))}
+
+
+def _joined(pools: Iterable[str]) -> str:
+    return cpu_list(frozenset[int]().union(*map(cpus, pools)))

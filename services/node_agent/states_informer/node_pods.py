@@ -1,0 +1,63 @@
+"""The pods and node objects in force: the newest that was heard, kept in a file, so that they outlast the bus and this process."""
+
+import logging
+import os
+from pathlib import Path
+
+from shared.agents import node_pods
+from shared.agents.node_pods import BadNodePods, NodePods
+
+log = logging.getLogger(__name__)
+
+FILE = "node-node_pods.json"
+
+
+class PodsKeeper:
+    """Keeps what one node's agent is told of its pods.
+
+    Attributes:
+        in_force: the newest message; None before there was one: strategies that need pods wait.
+        refused: messages that could not be taken.
+    """
+
+    def __init__(self, node: str, state_dir: Path) -> None:
+        self.in_force: NodePods | None = None
+        self.refused = 0
+        self._node = node
+        self._file = state_dir / FILE
+        self._unwritable = False
+
+    def load(self) -> None:
+        """Take what the file has; one that cannot be read is left until a newer one replaces it."""
+        try:
+            self.in_force = node_pods.decode(self._file.read_bytes(), self._node)
+        except FileNotFoundError:
+            return
+        except (OSError, BadNodePods) as error:
+            log.warning("the pods kept on this node cannot be used", extra={"file": str(self._file), "why": str(error)})
+
+    def heard(self, data: bytes) -> bool:
+        """Take a message if it is good and newer; whether it is in force now."""
+        try:
+            found = node_pods.decode(data, self._node)
+        except BadNodePods as error:
+            self.refused += 1
+            log.error("pods are refused; the last good ones stay in force", extra={"why": str(error)})  # noqa: TRY400  the text says what is wrong
+            return False
+        if self.in_force is not None and found.position <= self.in_force.position:
+            return False
+        self.in_force = found
+        self._keep(data)
+        return True
+
+    def _keep(self, data: bytes) -> None:
+        """Replace the file; a crash of the machine may lose it, and the agent is told again."""
+        beside = self._file.with_suffix(".new")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_bytes(data)
+            os.replace(beside, self._file)  # noqa: PTH105
+        except OSError as error:
+            if not self._unwritable:
+                log.warning("the pods cannot be kept over a restart", extra={"error": str(error)})
+            self._unwritable = True

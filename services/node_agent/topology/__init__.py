@@ -1,0 +1,1 @@
+"""The node's hardware, CPU topology and kubelet CPU manager, reported for its NodeResourceTopology."""

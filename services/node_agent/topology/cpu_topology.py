@@ -1,0 +1,49 @@
+"""What the kernel says about this node's CPUs, and which container of which pod has which id. Source: spec/node-agent.md 1.2."""
+
+import os
+import re
+from pathlib import Path
+
+from services.node_agent.qos_manager.strategies.cpu_selection import Processor
+from services.node_agent.states_informer.annotations import cpus
+
+_CPU = re.compile(r"cpu(\d+)").fullmatch
+_NODE = re.compile(r"node(\d+)").fullmatch
+_LOG = re.compile(r"(?P<pod>[^_]+)_(?P<namespace>[^_]+)_(?P<container>.+)-(?P<id>[0-9a-f]{64})\.log").fullmatch
+
+
+def processors(sys_root: Path) -> tuple[Processor, ...]:
+    """The CPUs that are on line; none when sysfs cannot be read. A core has the same number only within its socket, so both make it up."""
+    base = sys_root / "devices/system"
+    nodes: dict[int, int] = {}
+    found = []
+    try:
+        for folder in (base / "node").iterdir() if (base / "node").is_dir() else ():
+            if match := _NODE(folder.name):
+                nodes |= dict.fromkeys(cpus((folder / "cpulist").read_text().strip()), int(match[1]))
+        for folder in (base / "cpu").iterdir():
+            topology = folder / "topology"
+            if (match := _CPU(folder.name)) and topology.is_dir():
+                cpu = int(match[1])
+                socket = max(0, int((topology / "physical_package_id").read_text()))
+                core = int((topology / "core_id").read_text())
+                found.append(Processor(cpu, socket << 16 | core, socket, nodes.get(cpu, 0)))
+    except (OSError, ValueError):
+        return ()
+    return tuple(sorted(found))
+
+
+def container_names(logs: Path) -> dict[str, tuple[str, str]]:
+    """Id of a container -> (`namespace/name` of its pod, its name), by the links that the kubelet makes for each.
+
+    The sandbox has none, and neither has a container that the kubelet has removed.
+    """
+    try:
+        names = os.listdir(logs)  # noqa: PTH208  half the cost of iterdir
+    except OSError:
+        return {}
+    found = {}
+    for name in names:
+        if match := _LOG(name):
+            found[match["id"]] = (f"{match['namespace']}/{match['pod']}", match["container"])
+    return found

@@ -1,0 +1,85 @@
+"""Tells what the node's NodeResourceTopology is to say: when it changes, and again now and then."""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from services.node_agent.topology.hardware import Machine, read_machine
+from services.node_agent.topology.kubelet_cpu_manager import BadKubeletFile, KubeletConfig, read_config, read_given
+from services.node_agent.topology.node_topology import Kubelet, stated
+from shared.agents.actions import TopologyReported
+from shared.agents.node_pods import NodePods
+from shared.kube.instants import SECOND
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_NS = 10 * SECOND
+"""How often the kubelet's files are looked at."""
+MACHINE_EVERY_NS = 60 * SECOND
+AGAIN_EVERY_NS = 600 * SECOND
+"""A node that came back to the cluster, or a statement that was lost, is told of within this time."""
+
+
+class Describer:
+    """One node's statement."""
+
+    def __init__(
+        self,
+        proc: Path,
+        sys: Path,
+        kubelet: Path,
+        kubelet_config: Path,
+        gates: Mapping[str, bool],
+        tell: Callable[[TopologyReported], None],
+    ) -> None:
+        self._proc, self._sys, self._kubelet, self._config = proc, sys, kubelet, kubelet_config
+        self._on, self._huge_pages = gates["NodeTopologyReport"], gates["HugePageReport"]
+        self._tell = tell
+        self._machine: Machine | None = None
+        self._machine_ns = self._looked_ns = self._told_ns = 0
+        self._known: NodePods | None = None
+        self._told: TopologyReported | None = None
+        self._failed = ""
+        self._parsed: tuple[tuple[int, int, int], KubeletConfig | None] | None = None
+
+    def round(self, known: NodePods, now_ns: int) -> None:
+        """Look when pods have changed, and now and then.
+
+        Args:
+            known: the node and its pods as they were told; without the node nothing is stated.
+        """
+        if not self._on or known.object is None:
+            return
+        if known is self._known and now_ns - self._looked_ns < LOOK_EVERY_NS:
+            return
+        self._known, self._looked_ns = known, now_ns
+        if self._machine is None or now_ns - self._machine_ns >= MACHINE_EVERY_NS:
+            self._machine, self._machine_ns = read_machine(self._proc, self._sys), now_ns
+        try:
+            kubelet = Kubelet(self._kubelet_config(), read_given(self._kubelet))
+        except BadKubeletFile as error:
+            self._say(str(error))
+            return
+        found = stated(self._machine, kubelet, known.object, known.pods, huge_pages=self._huge_pages)
+        if found is None:
+            self._say("the kernel's CPUs and memory do not tell of the same NUMA zones, and are not believed")
+        elif found != self._told or now_ns - self._told_ns >= AGAIN_EVERY_NS:
+            self._told, self._told_ns = found, now_ns
+            self._tell(found)
+
+    def _kubelet_config(self) -> KubeletConfig | None:
+        """The kubelet's configuration; parsed when its file is another, for YAML takes milliseconds."""
+        try:
+            found = self._config.stat()
+        except OSError:
+            return read_config(self._config)
+        stamp = found.st_mtime_ns, found.st_size, found.st_ino
+        if self._parsed is None or self._parsed[0] != stamp:
+            self._parsed = stamp, read_config(self._config)
+        return self._parsed[1]
+
+    def _say(self, why: str) -> None:
+        """A trouble, once."""
+        if why != self._failed:
+            self._failed = why
+            log.warning("the node's topology is not stated anew", extra={"why": why})

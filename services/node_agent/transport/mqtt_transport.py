@@ -1,0 +1,150 @@
+"""Reports and deeds as MQTT messages of QoS 1: taken is what the broker has acknowledged; ingest's refusals come on a topic of the node.
+
+The broker keeps nothing for an agent: what matters is retained, so a subscription brings it, and one is made again each minute. A broker
+may lose a retained message for whom subscribes in that instant (NATS does), and a subscription of QoS 1 is a consumer in NATS, of which it
+has a thousand. A refusal that comes while the agent is away is lost to it; ingest counts it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+
+import msgspec
+from aiomqtt import Client, MqttError
+
+from services.node_agent.states_informer.node_pods import PodsKeeper
+from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.transport.outbox import Outbox
+from services.node_agent.transport.transport import POLL_INTERVAL_S, Pauses, until_one_ends
+from shared.agents import receipt, subjects
+from shared.agents.broker import Broker
+
+log = logging.getLogger(__name__)
+
+ACKNOWLEDGED_WITHIN_S = 10.0
+KEEPALIVE_S = 30
+REFUSED_FROM = 128
+"""Codes of a subscription's answer that say no (MQTT 3.1.1, 3.9.3)."""
+
+
+class OverMqtt:
+    """Carries one node's messages through a broker."""
+
+    def __init__(
+        self,
+        node: str,
+        broker: Broker,
+        outbox: Outbox,
+        keeper: SloKeeper,
+        pods: PodsKeeper | None = None,
+        *,
+        ca_file: str = "",
+    ) -> None:
+        self._node = node
+        self._broker = broker
+        self._outbox = outbox
+        self._keeper = keeper
+        self._pods = pods
+        self._tls = broker.tls_context(ca_file)
+        self._connected = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session with the broker."""
+        return self._connected
+
+    async def run(self) -> None:
+        """Carry until cancelled."""
+        login = self._broker.user
+        if login and login != subjects.token(self._node):
+            log.warning(
+                "KOORD_MQTT has another login than this node's; a broker that holds logins to their own topics drops all reports",
+                extra={"login": login, "node": self._node},
+            )
+        pauses, said = Pauses(), False
+        while True:
+            try:
+                async with self._client() as client:
+                    await self._subscribe(client, subjects.TO_AGENT)
+                    if said:
+                        log.info("the broker is there again", extra={"waiting": len(self._outbox)})
+                    self._connected, said = True, False
+                    pauses.reset()
+                    await self._carry(client)
+            except (MqttError, OSError) as error:
+                if not said:
+                    details = {"host": self._broker.host, "port": self._broker.port, "error": str(error)}
+                    log.warning("no broker; reports are kept", extra=details | {"waiting": len(self._outbox)})
+                said = True
+            finally:
+                self._connected = False
+            await pauses.wait()
+
+    async def close(self) -> None:
+        """Nothing to do: `run` ends its connection itself."""
+
+    def _client(self) -> Client:
+        broker = self._broker
+        return Client(
+            broker.host,
+            broker.port,
+            username=broker.user,
+            password=broker.password,
+            identifier=f"koord-agent-{subjects.token(self._node)}",
+            clean_session=True,
+            keepalive=KEEPALIVE_S,
+            tls_context=self._tls,
+            timeout=ACKNOWLEDGED_WITHIN_S,
+            max_queued_incoming_messages=1_000,
+        )
+
+    async def _subscribe(self, client: Client, kinds: Iterable[str]) -> None:
+        """Hear what is for this node; what is retained comes again.
+
+        Raises:
+            MqttError: the login is another node's. NATS says so here alone: what a login may not publish it acknowledges and drops.
+        """
+        topics = [subjects.topic(self._node, kind) for kind in kinds]
+        answers = await client.subscribe([(topic, 0) for topic in topics])
+        codes = [said if isinstance(said, int) else said.value for said in answers]
+        for topic, code in zip(topics, codes, strict=True):
+            if code >= REFUSED_FROM:
+                raise MqttError(
+                    f"the broker does not let {self._broker.user or 'who has no login'} hear {topic}; give the login of node "
+                    f"{self._node} in KOORD_MQTT (`koord credentials node`)"
+                )
+
+    async def _carry(self, client: Client) -> None:
+        """Send and hear until the connection ends.
+
+        Raises:
+            MqttError: how it ended.
+        """
+        await until_one_ends(self._send(client), self._hear(client), self._look(client))
+
+    async def _send(self, client: Client) -> None:
+        while True:
+            message = await self._outbox.next()
+            await client.publish(subjects.topic(self._node, message.kind), message.data, qos=1)
+            self._outbox.done(message)
+
+    async def _look(self, client: Client) -> None:
+        while True:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            await self._subscribe(client, [subjects.SLO])
+
+    async def _hear(self, client: Client) -> None:
+        slo, pods = (subjects.topic(self._node, kind) for kind in (subjects.SLO, subjects.PODS))
+        async for message in client.messages:
+            data = bytes(message.payload)
+            if message.topic.value == slo:
+                self._keeper.heard(data)
+                continue
+            if message.topic.value == pods:
+                if self._pods is not None:
+                    self._pods.heard(data)
+                continue
+            with contextlib.suppress(msgspec.DecodeError):  # a topic of ours, but who knows who else writes there
+                said = receipt.decode(data)
+                self._outbox.refuse(said.kind, said.seq, said.refused)

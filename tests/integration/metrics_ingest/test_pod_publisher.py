@@ -1,0 +1,52 @@
+"""Deeds ingest tells a node's agent which pods it has, and turns what the agent asks for into an eviction."""
+
+import time
+from pathlib import Path
+
+from cli.embedded import EmbeddedNats
+from cli.supervisor.supervisor import Spec
+from shared.agents import actions, node_pods, subjects
+from shared.agents.actions import ActionReport, EvictionRequested, PodsRequested
+from shared.agents.node_pods import NodePods
+from shared.events import intents
+from shared.events.cluster import NodeObserved, PodDeleted, PodObserved
+from tests.support.ingest_process import stage
+from tests.support.scheduling_world import node, pod
+from tests.support.waiting import until
+
+SPECS = (Spec("action-ingest", "action-ingest"),)
+
+
+async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, specs=SPECS) as on:
+        heard: list[NodePods] = []
+        await on.bus.hear(
+            subjects.subject("n1", subjects.PODS), lambda data: heard.append(node_pods.decode(data, "n1"))
+        )
+
+        async def names() -> list[str]:
+            return [one.metadata.name for one in heard[-1].pods] if heard else ["nothing heard"]
+
+        where = subjects.subject("n1", subjects.DEED)
+        wanted = ActionReport("n1", "b", 1, time.time_ns(), PodsRequested())
+        assert (await on.tell(where, actions.encode(wanted))).accepted
+        await until(names, holds=lambda found: found == [])
+        await on.see(
+            NodeObserved(node="n1", object=node("n1")),
+            PodObserved(pod="d/p", pod_uid="u", object=pod("p", on="n1")),
+            PodObserved(pod="d/q", pod_uid="v", object=pod("q", on="n2")),
+        )
+        await until(names, holds=lambda found: found == ["p"])
+        assert heard[-1].object is not None
+        asked = ActionReport("n1", "b", 2, time.time_ns(), EvictionRequested("u", "memory is short"))
+        assert (await on.tell(where, actions.encode(asked))).accepted
+        evictions = await on.events("nodes-0", intents.EvictionRequested)
+        assert [(one.pod, one.reason) for one in evictions if isinstance(one, intents.EvictionRequested)] == [
+            ("d/p", "node n1: memory is short")
+        ]
+        await on.see(PodDeleted(pod="d/p", pod_uid="u"))
+        await until(names, holds=lambda found: found == [])
+        positions = [one.position for one in heard]
+        assert positions == sorted(positions)

@@ -1,0 +1,234 @@
+"""Reports over MQTT, by NATS' own listener and by Mosquitto: what a broker has acknowledged is taken, whatever restarts."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+import msgspec
+import pytest
+from aiomqtt import Client, MqttError
+
+from cli.embedded import EmbeddedNats
+from cli.supervisor.supervisor import Spec
+from shared.agents import actions, node_slo, receipt, subjects
+from shared.agents.actions import ActionReport, Suppressed
+from shared.agents.report import Report, encode
+from shared.events import Event
+from shared.events.cluster import NodeObserved, ObjectObserved
+from shared.events.metrics import NodeReported
+from shared.events.nodes import BestEffortSuppressed
+from shared.kube.instants import SECOND
+from shared.tasks import end
+from tests.support.ingest_process import Stage, report, stage
+from tests.support.mosquitto import Mosquitto
+from tests.support.scheduling_world import node
+from tests.support.waiting import PATIENCE_S, until
+
+NODES = [f"rack.{number}" for number in range(24)]
+
+
+class Broker(Protocol):
+    """A broker that a test may end and start."""
+
+    url: str
+
+    async def stop(self) -> None:
+        """End it as an update would."""
+        ...
+
+    async def start(self) -> None:
+        """Start it with its sessions."""
+        ...
+
+
+class _Mosquitto:
+    def __init__(self, directory: Path) -> None:
+        self._broker = Mosquitto(directory)
+        self.url = self._broker.url
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._broker.start)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._broker.stop)
+
+
+class _Nats:
+    def __init__(self, directory: Path) -> None:
+        self._server = EmbeddedNats(directory)
+        self.url = self._server.mqtt_url
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop()
+
+
+@pytest.fixture(params=["nats", "mosquitto"])
+async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Broker]:
+    """A broker of its own for each test, apart from the bus."""
+    started: Broker = (_Nats if request.param == "nats" else _Mosquitto)(tmp_path / "broker")
+    await started.start()
+    yield started
+    await started.stop()
+
+
+@asynccontextmanager
+async def agent(broker: Broker, name: str = "test") -> AsyncIterator[Client]:
+    host, _, port = broker.url.removeprefix("mqtt://").partition(":")
+    async with Client(host, int(port), identifier=name, clean_session=False, timeout=5) as client:
+        yield client
+
+
+async def publish(broker: Broker, reports: Iterable[Report], name: str = "test") -> None:
+    """As an agent does: again and again until the broker has acknowledged it."""
+    for told in reports:
+        while True:
+            try:
+                async with agent(broker, name) as client:
+                    await client.publish(subjects.topic(told.node, subjects.REPORT), encode(told), qos=1)
+                    break
+            except (MqttError, OSError):
+                await asyncio.sleep(0.1)
+
+
+async def recorded(on: Stage) -> set[str]:
+    return {event.node for event in await on.events("metrics-0") if isinstance(event, NodeReported)}
+
+
+async def ready(on: Stage, broker: Broker) -> None:
+    """Wait until ingest knows the nodes and has its session."""
+    await on.see(*(NodeObserved(node=name, object=node(name)) for name in (*NODES, "first")))
+    numbers = iter(range(1, 1_000))
+
+    async def first() -> set[str]:
+        await publish(broker, [report("first", next(numbers))])
+        return await recorded(on)
+
+    await until(first, holds=len)
+
+
+async def test_what_is_published_while_ingest_is_away_is_taken_when_it_is_back(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        on.supervisor.kill("metrics-ingest")
+        await publish(broker, (report(name) for name in NODES))
+        await until(lambda: recorded(on), holds=lambda found: found == {"first", *NODES})
+
+
+async def test_the_backlog_of_an_agent_that_was_offline_is_taken_in_whatever_order_and_however_often_it_comes(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    name, half_minutes = NODES[0], 40
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        on.supervisor.kill("metrics-ingest")
+        end_ns = time.time_ns() - 90 * SECOND
+        backlog = [
+            report(name, number, at_ns=end_ns - (half_minutes - number) * 30 * SECOND, seconds=30, cores=number)
+            for number in range(1, half_minutes + 1)
+        ]
+        hours_ago = report(name, 7, at_ns=end_ns - 7_200 * SECOND, seconds=30, cores=90, boot="long ago")
+        ahead = report(name, 8, at_ns=end_ns + 600 * SECOND, seconds=30, cores=90, boot="clock")
+        disordered = [*backlog, *backlog[::4], hours_ago, ahead]
+        Random(3).shuffle(disordered)
+        await publish(broker, disordered)
+        last = report(name, half_minutes + 1, at_ns=end_ns + 60 * SECOND, seconds=30, cores=half_minutes + 1)
+
+        async def known() -> list[NodeReported]:
+            await publish(broker, [last])
+            return [each for each in await on.reports() if each.node == name]
+
+        found = await until(known, holds=lambda found: found and found[-1].at_ns == last.at_ns)
+        times = [each.at_ns for each in found]
+        assert times == sorted(set(times)), "each is newer than the one before"
+        assert all(later - earlier >= 45 * SECOND for earlier, later in itertools.pairwise(times))
+        ten_minutes = next(window for window in found[-1].windows if window.duration_s == 600)
+        # A sample each second, the one ten minutes ago included, each of as many cores as its report has a number. Between the last two
+        # reports nothing was measured.
+        samples = [(each.at_ns - second * SECOND, each.seq) for each in (*backlog, last) for second in range(30)]
+        within = sorted(cores for at_ns, cores in samples if at_ns >= last.at_ns - 600 * SECOND)
+        assert ten_minutes.node[0].cpu_milli == sum(within) * 1000 // len(within)
+        assert ten_minutes.node[4].cpu_milli == within[int(len(within) * 0.99) - 1] * 1000
+
+
+async def test_nothing_that_the_broker_has_acknowledged_is_lost_when_it_restarts(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        publishing = asyncio.create_task(publish(broker, (report(name) for name in NODES)))
+        await until(lambda: recorded(on), holds=lambda found: len(found) > 5)
+        await broker.stop()
+        await broker.start()
+        await publishing
+        await until(lambda: recorded(on), holds=lambda found: found == {"first", *NODES})
+        assert len(await on.reports()) == 1 + len(NODES), "what came twice is one"
+
+
+async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    spec = {"cpuBurstStrategy": {"policy": "auto"}}
+    async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
+        await ready(on, broker)
+        await on.see(
+            ObjectObserved(resource="nodeslos.slo.koordinator.sh", name="rack.1", uid="s", object={"spec": spec})
+        )
+        async with agent(broker, "agent") as client:
+            told = report("rack.1", 7, at_ns=time.time_ns() + 10**12)
+            heard: dict[str, bytes] = {}
+
+            async def hear() -> None:
+                async for message in client.messages:
+                    assert isinstance(message.payload, bytes)
+                    heard[message.topic.value.rpartition("/")[2]] = message.payload
+
+            # Who subscribes in the instant of a publication may get neither it nor what is retained: asked for again, as an agent does.
+            hearing = asyncio.create_task(hear())
+            ends = time.monotonic() + PATIENCE_S
+            while len(heard) < 2:
+                assert time.monotonic() < ends, heard
+                await client.subscribe([(subjects.topic("rack.1", kind), 0) for kind in subjects.TO_AGENT])
+                await client.publish(subjects.topic("rack.1", subjects.REPORT), encode(told), qos=1)
+                await asyncio.wait([hearing], timeout=2)
+                assert not hearing.done(), hearing
+            await end(hearing)
+        refused = receipt.decode(heard[subjects.REFUSED])
+        assert (refused.kind, refused.boot, refused.seq) == ("report", "b", 7)
+        assert "ahead of our clock" in refused.refused
+        assert node_slo.decode(heard[subjects.SLO], "rack.1").spec == spec
+
+
+async def test_a_deed_that_is_told_twice_is_recorded_once_also_over_a_kill(
+    broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    specs = [Spec("action-ingest", "action-ingest")]
+    async with stage(database, nats, tmp_path, mqtt=broker.url, specs=specs) as on:
+        told = ActionReport("rack.1", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1"))
+        where = subjects.topic("rack.1", subjects.DEED)
+
+        async def recorded() -> list[Event]:
+            return await on.events("nodes-0", BestEffortSuppressed)
+
+        async with agent(broker) as client:  # the first may come before ingest's session
+
+            async def tell() -> list[Event]:
+                await client.publish(where, actions.encode(told), qos=1)
+                return await recorded()
+
+            await until(tell, holds=len)
+            on.supervisor.kill("action-ingest")
+            await client.publish(where, actions.encode(told), qos=1)
+            last = msgspec.structs.replace(told, seq=2)
+            await client.publish(where, actions.encode(last), qos=1)
+        found = await until(recorded, holds=lambda events: len(events) >= 2)
+        assert [event.number for event in found if isinstance(event, BestEffortSuppressed)] == [1, 2]

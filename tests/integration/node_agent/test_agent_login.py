@@ -1,0 +1,113 @@
+"""The agent with the login that `koord credentials node` gives it, on a server that lets it do that much and no more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from cli.credentials.book import Secret, new_secret
+from cli.credentials.nats import users
+from cli.credentials.rights import node
+from cli.embedded import EmbeddedNats
+from services.node_agent.transport.mqtt_transport import OverMqtt
+from services.node_agent.transport.nats_transport import OverNats
+from shared.agents import node_slo, subjects
+from shared.agents.broker import Broker
+from shared.agents.node_slo import NodeSlo
+from shared.agents.subjects import DEED, REPORT, SLO
+from shared.bus import Bus, NotPermitted
+from shared.bus.streams import Streams
+from tests.integration.node_agent.transport_ends import NODE, STREAM, Ingest, Side
+from tests.support.waiting import until
+
+OTHER = "ip-10-0-0-2.internal"
+INGEST = "    { user: ingest, password: ingest }\n"
+
+
+class Locked:
+    """A server with a login for each of two nodes, and one that may do everything."""
+
+    def __init__(self, folder: Path) -> None:
+        logins = {name: node(subjects.token(name)) for name in (NODE, OTHER)}
+        self.secrets: dict[str, Secret] = {login.name: new_secret() for login in logins.values()}
+        self.server = EmbeddedNats(folder)
+        text = users(logins.values(), self.secrets, nkeys=False)
+        before, account, field = text.partition("  FIELD: {")  # the part of the bus that nodes and ingest are in
+        self.server.users = before + account + field.replace("users: [\n", f"users: [\n{INGEST}", 1)
+
+    def url(self, scheme: str, name: str = NODE) -> str:
+        token = subjects.token(name)
+        login = f"{quote(token, safe='')}:{quote(self.secrets[token].password, safe='')}"
+        port = self.server.port if scheme == "nats" else self.server.mqtt_port
+        return f"{scheme}://{login}@127.0.0.1:{port}"
+
+
+@pytest.fixture
+async def locked(tmp_path: Path) -> AsyncIterator[Locked]:
+    made = Locked(tmp_path / "nats")
+    async with made.server:
+        yield made
+
+
+@pytest.fixture
+async def ingest(locked: Locked) -> AsyncIterator[Ingest]:
+    bus = Bus(f"nats://ingest:ingest@127.0.0.1:{locked.server.port}", name="ingest")
+    await bus.start()
+    yield Ingest(bus)
+    await bus.close()
+
+
+@pytest.mark.parametrize("transport", ["nats", "mqtt"])
+async def test_its_own_login_is_enough_for_all_it_does(
+    transport: str, locked: Locked, ingest: Ingest, tmp_path: Path
+) -> None:
+    await ingest.listen(transport)
+    streams = Streams(ingest.bus)
+    await streams.ensure(STREAM)
+    await streams.publish(subjects.subject(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)))
+    side = Side(transport, locked.server, tmp_path)
+    side.carrier = (
+        OverNats(NODE, Bus(locked.url("nats"), name="agent"), side.outbox, side.keeper)
+        if transport == "nats"
+        else OverMqtt(NODE, Broker.parse(locked.url("mqtt")), side.outbox, side.keeper)
+    )
+    side.put(REPORT, 1, 2)
+    side.put(DEED, 1)
+    async with side.carrying():
+        await until(lambda: len(side.outbox) == 0 and ingest.heard == {REPORT: [1, 2], DEED: [1]})
+        if transport == "nats":
+            await until(lambda: side.keeper.in_force is not None)
+        await ingest.bus.publish(subjects.subject(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 2)))
+        await until(lambda: side.keeper.in_force is not None and side.keeper.in_force.seq == 2)
+
+
+async def test_another_nodes_report_and_node_slo_are_out_of_reach(locked: Locked, ingest: Ingest) -> None:
+    await Streams(ingest.bus).ensure(STREAM)
+    bus = Bus(locked.url("nats"), name="agent")
+    await bus.start()
+    for subject in (subjects.subject(OTHER, REPORT), subjects.slo_question(OTHER)):
+        with pytest.raises(NotPermitted, match="does not let ip-10-0-0-1%2Einternal publish"):
+            await bus.ask(subject, b"", deadline_s=5)
+    await bus.close()
+
+
+@pytest.mark.parametrize("transport", ["nats", "mqtt"])
+async def test_with_another_nodes_login_nothing_is_taken_and_everything_is_kept(
+    transport: str, locked: Locked, ingest: Ingest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await ingest.listen(transport)
+    side = Side(transport, locked.server, tmp_path)
+    side.carrier = (
+        OverNats(NODE, Bus(locked.url("nats", OTHER), name="agent"), side.outbox, side.keeper)
+        if transport == "nats"
+        else OverMqtt(NODE, Broker.parse(locked.url("mqtt", OTHER)), side.outbox, side.keeper)
+    )
+    side.put(REPORT, 1)
+    async with side.carrying():
+        await until(lambda: "reports are" in caplog.text)
+        await asyncio.sleep(0)
+    assert ("another login than this node's" in caplog.text) == (transport == "mqtt")
+    assert ingest.heard[REPORT] == []
+    assert len(side.outbox) == 1

@@ -1,0 +1,136 @@
+"""The agent's hands on this machine's own cgroups: a process of its own, told over a real bus, judged by what the kernel holds."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cli.bench.pods import PodCgroups
+from cli.embedded import EmbeddedNats
+from cli.ports import free_port
+from shared.agents import actions, node_pods, node_slo, receipt, subjects
+from shared.agents.actions import AnyDeed, Suppressed
+from shared.agents.node_pods import NodePods
+from shared.agents.node_slo import NodeSlo
+from shared.agents.receipt import Answer
+from shared.bus import Bus
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Pod
+from tests.integration.node_agent.agent_process import DEADLINE_S, NODE, an_agent, page
+from tests.support.pods import kept_pod
+from tests.support.waiting import until
+
+CONTAINER = "c" * 64
+KERNEL = Path("/sys/fs/cgroup")
+
+
+class Core:
+    """Stands in for ingest: tells the agent of one best-effort pod and a NodeSLO, and takes its deeds.
+
+    Attributes:
+        deeds: what it was told.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.deeds: list[AnyDeed] = []
+        self.seq = 1
+        self.pods: tuple[Pod, ...] = ()
+        self._bus = bus
+
+    async def attend(self, transport: str) -> None:
+        """Take deeds: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
+        where = subjects.subject(NODE, subjects.DEED)
+        if transport == "nats":
+            await self._bus.answer(where, self._take)
+            return
+        tasks: set[asyncio.Task[bytes]] = set()
+
+        def heard(data: bytes) -> None:
+            tasks.add(asyncio.get_running_loop().create_task(self._take(data)))
+
+        await self._bus.hear(where, heard)
+
+    async def slo(self, **spec: object) -> None:
+        self.seq += 1
+        await self._bus.publish(subjects.subject(NODE, subjects.SLO), node_slo.encode(NodeSlo(NODE, 1, self.seq, spec)))
+
+    async def _take(self, data: bytes) -> bytes:
+        told = actions.decode(data, NODE)
+        if isinstance(told.deed, actions.PodsRequested):
+            amounts = {"cpu": str(os.cpu_count()), "memory": "8Gi"}
+            node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
+            found = NodePods(NODE, 1, self.seq, node, None, self.pods)
+            await self._bus.publish(subjects.subject(NODE, subjects.PODS), node_pods.encode(found))
+        else:
+            self.deeds.append(told.deed)
+        return receipt.encode(Answer("deed", told.boot, told.seq))
+
+
+@pytest.fixture
+async def core(server: EmbeddedNats) -> AsyncIterator[Core]:
+    bus = Bus(server.url, name="ingest")
+    await bus.start()
+    yield Core(bus)
+    await bus.close()
+
+
+def batch(uid: str) -> Pod:
+    asked = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
+    labels, kube = {"koordinator.sh/qosClass": "BE"}, "BestEffort"
+    return kept_pod("b", uid=uid, labels=labels, requests=asked, limits=asked, phase="Running", qos_class=kube)
+
+
+@pytest.mark.skipif(not (KERNEL / "cpuset").is_dir(), reason="needs the kernel's cgroup v1 controllers cpu and cpuset")
+@pytest.mark.parametrize("transport", ["nats", "mqtt"])
+async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
+    transport: str, server: EmbeddedNats, core: Core, cgroups: PodCgroups, tmp_path: Path
+) -> None:
+    uid = cgroups.add(qos="besteffort", container=CONTAINER)
+    core.pods = (batch(uid),)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / f"b_d_c-{CONTAINER}.log").touch()
+    await core.attend(transport)
+    folder = f"{cgroups.parent}/kubepods/besteffort"
+    pod = f"{folder}/pod{uid}"
+
+    def held(knob: str, where: str) -> str:
+        return (KERNEL / knob.partition(".")[0] / where / knob).read_text().strip()
+
+    knobs = ("cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes", "cpuset.cpus")
+    places = (folder, pod, f"{pod}/{CONTAINER}")
+    before = {(knob, where): held(knob, where) for knob in knobs for where in places}
+    http = f"127.0.0.1:{free_port()}"
+    process = an_agent(
+        tmp_path,
+        server,
+        KOORD_NODE_AGENT_TRANSPORT=transport,
+        KOORD_NODE_AGENT_CGROUP_PARENT=cgroups.parent,
+        KOORD_NODE_AGENT_CONTAINER_LOGS=str(logs),
+        KOORD_HTTP_ADDR=http,
+    )
+    process.start()
+    try:
+        wanted = {"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "memory.limit_in_bytes": str(256 << 20)}
+        await until(
+            lambda: all(
+                held(knob, where) == value for knob, value in wanted.items() for where in (pod, f"{pod}/{CONTAINER}")
+            )
+        )
+        await core.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
+        await until(lambda: held("cpu.cfs_quota_us", folder) != "-1")
+        await until(lambda: any(isinstance(deed, Suppressed) for deed in core.deeds))
+        await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is held as a whole, its pods no more
+        metrics = await asyncio.to_thread(page, http, "metrics")
+        assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', metrics)
+        assert re.search(rf'koord_node_agent_writes_total{{node="{NODE}"}} [1-9]', metrics)
+        assert f'koord_node_agent_told_pods{{node="{NODE}"}} 1.0' in metrics
+        process.ask_to_end()
+        assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
+    finally:
+        process.stop()
+    assert {key: held(*key) for key in before} == before

@@ -1,0 +1,145 @@
+"""Services, the agent and NATS end with -9 beside a service that answers and batch pods that are held; what a user would see of it."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from cli.dev.api import ApiRefused
+from tests.node.koordstream_on_node import Site
+from tests.node.latency_experiment import COLOCATED, HELD, THRESHOLD, Service
+from tests.node.pod_bodies import pod
+from tests.support.kube_system import beside, struck
+from tests.support.waiting import until
+
+VICTIMS = ("metrics-ingest", "slo-controller", "node-agent", "gateway", "nats")
+BATCH_CPU = "kubernetes.io/batch-cpu"
+SLO = "/apis/slo.koordinator.sh/v1alpha1"
+POLL_INTERVAL_S = 0.1
+PERIOD_US = 100_000
+
+
+class Sight(NamedTuple):
+    """One look.
+
+    Attributes:
+        quota_us: what all of best effort may use of each 100 ms; -1: everything.
+        sold: batch-cpu of the node; None: it sells none.
+    """
+
+    quota_us: int
+    sold: str | None
+
+
+class Watch:
+    """What a user sees all the while that best effort is held."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.seen: list[Sight] = []
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            status = await asyncio.to_thread(self._service.there.node.status)
+            self.seen.append(Sight(self._service.quota_us(), status["allocatable"].get(BATCH_CPU)))
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    def check(self) -> None:
+        """Best effort was held and the node sold batch resources in every look."""
+        cpus = int(self._service.there.node.status()["capacity"]["cpu"])
+        most = cpus * PERIOD_US * THRESHOLD // 100
+        assert self.seen
+        assert all(0 < sight.quota_us <= most for sight in self.seen), {sight.quota_us for sight in self.seen}
+        assert all(sight.sold is not None for sight in self.seen), "batch resources were gone"
+
+
+@contextlib.asynccontextmanager
+async def watched(service: Service) -> AsyncIterator[None]:
+    """Look at the node meanwhile, and check at the end what was seen, and that the burners are the same ones as before."""
+    before = await _burners(service)
+    watch = Watch(service)
+    async with beside(watch.run()):
+        yield
+    watch.check()
+    assert await _burners(service) == before
+
+
+async def _burners(service: Service) -> list[tuple[str, str, str, int]]:
+    pods = await service.there.call("GET", f"/api/v1/namespaces/{service.namespace}/pods")
+    return [
+        (each["metadata"]["name"], each["metadata"]["uid"], each["status"]["phase"], status["restartCount"])
+        for each in pods["items"]
+        if each["metadata"]["name"].startswith("burner-")
+        for status in each["status"]["containerStatuses"]
+    ]
+
+
+async def struck_at_random(there: Site, seed: int, count: int, within_s: float) -> None:
+    """Kill so many, each drawn anew, spread over so many seconds; those may die again before they are back."""
+    chance = random.Random(seed)
+    moments = sorted(chance.uniform(0, within_s) for _ in range(count))
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    for moment in moments:
+        await asyncio.sleep(max(begun + moment - loop.time(), 0))
+        await struck(there.system, chance.choice(VICTIMS))
+
+
+async def struck_in_turn(service: Service, victims: Sequence[str]) -> None:
+    """Kill one after the other, each when all that a user may ask for has been done since the last."""
+    for number, victim in enumerate(victims):
+        killed = datetime.now(UTC)
+        await struck(service.there.system, victim)
+        await all_goes_on(service, killed, f"after-{number}", THRESHOLD - number % 2)
+
+
+async def all_goes_on(service: Service, since: datetime, name: str, threshold: int) -> None:
+    """A report of a later time is on the API, a new setting reaches the node, and a new batch pod is bound, has a cgroup and is held.
+
+    Its container may take minutes to start: all of best effort has 2 ms of each 100, and others burn.
+
+    Args:
+        threshold: the setting, another one than before.
+    """
+    there = service.there
+
+    async def reported() -> bool:
+        metric = await there.get(f"{SLO}/nodemetrics/{there.node.name}")
+        return metric is not None and datetime.fromisoformat(metric["status"]["updateTime"]) > since
+
+    await until(reported, f"report since {since}")
+    strategy = {**HELD, "cpuSuppressThresholdPercent": threshold}
+    await accepted(there.configure, resource_threshold_config={"clusterStrategy": strategy})
+
+    async def told() -> bool:
+        slo = await there.call("GET", f"{SLO}/nodeslos/{there.node.name}")
+        found: int = slo["spec"]["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"]
+        return found == threshold
+
+    await until(told, f"threshold {threshold}")
+    body = pod(name, requests={"cpu": "250m", "memory": "32Mi"}, labels=COLOCATED)
+    uid = (await accepted(there.created, service.namespace, body))["metadata"]["uid"]
+
+    async def held() -> bool:
+        cgroup = there.node.tree.of_pod(uid)
+        return cgroup is not None and (cgroup / "cpu.shares").read_text() == "256\n"
+
+    await until(held, "shares of the new pod")
+    await there.call("DELETE", f"/api/v1/namespaces/{service.namespace}/pods/{name}")
+
+
+async def accepted(call: Any, *arguments: Any, **named: Any) -> Any:
+    """What the API answers, once it takes the object: while nobody answers its webhooks it refuses with 500, as it was told to."""
+
+    async def attempt() -> Any:
+        try:
+            return (await call(*arguments, **named),)
+        except ApiRefused as refused:
+            if refused.status != 500:
+                raise
+            return None
+
+    return (await until(attempt, "answer of the webhooks"))[0]

@@ -1,0 +1,75 @@
+"""Deeds, answers and NodeSLOs on the wire."""
+
+import msgspec
+import pytest
+
+from shared.agents import actions, node_slo, receipt
+from shared.agents.actions import ActionReport, AnyDeed, BadDeed, Burst, EvictionRequested, Killed, Suppressed
+from shared.agents.node_slo import BadNodeSlo, NodeSlo
+from shared.agents.receipt import Answer
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        Suppressed("cpuset", 24_000, "0-23"),
+        Suppressed("cfsQuota"),
+        Burst("0f1c", "c0ffee", 240_000),
+        Killed("0f1c", "the node has 200 MiB left"),
+        EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node"),
+    ],
+)
+def test_a_deed_comes_out_as_it_went_in(deed: AnyDeed) -> None:
+    told = ActionReport("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, deed)
+    assert actions.decode(actions.encode(told), "worker-1") == told
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ([2, "n", "b", 1, 1, {}], "deed of node n: schema: Invalid value 2"),
+        ([1, "n", "b", 1, 1, {"deed": "burned"}], "deed of node n: deed.deed: Invalid value 'burned'"),
+        (
+            [1, "n", "b", 1, 1, {"deed": "evictionRequested", "pod_uid": "u", "reason": ""}],
+            "deed of node n: deed.reason: ",
+        ),
+        (
+            [1, "m", "b", 1, 1, {"deed": "evictionRequested", "pod_uid": "u", "reason": "r"}],
+            "deed of node n: node: names 'm'",
+        ),
+        ("deed", "deed of node n: Expected `array`"),
+    ],
+)
+def test_a_bad_deed_is_refused_with_node_field_and_reason(told: object, text: str) -> None:
+    with pytest.raises(BadDeed) as error:
+        actions.decode(msgspec.msgpack.encode(told), "n")
+    assert str(error.value).startswith(text)
+
+
+def test_an_answer_says_which_message_it_is_about() -> None:
+    refused = Answer("report", "3f2a", 7, "names another node")
+    assert receipt.decode(receipt.encode(refused)) == refused
+    assert not refused.accepted
+    assert receipt.decode(receipt.encode(Answer("deed", "3f2a", 1))).accepted
+
+
+def test_the_newest_node_slo_is_the_one_with_the_highest_position() -> None:
+    old, new = NodeSlo("n", 5, 900, {"resourceUsedThresholdWithBE": {"enable": True}}), NodeSlo("n", 6, 12)
+    assert node_slo.decode(node_slo.encode(old), "n") == old
+    assert max(old, new, key=lambda message: message.position) is new
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b'{"node":"n","epoch":1}', "NodeSLO of node n: Object missing required field `seq`"),
+        (b'{"node":"n","epoch":1,"seq":"x"}', "NodeSLO of node n: seq: Expected `int`"),
+        (b'{"node":"m","epoch":1,"seq":2}', "NodeSLO of node n: node: names 'm'"),
+        (b"{", "NodeSLO of node n: "),
+        (b'{"node":"\xff","epoch":1,"seq":2}', "NodeSLO of node n: "),
+    ],
+)
+def test_a_bad_node_slo_is_refused(data: bytes, text: str) -> None:
+    with pytest.raises(BadNodeSlo) as error:
+        node_slo.decode(data, "n")
+    assert str(error.value).startswith(text)

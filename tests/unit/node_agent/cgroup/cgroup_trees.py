@@ -1,0 +1,114 @@
+"""Cgroups to write to: the kernel's own where this machine lets us make them, and folders of plain files in the layout of each version."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from services.node_agent.cgroup.cgroup_files import KNOBS
+from services.node_agent.cgroup.executor import Executor, Tree
+from services.node_agent.cgroup.original_values import Found
+
+KERNEL = Path("/sys/fs/cgroup")
+
+V1_FILES = {
+    "cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.cfs_burst_us": "0", "cpu.idle": "0", "cpu.bvt_warp_ns": "0",
+    "cpuset.cpus": "0-7", "memory.limit_in_bytes": "9223372036854771712", "memory.min": "0", "memory.low": "0",
+    "memory.high": "9223372036854771712", "memory.wmark_ratio": "0", "memory.oom.group": "0", "memory.priority": "0",
+    "memory.use_priority_oom": "0", "memory.wmark_min_adj": "0", "memory.wmark_scale_factor": "50",
+    "blkio.throttle.read_bps_device": "", "blkio.throttle.read_iops_device": "", "blkio.throttle.write_bps_device": "",
+    "blkio.throttle.write_iops_device": "", "blkio.cost.weight": "",
+}  # fmt: skip
+V2_FILES = {
+    "cpu.weight": "100", "cpu.max": "max 100000", "cpu.max.burst": "0", "cpu.idle": "0", "cpu.bvt_warp_ns": "0",
+    "cpuset.cpus": "", "cpuset.cpus.effective": "0-7", "memory.max": "max", "memory.min": "0", "memory.low": "0",
+    "memory.high": "max", "memory.wmark_ratio": "0", "memory.oom.group": "0",
+}  # fmt: skip
+
+
+class Clock:
+    """Moved by hand.
+
+    Attributes:
+        now_ns: what it shows.
+    """
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+class Files:
+    """A tree of plain files, laid out as the kernel's.
+
+    Attributes:
+        tree: as the executor takes it.
+    """
+
+    def __init__(self, root: Path, version: int, kube: str = "kubepods") -> None:
+        self.tree = Tree(root, version, kube)
+        self.make(kube)
+
+    def make(self, folder: str) -> None:
+        """A cgroup with every file."""
+        for name, text in (V1_FILES if self.tree.version == 1 else V2_FILES).items():
+            for path in self._paths(name, folder):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"{text}\n" if text else "")
+
+    def text(self, knob: str, folder: str) -> str:
+        """What a knob's file holds."""
+        return self.tree.path(KNOBS[knob], folder).read_text().strip("\n")
+
+    def put(self, knob: str, folder: str, text: str) -> None:
+        """Another hand writes."""
+        path = self.tree.path(KNOBS[knob], folder)
+        path.write_text(text)
+        if knob == "cpuset.cpus" and self.tree.version == 2:
+            path.with_name("cpuset.cpus.effective").write_text(text)
+
+    def executor(self, state_dir: Path | None = None, clock: Clock | None = None) -> Executor:
+        """An executor over it."""
+        found = Found(state_dir)
+        found.load()
+        return Executor(self.tree, clock or Clock(), found)
+
+    def _paths(self, name: str, folder: str) -> Iterator[Path]:
+        if self.tree.version == 1:
+            yield self.tree.root / KNOBS[name].subsystem / folder / name
+        else:
+            yield self.tree.root / folder / name
+
+
+def kernel_v1() -> str:
+    """Why the kernel's own v1 cgroups cannot be used here; empty when they can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [name for name in ("cpu", "cpuset", "memory") if not os.access(KERNEL / name, os.W_OK)]
+    return f"{KERNEL} has no v1 controller {missing[0]} to write to" if missing else ""
+
+
+@contextlib.contextmanager
+def kernel_tree(folders: tuple[str, ...]) -> Iterator[tuple[Tree, str]]:
+    """Cgroups in the kernel's own hierarchies, below a folder of this process; gone afterwards.
+
+    Args:
+        folders: parents first, below kubepods.
+    """
+    kube = f"koord-test-{os.getpid()}"
+    made: list[Path] = []
+    try:
+        for name in ("cpu", "cpuset", "memory"):
+            for folder in (kube, *(f"{kube}/{folder}" for folder in folders)):
+                path = KERNEL / name / folder
+                path.mkdir()
+                made.append(path)
+                if name == "cpuset":  # a v1 set begins empty
+                    for file in ("cpuset.cpus", "cpuset.mems"):
+                        (path / file).write_text((path.parent / file).read_text())
+        yield Tree(KERNEL, 1, kube), kube
+    finally:
+        for path in reversed(made):
+            path.rmdir()

@@ -1,0 +1,93 @@
+"""Series of koordlet's page, on a node made of files: what is known, what is held, what was asked for."""
+
+from pathlib import Path
+
+import msgspec
+
+from services.node_agent.prometheus.exposition import TEXTS
+from shared.domain.cpu_set import cpu_list
+from shared.kube.node_resource_topology import BE_SHARED_POOLS, SHARED_POOLS
+from shared.kube.pod import ResourceRequirements
+from tests.unit.node_agent.qos_manager.managed_node import BATCH, CID, GIB, LS, WEB, Machine, pod
+
+Shown = dict[tuple[str, ...], float]
+
+
+def shown(machine: Machine) -> Shown:
+    """Name and values of labels -> value."""
+    found = list(machine.governor.gauges())
+    assert {each.name for each in found} <= TEXTS.keys()
+    keys = [(each.name.removeprefix("koordlet_"), *each.labels.values()) for each in found]
+    assert len(set(keys)) == len(keys), "no series twice"
+    return dict(zip(keys, (each.value for each in found), strict=True))
+
+
+def test_what_containers_ask_for_and_who_uses_the_cpu(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    machine.files.make("kubepods/besteffort/pododd")
+    odd = pod(
+        "odd",
+        "BE",
+        "BestEffort",
+        ResourceRequirements(requests={"kubernetes.io/batch-cpu": "x"}, limits={"kubernetes.io/batch-cpu": "500"}),
+    )
+    machine.round(node=4.0, ls=2.5, be=1.0)
+    found = shown(machine)
+    of = ("be", "default", "be", CID["be"], "c")
+    assert found["container_resource_requests", "kubernetes.io/batch-cpu", "integer", *of] == 2000
+    assert found["container_resource_limits", "kubernetes.io/batch-memory", "byte", *of] == GIB
+    assert found["be_suppress_ls_used_cpu_cores",] == 2.5
+    assert found["be_suppress_be_used_cpu_cores",] == 1.0
+    assert not any(name[0] in {"be_suppress_cpu_cores", "pod_eviction"} for name in found)
+    machine.pods(BATCH, WEB, odd)
+    machine.round(node=4.0, ls=2.5, be=1.0)
+    of = ("odd", "default", "odd", "", "c")
+    assert shown(machine)["container_resource_limits", "kubernetes.io/batch-cpu", "integer", *of] == 500
+
+
+def test_what_best_effort_is_held_to_by_either_policy(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65})
+    machine.round(node=4.0, ls=2.5, be=1.0)
+    assert shown(machine)["be_suppress_cpu_cores", "cpuset"] == 3
+    machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
+    machine.round(node=4.0, ls=2.5, be=1.0)
+    assert shown(machine)["be_suppress_cpu_cores", "cfsQuota"] == 2.2
+    machine.slo(resourceUsedThresholdWithBE={"enable": False})
+    machine.round(node=4.0, ls=2.5, be=1.0)
+    assert not any(name[0] == "be_suppress_cpu_cores" for name in shown(machine))
+
+
+def test_share_pools_by_their_cpus(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    pools = [{"socket": 0, "node": 0, "cpuset": "0-1"}, {"socket": 0, "node": 1, "cpuset": "6"}]
+    topology = {SHARED_POOLS: msgspec.json.encode(pools).decode(), BE_SHARED_POOLS: '[{"cpuset":"0-2"}]'}
+    machine.pods(BATCH, WEB, topology=topology)
+    machine.round(node=1, ls=0.5, be=0.3)
+    found = shown(machine)
+    assert found["cpuset_share_pool_cpu_cores",] == 3
+    assert found["cpuset_be_share_pool_cpu_cores",] == 3
+    assert cpu_list(int(name[1]) for name in found if name[0] == "cpuset_share_pool_info") == "0-1,6"
+
+
+def test_evictions_by_their_reason(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1, "BEMemoryEvict=true")
+    machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
+    machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
+    assert shown(machine)["pod_eviction", "trigger by koordlet feature BEMemoryEvict"] == 1
+
+
+def test_quotas_that_cpu_burst_has_raised_and_scores_that_pods_state(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 1)
+    meta = msgspec.structs.replace(WEB.metadata, annotations={"koordinator.sh/oom-score-adj": "-5"})
+    machine.pods(BATCH, msgspec.structs.replace(WEB, metadata=meta))
+    machine.slo(cpuBurstStrategy={"policy": "cpuBurstOnly", "cpuBurstPercent": 1000})
+    machine.round(node=1, ls=0.5, be=0.3)
+    of = ("default", "ls", CID["ls"], "c")
+    found = shown(machine)
+    assert found["container_scaled_cfs_burst_us", *of] == 2_000_000
+    assert ("container_scaled_cfs_quota_us", *of) not in found
+    assert found["container_oom_score_adj", "ls", "default", "ls", "c"] == -5
+    (tmp_path / "cgroup/cpu" / LS / CID["ls"] / "cpu.cfs_quota_us").write_text("240000\n")
+    machine.clock.now_ns += 120 * 10**9  # the file is looked at again
+    assert shown(machine)["container_scaled_cfs_quota_us", *of] == 240_000

@@ -1,0 +1,144 @@
+"""A node made of files under the governor: cgroups of both versions, a clock moved by hand, pods and NodeSLO as the bus brings them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from services.node_agent import feature_gates
+from services.node_agent.cgroup import kubepods_paths
+from services.node_agent.collectors.usage_samples import Round, Usage
+from services.node_agent.qos_manager.qos_manager import Governor, Places
+from services.node_agent.states_informer.node_pods import PodsKeeper
+from services.node_agent.states_informer.node_slo import SloKeeper
+from shared.agents import node_pods, node_slo
+from shared.agents.actions import AnyDeed
+from shared.agents.node_pods import NodePods
+from shared.agents.node_slo import NodeSlo
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeStatus
+from shared.kube.pod import Pod, ResourceRequirements
+from tests.support.pods import kept_pod
+from tests.unit.node_agent.cgroup.cgroup_trees import Clock, Files
+
+GIB = 2**30
+
+CID = {"be": "b" * 64, "ls": "a" * 64}
+
+BE, LS = "kubepods/besteffort/podbe", "kubepods/burstable/podls"
+
+NODE = Node(
+    metadata=Metadata(name="n"),
+    status=NodeStatus(capacity={"cpu": "8", "memory": "16Gi"}, allocatable={"cpu": "8", "memory": "16Gi"}),
+)
+
+
+def pod(uid: str, qos: str, kube: str, resources: ResourceRequirements, **labels: str) -> Pod:
+    labels = {f"koordinator.sh/{name.replace('_', '-')}": text for name, text in labels.items()}
+    return kept_pod(
+        uid,
+        namespace="default",
+        labels={"koordinator.sh/qosClass": qos} | labels,
+        requests=resources.requests,
+        limits=resources.limits,
+        phase="Running",
+        qos_class=kube,
+        priority=5500 if qos == "BE" else 9500,
+    )
+
+
+BATCH = pod(
+    "be",
+    "BE",
+    "BestEffort",
+    ResourceRequirements(
+        requests={"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "1Gi"},
+        limits={"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "1Gi"},
+    ),
+    eviction_enabled="true",
+)
+
+WEB = pod("ls", "LS", "Burstable", ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "2"}))
+
+
+class Machine:
+    """A node of 8 CPUs with one best-effort and one latency-sensitive pod.
+
+    Attributes:
+        told: the deeds.
+    """
+
+    def __init__(self, folder: Path, version: int, gates: str = "") -> None:
+        self.files = Files(folder / "cgroup", version)
+        self.clock = Clock()
+        self.told: list[AnyDeed] = []
+        for one in ("kubepods/besteffort", "kubepods/burstable", BE, LS, f"{BE}/{CID['be']}", f"{LS}/{CID['ls']}"):
+            self.files.make(one)
+        for cpu in range(8):
+            topology = folder / f"sys/devices/system/cpu/cpu{cpu}/topology"
+            topology.mkdir(parents=True)
+            (topology / "core_id").write_text(f"{cpu % 4}\n")
+            (topology / "physical_package_id").write_text("0\n")
+        logs = folder / "logs"
+        logs.mkdir()
+        for uid, cid in CID.items():
+            (logs / f"{uid}_default_c-{cid}.log").write_text("")
+        self._slo = SloKeeper("n", folder / "state")
+        self._pods = PodsKeeper("n", folder / "state")
+        self._seq = 0
+        self._folder, self._gates = folder, gates
+        self.governor = self.new_governor()
+        self.pods(BATCH, WEB)
+
+    def new_governor(self) -> Governor:
+        folder = self._folder
+        return Governor(
+            Places(
+                folder / "cgroup",
+                "",
+                folder / "sys",
+                folder / "logs",
+                kubelet=folder / "kubelet",
+                terway=folder / "terway",
+            ),
+            self._slo,
+            self._pods,
+            feature_gates.parse(self._gates),
+            tell=self.told.append,
+            clock_ns=self.clock,
+            state_dir=folder / "state",
+            interval_s=1,
+        )
+
+    def slo(self, **spec: Any) -> None:
+        self._seq += 1
+        assert self._slo.heard(node_slo.encode(NodeSlo("n", 1, self._seq, spec)))
+
+    def pods(self, *found: Pod, topology: Mapping[str, str] | None = None) -> None:
+        self._seq += 1
+        told = NodePods("n", 1, self._seq, NODE, dict(topology) if topology is not None else None, found)
+        assert self._pods.heard(node_pods.encode(told))
+
+    def round(
+        self, *, node: float, ls: float, be: float, memory: int = GIB, hosts: Mapping[str, Usage] | None = None
+    ) -> None:
+        """A second passes; usage in cores."""
+        self.clock.now_ns += SECOND
+        used = {"ls": Usage(int(ls * 10**6), GIB), "be": Usage(int(be * 10**6), GIB)}
+        found = Round(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used, hosts or {})
+        hierarchy = kubepods_paths.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
+        listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
+        kube = kubepods_paths.kube_pods(listed)
+        assert kube is not None
+        self.governor.round(found, hierarchy, kube, kubepods_paths.pods(listed, kube))
+
+    def cpus(self, folder: str) -> str:
+        """What the kernel would say: a v2 set that is written is in effect."""
+        return self.files.text("cpuset.cpus", folder)
+
+    def settle(self) -> None:
+        """Do what a v2 kernel does: bring sets into effect."""
+        if self.files.tree.version == 2:
+            for path in (self._folder / "cgroup").rglob("cpuset.cpus"):
+                if text := path.read_text().strip():
+                    path.with_name("cpuset.cpus.effective").write_text(text)
