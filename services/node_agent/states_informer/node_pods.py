@@ -9,7 +9,7 @@ from shared.agents.node_pods import BadNodePods, NodePods
 
 log = logging.getLogger(__name__)
 
-FILE = "node-node_pods.json"
+FILE = "node-pods.json"
 
 
 class PodsKeeper:

@@ -14,7 +14,7 @@ from shared.kube.slo_config import HostApplication
 
 log = logging.getLogger(__name__)
 
-FILE = "node-node_slo.json"
+FILE = "node-slo.json"
 
 
 class SloKeeper:
