@@ -7,7 +7,7 @@ import msgspec
 
 from cli.parity.domain import Domain, Rule
 from cli.parity.runners.scheduler.fit_plus import answer
-from services.scheduler.plugins.node_resources_fit_plus import added_by
+from services.scheduler.plugins.node_resources_fit_plus.plugin import added_by
 from shared.domain.pod_requests import held_requests, pod_requests, whole
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts

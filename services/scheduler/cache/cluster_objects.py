@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.cache.disruption_budgets import Budget
 from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
 from services.scheduler.cache.volume_catalog import STORAGE, Storage
-from services.scheduler.plugins.default_preemption import Budget
 from services.scheduler.state.cluster_event import Change
 from shared.kube import resource_names
 from shared.kube.node_resource_topology import NodeResourceTopology

@@ -28,7 +28,7 @@ from services.scheduler.cycle.preemption import Kept, Preemptor
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
-from services.scheduler.plugins.volume_binding import BindingTrial
+from services.scheduler.plugins.volume_binding.plugin import BindingTrial
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE
 from services.scheduler.queue.queueing_hints import awake
 from services.scheduler.queue.scheduling_queue import Chosen

@@ -7,8 +7,8 @@ nominations that a choice ended are over: for the preemption on nodes as for tha
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
 from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.plugins.default_preemption import Budget, Victim, drawn_down
 from services.scheduler.state.pod_record import Held, PodFacts
 from shared.events import Event
 from shared.events.intents import EvictionRequested

@@ -5,9 +5,10 @@ Source: spec/scheduler-core.md 2.7.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
-from services.scheduler.plugins.default_preemption import Candidate, Victim
+from services.scheduler.framework.victim_selection import Candidate
 from services.scheduler.state.pod_class import PodAsk
 from services.scheduler.state.pod_record import PodFacts
 from shared.events import Event

@@ -20,7 +20,7 @@ from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin_state import Trial
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.plugins.default_preemption import PreemptionArgs
+from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
 

@@ -9,10 +9,11 @@ Source: spec/quota.md 6.3.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
 from services.scheduler.cycle.nomination import consequences, nomination
-from services.scheduler.plugins.default_preemption import Candidate, Victim, by_importance
+from services.scheduler.framework.victim_selection import Candidate, by_importance
 from services.scheduler.quota.capacity import Entry
 from services.scheduler.quota.reasons import waits_for_quota
 from services.scheduler.quota.victims import QuotaVictim, eviction_order, select_victims

@@ -9,7 +9,8 @@ Source: spec/quota.md 6.3; upstream pkg/scheduler/plugins/elasticquota/preempt.g
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.plugins.default_preemption import Budget, Victim, by_importance, overdrawn
+from services.scheduler.cache.disruption_budgets import Budget, Victim, overdrawn
+from services.scheduler.framework.victim_selection import by_importance
 from shared.domain.amounts import Amounts
 
 

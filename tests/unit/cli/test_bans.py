@@ -26,7 +26,7 @@ X = (random.random(), time.time(), datetime.now(UTC), uuid.uuid4())
         ("services/quota_ledger/state.py", 4),
         ("services/quota_ledger/decide.py", 4),
         ("services/scheduler/plugins/spread.py", 4),
-        ("services/scheduler/plugins/load_aware/thresholds.py", 4),
+        ("services/scheduler/plugins/load_aware_scheduling/thresholds.py", 4),
         ("services/quota_ledger/service.py", 0),
         ("cli/top.py", 0),
     ],

@@ -5,7 +5,7 @@ from random import Random
 
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.framework.config.profiles import config_of
-from services.scheduler.plugins.load_aware import LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import RecordedEvent
 from tests.support.scheduling_world import World, fold

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from services.scheduler.framework.reasons import text
-from services.scheduler.plugins.load_aware import LoadAwareLedger, LoadAwareTrial, read_args
-from services.scheduler.plugins.load_aware.trial import reasons
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger, LoadAwareTrial, read_args
+from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
 from services.scheduler.state.pod_record import true_since_ns
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata, OwnerReference

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from services.scheduler.plugins.load_aware import LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
 from shared.kube.instants import SECOND
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod

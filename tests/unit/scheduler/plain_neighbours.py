@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from services.scheduler.plugins.inter_pod_state import AFFINITY, ANTI_AFFINITY, EXISTING
+from services.scheduler.plugins.inter_pod_affinity.domain_counts import AFFINITY, ANTI_AFFINITY, EXISTING
 from shared.kube.node import Node
 from shared.kube.pod import Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from shared.kube.selectors import LabelSelector, Requirement

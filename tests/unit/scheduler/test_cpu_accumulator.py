@@ -4,9 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.plugins.numa.accumulator import CpuHeld, NotEnoughCpus, Take, take_cpus, take_preferred
-from services.scheduler.plugins.numa.required import obeys, usable_cpus
-from services.scheduler.plugins.numa.topology import CpuTopology
+from services.scheduler.plugins.node_numa_resource.cpu_accumulator import (
+    CpuHeld,
+    NotEnoughCpus,
+    Take,
+    take_cpus,
+    take_preferred,
+)
+from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
+from services.scheduler.plugins.node_numa_resource.required_bind_policy import obeys, usable_cpus
 from shared.domain.cpu_set import cpu_list, parse_cpus
 
 T16 = CpuTopology((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(16))

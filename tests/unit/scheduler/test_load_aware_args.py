@@ -5,8 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scheduler.plugins.load_aware.args import BadArgs, decode_args, read_args
-from services.scheduler.plugins.load_aware.thresholds import Window, default_thresholds, node_thresholds, score_window
+from services.scheduler.plugins.load_aware_scheduling.args import BadArgs, decode_args, read_args
+from services.scheduler.plugins.load_aware_scheduling.thresholds import (
+    Window,
+    default_thresholds,
+    node_thresholds,
+    score_window,
+)
 from shared.kube.instants import SECOND
 from tests.unit.scheduler.load_aware_objects import node
 

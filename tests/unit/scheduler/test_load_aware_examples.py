@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.plugins.load_aware.args import read_args
-from services.scheduler.plugins.load_aware.estimate import estimate_pod
+from services.scheduler.plugins.load_aware_scheduling.args import read_args
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_pod
 from shared.kube.instants import SECOND
 from tests.unit.scheduler.load_aware_objects import (
     GIB,

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.scheduler.plugins.load_aware import LoadAwareLedger
-from services.scheduler.plugins.load_aware.estimate import estimate_node
-from services.scheduler.plugins.load_aware.trial import reasons
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import PodCondition
 from tests.unit.scheduler.load_aware_objects import (

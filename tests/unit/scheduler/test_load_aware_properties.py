@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.plugins.load_aware import LoadAwareArgs, LoadAwareLedger
-from services.scheduler.plugins.load_aware.estimate import estimate_node, estimate_pod, goround
-from services.scheduler.plugins.load_aware.thresholds import Window, default_thresholds, node_thresholds, score_window
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareArgs, LoadAwareLedger
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node, estimate_pod, goround
+from services.scheduler.plugins.load_aware_scheduling.thresholds import (
+    Window,
+    default_thresholds,
+    node_thresholds,
+    score_window,
+)
 from shared.domain.priority import Priority, priority
 from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.node import Node, NodeMetric, ResourceMap

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import pytest
 
 from services.scheduler.framework.reasons import text
-from services.scheduler.plugins.numa.admit import Cycle
-from services.scheduler.plugins.numa.allocate import NumaNode, distribute
-from services.scheduler.plugins.numa.amplification import amplified
-from services.scheduler.plugins.numa.demand import Demand, Refused, Wanted
-from services.scheduler.plugins.numa.hints import Strategies
-from services.scheduler.plugins.numa.ledger import Allocation, Amounts, NodeBook
-from services.scheduler.plugins.numa.options import node_options
+from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, distribute
+from services.scheduler.plugins.node_numa_resource.amplification import amplified
+from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
+from services.scheduler.plugins.node_numa_resource.node_options import node_options
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeBook
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, Wanted
+from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies
 from shared.domain.cpu_set import cpu_list
 from tests.support.numa_machines import BIND_LABEL, NUMA_LABEL, machine, reported, topology_of
 

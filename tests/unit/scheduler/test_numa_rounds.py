@@ -12,9 +12,9 @@ from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
-from services.scheduler.plugins.numa.annotation import allocation_of
-from services.scheduler.plugins.numa.node_cache import NumaFleet
-from services.scheduler.plugins.numa.plugin import NodeNUMAResource
+from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
+from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from services.scheduler.framework.registry import BUILT_IN, ELSEWHERE, PLUGINS
-from services.scheduler.plugins.default_preemption import PreemptionArgs
-from services.scheduler.plugins.fit_args import FitArgs
-from services.scheduler.plugins.load_aware.args import AggregatedArgs, LoadAwareArgs
-from services.scheduler.plugins.numa.args import NumaArgs
+from services.scheduler.plugins.default_preemption.args import PreemptionArgs
+from services.scheduler.plugins.load_aware_scheduling.args import AggregatedArgs, LoadAwareArgs
+from services.scheduler.plugins.node_numa_resource.args import NumaArgs
+from services.scheduler.plugins.node_resources_fit.args import FitArgs
 from shared.domain.deprecated_resources import RENAMED
 
 TEXT = (Path(__file__).parents[3] / "docs/plugins.md").read_text()

@@ -6,23 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from services.scheduler.cache.disruption_budgets import Budget, Victim
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cache.selectors import Selector, canonical
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of
-from services.scheduler.plugins.default_preemption import (
-    BadPreemptionArgs,
-    Budget,
-    Candidate,
-    PreemptionArgs,
-    Victim,
-    by_importance,
-    choose_victims,
-    pick,
-    read_preemption_args,
-)
+from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
+from services.scheduler.plugins.default_preemption.args import BadPreemptionArgs, PreemptionArgs, read_preemption_args
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRefused, ObjectObserved

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down, overdrawn
 from services.scheduler.cache.selectors import canonical
 from services.scheduler.explain.explain_pod import explain
-from services.scheduler.plugins.default_preemption import Budget, Victim, drawn_down, overdrawn
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import EvictionRefused, ObjectObserved
 from shared.events.intents import EvictionRequested

@@ -3,11 +3,11 @@
 import pytest
 
 from services.scheduler.framework.config.profiles import BadConfig, read_config
-from services.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
-from services.scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlus
-from services.scheduler.plugins.numa.plugin import NodeNUMAResource
-from services.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
-from services.scheduler.plugins.scheduling_hint import SchedulingHint
+from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
+from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
+from services.scheduler.plugins.node_resources_fit_plus.plugin import NodeResourcesFitPlus
+from services.scheduler.plugins.scarce_resource_avoidance.plugin import ScarceResourceAvoidance
+from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint
 from tests.support.shipped_config import SHIPPED_WITH_ELECTION
 
 OLD_GUIDE = """\

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cli.parity.upstream.quota.node_victims import Candidate as UpstreamCandidate
 from cli.parity.upstream.quota.node_victims import reprieved
 from services.quota_ledger.settings import LedgerSettings
+from services.scheduler.cache.disruption_budgets import Budget, Victim
 from services.scheduler.cache.selectors import canonical
 from services.scheduler.explain.explain_pod import explain
-from services.scheduler.plugins.default_preemption import Budget, Victim
 from services.scheduler.quota.victims import eviction_order, select_victims
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionRefused

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.plugins.node_resources_fit_plus import (
+from services.scheduler.plugins.node_resources_fit_plus.plugin import (
     BadFitPlusArgs,
     NodeResourcesFitPlus,
     added_by,
     read_fit_plus_args,
 )
-from services.scheduler.plugins.scarce_resource_avoidance import (
+from services.scheduler.plugins.scarce_resource_avoidance.plugin import (
     BadScarceArgs,
     ScarceResourceAvoidance,
     read_scarce_args,

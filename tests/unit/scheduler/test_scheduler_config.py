@@ -8,8 +8,8 @@ import yaml
 from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import BadConfig, config_of, read_config
-from services.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
-from services.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
+from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved

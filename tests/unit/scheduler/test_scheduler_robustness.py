@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.plugins.numa.node_cache import NumaFleet
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
 from services.scheduler.service import ConfigFile
 from services.scheduler.settings import SchedulerSettings
 from shared.events import RecordedEvent

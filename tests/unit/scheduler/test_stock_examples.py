@@ -9,8 +9,8 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.registry import PLUGINS
-from services.scheduler.plugins.node_ports import collides
-from services.scheduler.plugins.taint_toleration import tolerates
+from services.scheduler.plugins.helper.tolerations import tolerates
+from services.scheduler.plugins.node_ports.plugin import collides
 from shared.kube.node import Node, Taint
 from shared.kube.pod import (
     Affinity,

@@ -19,7 +19,7 @@ from services.scheduler.cycle.cycle_state import WorkingCopies
 from services.scheduler.cycle.evaluation import Judge
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.registry import PLUGINS
-from services.scheduler.plugins.default_preemption import PreemptionArgs
+from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView

@@ -13,10 +13,10 @@ import msgspec
 
 from cli.parity.runners.scheduler.cluster import Cluster
 from services.scheduler.extender.node_views import plugin_views
-from services.scheduler.plugins.load_aware.args import LoadAwareArgs, decode_args
-from services.scheduler.plugins.load_aware.assignment import deadline_ns, windows_of
-from services.scheduler.plugins.load_aware.estimate import estimate_pod
-from services.scheduler.plugins.load_aware.plugin import LoadAwareScheduling, RowLedger
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs, decode_args
+from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns, windows_of
+from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling, RowLedger
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_pod
 from services.scheduler.state.pod_record import true_since_ns
 from shared.domain.priority import priority
 from shared.domain.qos import qos

@@ -17,16 +17,20 @@ from cli.parity.runners.scheduler import topology_manager
 from cli.parity.runners.scheduler.cluster import Cluster, Tried
 from cli.parity.runners.scheduler.evaluation import agree
 from services.scheduler.framework.reasons import text
-from services.scheduler.plugins.numa.admit import Cycle
-from services.scheduler.plugins.numa.allocate import NumaNode
-from services.scheduler.plugins.numa.annotation import RESOURCE_SPEC, RESOURCE_STATUS, allocation_of
-from services.scheduler.plugins.numa.demand import NAME, Refused
-from services.scheduler.plugins.numa.hints import hints_of
-from services.scheduler.plugins.numa.ledger import Amounts
-from services.scheduler.plugins.numa.node_cache import NumaFleet
-from services.scheduler.plugins.numa.options import NodeOptions, Zone
-from services.scheduler.plugins.numa.plugin import NodeNUMAResource
-from services.scheduler.plugins.numa.topology_manager import numas_of
+from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
+from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
+    RESOURCE_SPEC,
+    RESOURCE_STATUS,
+    allocation_of,
+)
+from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
+from services.scheduler.plugins.node_numa_resource.node_cache import NumaFleet
+from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, Zone
+from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
+from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
+from services.scheduler.plugins.node_numa_resource.pod_requirements import NAME, Refused
+from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
+from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
 from shared.domain.cpu_set import cpu_list
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod

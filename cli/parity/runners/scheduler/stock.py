@@ -17,8 +17,8 @@ from services.scheduler.cycle.evaluation import Judge
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import Selective
 from services.scheduler.framework.protocols import is_kind
-from services.scheduler.plugins.node_affinity import NodeAffinity
-from services.scheduler.plugins.node_ports import NodePorts
+from services.scheduler.plugins.node_affinity.plugin import NodeAffinity
+from services.scheduler.plugins.node_ports.plugin import NodePorts
 from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
 from shared.kube.pod import Pod
 

@@ -19,8 +19,8 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.unsupported_args import ARGS, check_args
 from services.scheduler.framework.plugin import Plugin, Profile, Scorer
 from services.scheduler.framework.registry import BUILT_IN, ELSEWHERE, MULTI_POINT, PLUGINS
-from services.scheduler.plugins.default_preemption import NAME as PREEMPTION
-from services.scheduler.plugins.default_preemption import PreemptionArgs, read_preemption_args
+from services.scheduler.plugins.default_preemption.args import NAME as PREEMPTION
+from services.scheduler.plugins.default_preemption.args import PreemptionArgs, read_preemption_args
 from services.scheduler.state.cluster_view import ClusterView
 from shared.errors import KoordError
 

@@ -1,0 +1,1 @@
+"""DefaultPreemption: pods of lower priority are evicted for a pod that fits nowhere."""

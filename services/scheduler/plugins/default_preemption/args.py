@@ -1,0 +1,47 @@
+"""DefaultPreemptionArgs. Source: spec/scheduler-core.md 2.7; spec/api.md 4.3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shared.errors import KoordError
+
+NAME = "DefaultPreemption"
+
+
+class BadPreemptionArgs(KoordError):
+    """DefaultPreemptionArgs that cannot be used; names the path, what was found there and what is allowed."""
+
+
+class PreemptionArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How many nodes are looked at: a share of them, but never fewer than a number."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def candidates(self, nodes: int) -> int:
+        """How many candidates are enough, of so many nodes."""
+        share = nodes * self.min_candidate_nodes_percentage // 100
+        return min(max(share, self.min_candidate_nodes_absolute), nodes)
+
+
+def read_preemption_args(raw: Mapping[str, Any], source: str = "DefaultPreemptionArgs") -> PreemptionArgs:
+    """Decode and check DefaultPreemptionArgs.
+
+    Raises:
+        BadPreemptionArgs: a field is unknown, of the wrong type, or out of range.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        args = msgspec.convert(stated, PreemptionArgs)
+    except msgspec.ValidationError as error:
+        raise BadPreemptionArgs(f"{source}: {error}") from error
+    percent, least = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    if not 0 <= percent <= 100:
+        raise BadPreemptionArgs(f"{source}: minCandidateNodesPercentage is {percent}; give a percentage from 0 to 100")
+    if least < 0:
+        raise BadPreemptionArgs(f"{source}: minCandidateNodesAbsolute is {least}; give 0 or more")
+    if not percent and not least:
+        raise BadPreemptionArgs(f"{source}: both candidate numbers are 0; give one of them above 0")
+    return args

@@ -1,0 +1,1 @@
+"""Shared pieces of several plugins: node-only filters, node selectors, tolerations, volumes, topology domains."""

@@ -1,0 +1,53 @@
+"""Node selectors and node affinity terms, matched against the labels and names of all nodes."""
+
+import numpy as np
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.kernels.tiles import Bools
+from services.scheduler.state.pod_class import PodAsk
+from shared.kube.pod import NodeAffinity as Affinity
+from shared.kube.selectors import NodeSelectorTerm, Requirement
+
+
+def own_matches(table: NodeTable, ask: PodAsk) -> Bools:
+    """bool[rows]: which nodes match the pod's own selector and required terms."""
+    matches = np.ones(table.size, np.bool_)
+    for key, value in (ask.pod.spec.node_selector or {}).items():
+        matches &= table.labels.matches(Requirement(key=key, operator="In", values=(value,)), table.size)
+    return matches & required_matches(table, affinity_of(ask))
+
+
+def affinity_of(ask: PodAsk) -> Affinity | None:
+    """The node affinity of a class of pods."""
+    return ask.pod.spec.affinity.node_affinity if ask.pod.spec.affinity else None
+
+
+def required_matches(table: NodeTable, affinity: Affinity | None) -> Bools:
+    """bool[rows]: which nodes match one of the required terms, all of them without any requirement."""
+    if affinity is None or affinity.required is None:
+        return np.ones(table.size, np.bool_)
+    one_of = np.zeros(table.size, np.bool_)
+    for term in affinity.required.node_selector_terms:
+        one_of |= term_matches(table, term)
+    return one_of
+
+
+def term_matches(table: NodeTable, term: NodeSelectorTerm) -> Bools:
+    """bool[rows]: which nodes meet every expression of a term; a term without any matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(table.size, np.bool_)
+    matches = np.ones(table.size, np.bool_)
+    for requirement in term.match_expressions:
+        matches &= table.labels.matches(requirement, table.size)
+    for requirement in term.match_fields:
+        matches &= _field_matches(table, requirement)
+    return matches
+
+
+def _field_matches(table: NodeTable, requirement: Requirement) -> Bools:
+    """`metadata.name` In or NotIn; no other field can be selected by."""
+    named = np.zeros(table.size, np.bool_)
+    if requirement.key != "metadata.name" or requirement.operator not in ("In", "NotIn"):
+        return named
+    named[[table.rows[name] for name in requirement.values if name in table.rows]] = True
+    return named if requirement.operator == "In" else ~named

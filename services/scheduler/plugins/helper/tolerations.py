@@ -1,0 +1,40 @@
+"""Taints of nodes and tolerations of pods."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.state.pod_class import PodAsk
+from shared.kube.node import Taint
+from shared.kube.pod import Toleration
+
+HARD = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep a pod off a node."""
+
+
+def all_tolerated(table: NodeTable, ask: PodAsk) -> NDArray[np.bool_]:
+    """bool[rows]: which nodes have no hard taint that the pod does not tolerate."""
+    tolerations = ask.pod.spec.tolerations
+    by_set = np.array(
+        [
+            all(taint.effect not in HARD or any(tolerates(t, taint) for t in tolerations) for taint in taints)
+            for taints in table.taints
+        ]
+    )
+    tolerated: NDArray[np.bool_] = by_set[table.taint_set[: table.size]]
+    return tolerated
+
+
+def tolerations_of(ask: PodAsk) -> tuple[Toleration, ...]:
+    """What the taint plugins read of a pod."""
+    return ask.pod.spec.tolerations
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration covers a taint: effect and key equal or empty, and the value equal unless it only has to exist."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    operator = toleration.operator or "Equal"
+    return operator == "Exists" or (operator == "Equal" and toleration.value == taint.value)

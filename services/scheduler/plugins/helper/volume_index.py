@@ -1,0 +1,105 @@
+"""Which claims and disks the pods on nodes use: by node and in all, moved by each pod that comes or goes."""
+
+from typing import NamedTuple, TypeVar
+
+from services.scheduler.plugins.helper.volume_claims import claim_keys
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import Held
+from shared.kube.node import Node, NodeMetric
+from shared.kube.pod import Volume
+
+K = TypeVar("K")
+
+
+class Disk(NamedTuple):
+    """A disk that is not shared freely, as a pod mounts it.
+
+    Attributes:
+        kind: gce, aws, iscsi or rbd.
+        identity: equal for mounts of one disk.
+        monitors: of a Ceph image; two mounts are of one image when a monitor is the same.
+        read_only: mounts for reading go together; an Amazon disk is never shared.
+    """
+
+    kind: str
+    identity: tuple[str, ...]
+    monitors: tuple[str, ...]
+    read_only: bool
+
+    def conflicts(self, other: "Disk") -> bool:
+        """Whether both cannot be mounted on one node."""
+        if (self.kind, self.identity) != (other.kind, other.identity) or (self.read_only and other.read_only):
+            return False
+        return self.kind != "rbd" or not set(self.monitors).isdisjoint(other.monitors)
+
+
+def disks_of(ask: PodAsk) -> tuple[Disk, ...]:
+    """The disks of a class."""
+    disks: tuple[Disk, ...] | None = ask.memo.get(Disk)
+    if disks is None:
+        disks = ask.memo[Disk] = tuple(disk for volume in ask.pod.spec.volumes for disk in _disks(volume))
+    return disks
+
+
+def _disks(volume: Volume) -> list[Disk]:
+    found = []
+    if gce := volume.gce_persistent_disk:
+        found.append(Disk("gce", (gce.pd_name,), (), gce.read_only))
+    if aws := volume.aws_elastic_block_store:
+        found.append(Disk("aws", (aws.volume_id,), (), read_only=False))
+    if iscsi := volume.iscsi:
+        found.append(Disk("iscsi", (iscsi.iqn,), (), iscsi.read_only))
+    if rbd := volume.rbd:
+        found.append(Disk("rbd", (rbd.pool, rbd.image), rbd.monitors, rbd.read_only))
+    return found
+
+
+class VolumeLedger:
+    """What is used.
+
+    Attributes:
+        claims: row -> claim -> how many pods there use it.
+        users: claim -> how many pods use it, anywhere.
+        disks: row -> disk -> how many pods there mount it so.
+    """
+
+    def __init__(self) -> None:
+        self.claims: dict[int, dict[str, int]] = {}
+        self.users: dict[str, int] = {}
+        self.disks: dict[int, dict[Disk, int]] = {}
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Nothing: what pods use is theirs."""
+
+    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
+        """Nothing: reports say nothing of volumes."""
+
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether pods of the class have volumes."""
+        return bool(ask.pod.spec.volumes)
+
+    def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (uses are counted, not whose they are)
+        """The pod's volumes are in use."""
+        self._count(row, held.ask, 1)
+
+    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002
+        """They are no more."""
+        self._count(row, held.ask, -1)
+
+    def _count(self, row: int, ask: PodAsk, sign: int) -> None:
+        for claim in claim_keys(ask):
+            _move(self.users, claim, sign)
+            _move(self.claims.setdefault(row, {}), claim, sign)
+        for disk in disks_of(ask):
+            _move(self.disks.setdefault(row, {}), disk, sign)
+        for by_row in (self.claims, self.disks):
+            if row in by_row and not by_row[row]:
+                del by_row[row]
+
+
+def _move(counts: dict[K, int], key: K, by: int) -> None:
+    after = counts.get(key, 0) + by
+    if after:
+        counts[key] = after
+    else:
+        del counts[key]

@@ -1,0 +1,121 @@
+"""The affinity terms of the pods that run: by term, how many pods on each node have it.
+
+Terms repeat over the pods of a workload, so there are far fewer of them than pods; and a pod that comes asks only those whose
+selector names one of its labels.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from services.scheduler.cache.pod_index import RowCounts
+from services.scheduler.cache.selectors import anchors, label_pairs
+from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import Held
+from shared.kube.node import Node, NodeMetric
+
+
+class Holders:
+    """The pods that have one term, by row.
+
+    Attributes:
+        anti: how many require it as anti-affinity.
+        affinity: how many require it as affinity.
+        weight: sum of the weights of those that prefer it, less those that prefer it as anti-affinity.
+        soft: how many prefer it, either way.
+    """
+
+    __slots__ = ("affinity", "anti", "soft", "weight")
+
+    def __init__(self) -> None:
+        self.anti = RowCounts()
+        self.affinity = RowCounts()
+        self.weight = RowCounts()
+        self.soft = RowCounts()
+
+    def any(self) -> bool:
+        """Whether a pod has the term."""
+        return bool(self.anti.rows or self.affinity.rows or self.soft.rows)
+
+
+class TermLedger:
+    """The terms of the pods that count on nodes."""
+
+    def __init__(self) -> None:
+        self._holders: dict[Term, Holders] = {}
+        self._by_anchor: dict[tuple[str, str], dict[Term, None]] = {}
+        self._unanchored: dict[Term, None] = {}
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Nothing: which domain a row is in is asked when it matters."""
+
+    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
+        """Nothing: reports say nothing of terms."""
+
+    def concerns(self, ask: PodAsk) -> bool:
+        """Whether the class has terms."""
+        return any(terms_of(ask))
+
+    def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (terms are counted, not whose they are)
+        """The pod's terms hold from its node on."""
+        self._count(row, held.ask, 1)
+
+    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002
+        """They hold no more."""
+        self._count(row, held.ask, -1)
+
+    def any(self) -> bool:
+        """Whether a pod has a term."""
+        return bool(self._holders)
+
+    def meant(self, ask: PodAsk, namespace_labels: Mapping[str, str] | None) -> Iterator[tuple[Term, Holders]]:
+        """The terms that mean a pod of the class."""
+        if not self._holders:
+            return
+        candidates = dict(self._unanchored)
+        if self._by_anchor:
+            for pair in label_pairs(ask.labels):
+                candidates.update(self._by_anchor.get(pair, ()))
+        for term in candidates:
+            if term.matches(ask, namespace_labels):
+                yield term, self._holders[term]
+
+    def _count(self, row: int, ask: PodAsk, sign: int) -> None:
+        terms = terms_of(ask)
+        for term in terms.anti_affinity:
+            self._of(term).anti.add(row, sign)
+        for term in terms.affinity:
+            self._of(term).affinity.add(row, sign)
+        for preferred, kind in ((terms.preferred, 1), (terms.preferred_anti, -1)):
+            for term, weight in preferred:
+                holders = self._of(term)
+                holders.soft.add(row, sign)
+                if weight:
+                    holders.weight.add(row, sign * kind * weight)
+        if sign < 0:
+            for term in (
+                *terms.anti_affinity,
+                *terms.affinity,
+                *(t for t, _ in (*terms.preferred, *terms.preferred_anti)),
+            ):
+                holders_left = self._holders.get(term)
+                if holders_left is not None and not holders_left.any():
+                    self._drop(term)
+
+    def _of(self, term: Term) -> Holders:
+        holders = self._holders.get(term)
+        if holders is None:
+            holders = self._holders[term] = Holders()
+            for pair in anchors(term.selector or ()):
+                self._by_anchor.setdefault(pair, {})[term] = None
+            if not anchors(term.selector or ()):
+                self._unanchored[term] = None
+        return holders
+
+    def _drop(self, term: Term) -> None:
+        del self._holders[term]
+        self._unanchored.pop(term, None)
+        for pair in anchors(term.selector or ()):
+            members = self._by_anchor[pair]
+            del members[term]
+            if not members:
+                del self._by_anchor[pair]

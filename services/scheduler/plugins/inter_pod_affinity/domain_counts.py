@@ -1,0 +1,193 @@
+"""How pods stand to one class of pods by affinity terms of both sides, counted by domain; moved on by a cycle's placements."""
+
+import numpy as np
+
+from services.scheduler.cache.selectors import Matcher
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.plugins.helper.topology_domains import Domains, domains
+from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
+from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
+from services.scheduler.state.pod_class import PodAsk
+
+EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3
+"""Verdicts: which rule refuses a node; of several the highest, which is asked first."""
+
+
+class _Effect:
+    """What one more pod of a class changes, per node that it comes to."""
+
+    __slots__ = ("anti", "existing", "is_near", "weights")
+
+    def __init__(self) -> None:
+        self.is_near = False  # all required affinity terms mean it
+        self.anti: list[int] = []  # numbers of the anti-affinity terms that mean it
+        self.existing: dict[str, int] = {}  # key -> how many of its anti-affinity terms mean our class
+        self.weights: dict[str, int] = {}  # key -> what it adds to the score
+
+    def any(self) -> bool:
+        return bool(self.is_near or self.anti or self.existing or self.weights)
+
+
+class Neighbours:
+    """The state of one class in a cycle.
+
+    Attributes:
+        has_terms: the class has terms of its own; without any, only placements of pods that have some concern it.
+        prefers: it has preferred terms.
+        upto: how many of the cycle's placements are counted.
+        revision: how many of those concerned the class.
+    """
+
+    def __init__(self, ask: PodAsk, hard_weight: int, room: Room, ledger: TermLedger) -> None:
+        self._ask = ask
+        self._hard_weight = hard_weight
+        self._room = room
+        self.upto = 0
+        self.revision = 0
+        self._effects: dict[PodAsk, _Effect] = {}
+        self._terms = terms_of(ask)
+        self.has_terms = self._terms is not NO_TERMS
+        self.prefers = bool(self._terms.preferred or self._terms.preferred_anti)
+        around = room.surroundings
+        self._namespace_labels = around.namespaces.get(ask.namespace)
+        self._near = tuple(term.matcher(around) for term in self._terms.affinity)
+        self._means_itself = all(matcher.matches(ask.namespace, ask.labels) for matcher in self._near)
+        self._far = tuple(term.matcher(around) for term in self._terms.anti_affinity)
+        self._preferred: tuple[tuple[Term, Matcher, int], ...] = (
+            *((term, term.matcher(around), weight) for term, weight in self._terms.preferred),
+            *((term, term.matcher(around), -weight) for term, weight in self._terms.preferred_anti),
+        )
+        # By domain of each topology key:
+        self._near_pods: list[Int64] = []  # one per affinity term, by its key
+        self._far_pods: list[Int64] = []  # one per anti-affinity term
+        self._existing: dict[str, Int64] = {}  # key -> how many terms of pods there mean the class
+        self._weights: dict[str, Int64] = {}  # key -> sum of weights
+        self._ignores_scores = False
+        self._count_required()
+        self._count_running(ledger)
+        for term, matcher, weight in self._preferred:
+            counted = self._domains(term.key).counted(room.book.counts((matcher,), with_ending=True))
+            if counted.any():
+                self._add_weights(term.key, counted * weight)
+
+    def ignore_scores(self) -> None:
+        """Leave the class unscored, whatever the terms of others say."""
+        self._ignores_scores = True
+
+    def verdicts(self) -> Int64 | None:
+        """int64[rows]: the first rule that refuses each node; None when no term concerns the class."""
+        if not self._near_pods and not self._far_pods and not self._existing:
+            return None
+        verdicts = np.zeros(self._room.size, np.int64)
+        for key, counted in self._existing.items():
+            mark(verdicts, self._domains(key).of, counted, EXISTING, WHERE_ANY)
+        for term, counted in zip(self._terms.anti_affinity, self._far_pods, strict=True):
+            mark(verdicts, self._domains(term.key).of, counted, ANTI_AFFINITY, WHERE_ANY)
+        starts_group = self._means_itself and not any(counted.any() for counted in self._near_pods)
+        for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
+            near = counted
+            if starts_group:  # it may go anywhere that has the keys
+                near = np.ones_like(counted)
+                near[-1] = 0
+            mark(verdicts, self._domains(term.key).of, near, AFFINITY, WHERE_NONE)
+        return verdicts
+
+    def raw(self) -> Int64 | None:
+        """int64[rows]: raw scores; None when no term concerns the class."""
+        if self._ignores_scores or not self._weights:
+            return None
+        raw = np.zeros(self._room.size, np.int64)
+        for key, weights in self._weights.items():
+            raw += weights[self._domains(key).of]
+        return raw
+
+    def count(self, placed: list[tuple[PodAsk, int, int]]) -> None:
+        """Count the pods that the cycle has placed since the last time."""
+        for ask, row, sign in placed[self.upto :]:
+            effect = self._effects.get(ask)
+            if effect is None:
+                effect = self._effects[ask] = self._effect(ask)
+            if effect.any():
+                self.revision += 1
+                self._apply(effect, row, sign)
+        self.upto = len(placed)
+
+    def _count_required(self) -> None:
+        book = self._room.book
+        if self._near:
+            near = book.counts(self._near, with_ending=True)
+            self._near_pods = [self._domains(term.key).counted(near) for term in self._terms.affinity]
+        self._far_pods = [
+            self._domains(term.key).counted(book.counts((matcher,), with_ending=True))
+            for term, matcher in zip(self._terms.anti_affinity, self._far, strict=True)
+        ]
+
+    def _count_running(self, ledger: TermLedger) -> None:
+        """The terms of the pods that run, as far as they mean this class."""
+        for term, holders in ledger.meant(self._ask, self._namespace_labels):
+            inside = self._domains(term.key)
+            if holders.anti.rows:
+                counted = inside.counted(holders.anti)
+                if counted.any():
+                    self._existing[term.key] = self._existing.get(term.key, 0) + counted
+            if holders.soft.rows and inside.counted(holders.soft).any():
+                self._add_weights(term.key, inside.counted(holders.weight))
+            if holders.affinity.rows and self._hard_weight:
+                counted = inside.counted(holders.affinity)
+                if counted.any():
+                    self._add_weights(term.key, counted * self._hard_weight)
+
+    def _effect(self, ask: PodAsk) -> _Effect:
+        """What a pod of another class, or of this one, means to this one."""
+        effect = _Effect()
+        effect.is_near = bool(self._near) and all(m.matches(ask.namespace, ask.labels) for m in self._near)
+        effect.anti = [n for n, matcher in enumerate(self._far) if matcher.matches(ask.namespace, ask.labels)]
+        for term, matcher, weight in self._preferred:
+            if matcher.matches(ask.namespace, ask.labels):
+                effect.weights[term.key] = effect.weights.get(term.key, 0) + weight
+        theirs, labels = terms_of(ask), self._namespace_labels
+        for term in theirs.anti_affinity:
+            if term.matches(self._ask, labels):
+                effect.existing[term.key] = effect.existing.get(term.key, 0) + 1
+        weighted = (
+            *((term, self._hard_weight) for term in theirs.affinity if self._hard_weight),
+            *theirs.preferred,
+            *((term, -weight) for term, weight in theirs.preferred_anti),
+        )
+        for term, weight in weighted:
+            if term.matches(self._ask, labels):
+                effect.weights[term.key] = effect.weights.get(term.key, 0) + weight
+        return effect
+
+    def _apply(self, effect: _Effect, row: int, sign: int) -> None:
+        if effect.is_near:
+            for term, counted in zip(self._terms.affinity, self._near_pods, strict=True):
+                self._move(counted, self._domains(term.key), row, sign)
+        for number in effect.anti:
+            self._move(self._far_pods[number], self._domains(self._terms.anti_affinity[number].key), row, sign)
+        for key, terms in effect.existing.items():
+            inside = self._domains(key)
+            if inside.known[row]:
+                if key not in self._existing:
+                    self._existing[key] = np.zeros(inside.size + 1, np.int64)
+                self._move(self._existing[key], inside, row, sign * terms)
+        for key, weight in effect.weights.items():
+            inside = self._domains(key)
+            if inside.known[row]:
+                if key not in self._weights:
+                    self._weights[key] = np.zeros(inside.size + 1, np.int64)
+                self._move(self._weights[key], inside, row, sign * weight)
+
+    def _domains(self, key: str) -> Domains:
+        return domains(self._room.table, key)
+
+    def _add_weights(self, key: str, weights: Int64) -> None:
+        before = self._weights.get(key)
+        self._weights[key] = weights if before is None else before + weights
+
+    @staticmethod
+    def _move(counted: Int64, inside: Domains, row: int, by: int) -> None:
+        if inside.known[row]:
+            counted[inside.of[row]] += by

@@ -1,0 +1,192 @@
+"""InterPodAffinity: pods that want to be near other pods, or away from them, by the domains of a topology key.
+
+Filter, in this order: the pod's required affinity (its domain holds a pod that all terms mean; the first of a group that means itself
+goes anywhere that has the keys), its required anti-affinity, the required anti-affinity of pods that run.
+Score, per node and domain that it is in:
+
+    raw   = sum of own preferred weights * pods meant there
+          + sum over pods there whose terms mean this one: their preferred weights, and hardPodAffinityWeight for each required affinity
+    score = floor( 100 * ((raw - lowest) / (highest - lowest)) )
+
+Both directions are counted in the index: pods by what selects them, terms by what has them. No decision looks at every pod.
+
+Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework/plugins/interpodaffinity.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+import numpy as np
+
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Bools, Int64, Rows
+from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
+from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
+from services.scheduler.plugins.inter_pod_affinity.domain_counts import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
+from shared.errors import KoordError
+
+_CODES = {
+    AFFINITY: "PodAffinityMismatch",
+    ANTI_AFFINITY: "PodAntiAffinityMismatch",
+    EXISTING: "ExistingPodsAntiAffinity",
+}
+_PODS_MOVE = frozenset((Change.POD_ADDED, Change.POD_CHANGED, Change.LABELS, Change.NAMESPACE))
+_PODS_GO = frozenset((Change.POD_RELEASED, Change.POD_CHANGED, Change.LABELS, Change.NAMESPACE))
+
+
+class BadInterPodArgs(KoordError):
+    """InterPodAffinityArgs that cannot be used; names the path, what was found there and what is allowed."""
+
+
+class InterPodArgs(NamedTuple):
+    """InterPodAffinityArgs.
+
+    Attributes:
+        hard_weight: what a running pod's required affinity adds to the score, 0..100.
+        ignores_existing: pods without preferred terms of their own are not scored.
+    """
+
+    hard_weight: int = 1
+    ignores_existing: bool = False
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+def read_inter_pod_args(raw: Mapping[str, Any], source: str = "InterPodAffinityArgs") -> InterPodArgs:
+    """Decode and check InterPodAffinityArgs.
+
+    Raises:
+        BadInterPodArgs: a field is unknown, of the wrong type, or out of range.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        args = msgspec.convert(stated, _Args)
+    except msgspec.ValidationError as error:
+        raise BadInterPodArgs(f"{source}: {error}") from error
+    if not 0 <= args.hard_pod_affinity_weight <= 100:
+        found = args.hard_pod_affinity_weight
+        raise BadInterPodArgs(f"{source}: hardPodAffinityWeight is {found}; give a whole number from 0 to 100")
+    return InterPodArgs(args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods)
+
+
+class InterPodAffinity:
+    """Refuses nodes by required terms, the pod's and those of pods that run; prefers by preferred ones."""
+
+    name: ClassVar[str] = "InterPodAffinity"
+    static: ClassVar[bool] = False
+    wide: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.OWN
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+        "PodAffinityMismatch": _PODS_MOVE,
+        "PodAntiAffinityMismatch": _PODS_GO,
+        "ExistingPodsAntiAffinity": _PODS_GO,
+    }
+
+    def __init__(self, args: InterPodArgs = InterPodArgs()) -> None:  # noqa: B008 (frozen)
+        self.args = args
+
+    def new_ledger(self) -> Ledger:
+        """The terms of the pods that run."""
+        return TermLedger()
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """A verdict is which of the three rules refuses the node."""
+        assert isinstance(ledger, TermLedger), "the index hands back what new_ledger made"
+        return InterPodTrial(self.args, room, ledger)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The first of the rules."""
+        return (Reason(_CODES[verdict]),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes brings nobody nearer."""
+        return verdict == AFFINITY
+
+
+class InterPodTrial:
+    """The plugin for one cycle."""
+
+    def __init__(self, args: InterPodArgs, room: Room, ledger: TermLedger) -> None:
+        self._args = args
+        self._room = room
+        self._ledger = ledger
+        self._classes: dict[PodAsk, Neighbours] = {}
+        self._placed: list[tuple[PodAsk, int, int]] = []
+        # Those of them that have terms: all that a class without any looks at.
+        self._with_terms: list[tuple[PodAsk, int, int]] = []
+
+    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """None for a class that no required term concerns."""
+        verdicts = None if self._is_alone(ask) else self._neighbours(ask).verdicts()
+        return None if verdicts is None else verdicts[rows]
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The verdict on one node."""
+        verdicts = self._neighbours(ask).verdicts()
+        return 0 if verdicts is None else int(verdicts[row])
+
+    def score(self, ask: PodAsk, rows: Rows) -> None:
+        """None: it scores all nodes together."""
+
+    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        """0, likewise."""
+        return 0
+
+    def revision(self, ask: PodAsk) -> int:
+        """How many placements of the cycle concerned the class."""
+        return 0 if self._is_alone(ask) else self._neighbours(ask).revision
+
+    def indifferent(self, ask: PodAsk) -> bool:
+        """Whether the class has no terms: only pods with terms concern it."""
+        return terms_of(ask) is NO_TERMS
+
+    def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
+        """None for a class that no term concerns."""
+        raw = None if self._is_alone(ask) else self._neighbours(ask).raw()
+        if raw is None:
+            return None
+        of_feasible = raw[feasible]
+        if not len(of_feasible):
+            return np.zeros(len(raw), np.int64)
+        lowest, highest = int(of_feasible.min()), int(of_feasible.max())
+        if highest == lowest:
+            return np.zeros(len(raw), np.int64)
+        scores: Int64 = (float(MAX_SCORE) * ((raw - lowest) / (highest - lowest))).astype(np.int64)
+        return scores
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
+        """Remember the pod; a class counts it when it is next asked about."""
+        self.move(ask, row, ending=False, sign=1)
+
+    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
+        """One more pod on the row, or one less."""
+        self._placed.append((ask, row, sign))
+        if terms_of(ask) is not NO_TERMS:
+            self._with_terms.append((ask, row, sign))
+
+    def _is_alone(self, ask: PodAsk) -> bool:
+        """Whether nobody has a term: neither the class, nor a pod that runs or is placed in the cycle."""
+        return not self._with_terms and not self._ledger.any() and terms_of(ask) is NO_TERMS
+
+    def _neighbours(self, ask: PodAsk) -> Neighbours:
+        neighbours = self._classes.get(ask)
+        if neighbours is None:
+            neighbours = Neighbours(ask, self._args.hard_weight, self._room, self._ledger)
+            if self._args.ignores_existing and not neighbours.prefers:
+                neighbours.ignore_scores()
+            self._classes[ask] = neighbours
+        placed = self._placed if neighbours.has_terms else self._with_terms
+        if neighbours.upto < len(placed):
+            neighbours.count(placed)
+        return neighbours

@@ -1,0 +1,55 @@
+"""Pods that count on a node, and until when their estimates count whatever is measured.
+
+Source: spec/scheduler-core.md 3.3; upstream pkg/scheduler/plugins/loadaware/pod_assign_cache.go.
+"""
+
+from typing import NamedTuple
+
+from services.scheduler.plugins.load_aware_scheduling.annotations import read_whole
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from shared.kube.instants import SECOND
+from shared.kube.pod import Pod
+
+AFTER_SCHEDULED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
+AFTER_INITIALIZED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
+RESERVE_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
+
+
+class Windows(NamedTuple):
+    """Seconds for which a pod counts with its estimate, whatever is measured; 0 or less: not at all."""
+
+    after_scheduled_s: int
+    after_initialized_s: int
+
+
+def uses_its_node(pod: Pod) -> bool:
+    """Returns false for a pod that only stands for a Reservation: nothing runs in it."""
+    return (pod.metadata.annotations or {}).get(RESERVE_ANNOTATION) != "true"
+
+
+def windows_of(pod: Pod, args: LoadAwareArgs) -> Windows:
+    """How long this pod's estimate counts whatever is measured: the arguments', or its own annotations' where allowed."""
+    return Windows(
+        after_scheduled_s=_window_s(pod, args, AFTER_SCHEDULED_ANNOTATION, args.estimated_seconds_after_pod_scheduled),
+        after_initialized_s=_window_s(
+            pod, args, AFTER_INITIALIZED_ANNOTATION, args.estimated_seconds_after_initialized
+        ),
+    )
+
+
+def deadline_ns(windows: Windows, assigned_ns: int, initialized_ns: int | None) -> int | None:
+    """The instant up to which reports do not replace the estimate, or None.
+
+    The window after initialisation outranks the one after scheduling, once the pod is initialised.
+    """
+    if windows.after_initialized_s > 0 and initialized_ns is not None:
+        return initialized_ns + windows.after_initialized_s * SECOND
+    return assigned_ns + windows.after_scheduled_s * SECOND if windows.after_scheduled_s > 0 else None
+
+
+def _window_s(pod: Pod, args: LoadAwareArgs, annotation: str, default: int | None) -> int:
+    if args.allow_customize_estimation and (annotations := pod.metadata.annotations):
+        own = read_whole(annotations.get(annotation))
+        if own >= 0:
+            return own
+    return default or 0

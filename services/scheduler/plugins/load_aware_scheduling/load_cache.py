@@ -1,0 +1,265 @@
+"""What is known of every node's load: its report, and the pods the report cannot contain yet, kept as sums over nodes."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns
+from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FOREVER, NEVER, PROD_POD, Fleet, int64
+from services.scheduler.plugins.load_aware_scheduling.node_metric_report import (
+    Report,
+    Share,
+    Vector,
+    base_load,
+    read_report,
+    share_of,
+)
+from services.scheduler.plugins.load_aware_scheduling.plugin_state import LoadAwareTrial
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_node
+from services.scheduler.plugins.load_aware_scheduling.pod_templates import Template, Templates
+from services.scheduler.plugins.load_aware_scheduling.thresholds import (
+    Percents,
+    Thresholds,
+    default_thresholds,
+    node_thresholds,
+    score_window,
+)
+from shared.kube.node import Node, NodeMetric
+
+
+class Held(NamedTuple):
+    """A pod as it counts on a node.
+
+    Attributes:
+        pod: `namespace/name`, by which reports name it.
+        block: int64[3, resources], what it adds to the node's loads.
+    """
+
+    row: int
+    pod: str
+    template: Template
+    assigned_ns: int
+    deadline_ns: int | None
+    block: NDArray[np.int64]
+
+
+class _Row:
+    """What was last set for one node.
+
+    Attributes:
+        measured: whether FILTER and SCORE start from measured usage.
+        prod: whether something compares what prod pods use; their part is summed up only then.
+        contained_ns: a pod that the report names, that came no later and whose estimate is not asked to count longer, adds nothing.
+    """
+
+    __slots__ = ("contained_ns", "measured", "pods", "prod", "report", "thresholds")
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self.thresholds = thresholds
+        self.report: Report | None = None
+        self.measured = (False, False)
+        self.prod = False
+        self.contained_ns = NEVER
+        self.pods: dict[str, Held] = {}
+
+
+class LoadAwareLedger:
+    """The load of every node, as a function of what was last set for each node, report and pod.
+
+    Calls for different objects commute, so a State may make them in the order in which its contexts arrive. Rows are the
+    caller's: small integers, one per node, never given to another node before both its parts are set to None and its
+    pods are released.
+
+    Attributes:
+        resources: names of the columns, sorted.
+        fleet: the arrays.
+        templates: estimates of pods.
+    """
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self.args = args
+        self.resources = args.resources()
+        self.fleet = Fleet(len(self.resources))
+        self.templates = Templates(args, self.resources)
+        self._thresholds = default = default_thresholds(args)
+        self._default_percents = self._percents(default.usage), self._percents(default.prod)
+        self._score_window = score_window(args)
+        self._zero = (0,) * len(self.resources)
+        self._nothing = int64((self._zero,) * 3)
+        self._rows: dict[int, _Row] = {}
+        self._where: dict[str, _Row] = {}  # uid -> where it counts
+        self._scores_prod = bool(args.score_according_prod_usage)
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Take over a node's allocatable and thresholds; None: the node is gone."""
+        state, default = self._row(row), self._thresholds
+        before, state.thresholds = state.thresholds, node_thresholds(node, default) if node else default
+        prod_before = state.prod
+        amounts = estimate_node(node) if node else {}
+        self.fleet.set_allocatable(row, tuple(bounded(amounts.get(name, 0)) for name in self.resources))
+        self._judge(row, state)
+        if before.window != state.thresholds.window or prod_before != state.prod:
+            self._add_up(row, state)
+
+    def set_metric(self, row: int, metric: NodeMetric | None, earlier_ns: int | None = None) -> None:
+        """Take over a node's report; None: there is none.
+
+        Args:
+            earlier_ns: `report_time_ns` of the node's last report that had a time. It stays in force for a report without
+                one, so a State keeps it beside the report.
+        """
+        state = self._row(row)
+        state.report = read_report(metric, self.resources, self.args, earlier_ns) if metric else None
+        self._judge(row, state)
+        self._add_up(row, state)
+
+    def count(
+        self,
+        uid: str,
+        row: int,
+        name: str,
+        template: Template,
+        assigned_ns: int,
+        initialized_ns: int | None,
+    ) -> None:
+        """Counts a pod on a node from an instant on, in place of what was counted for it before.
+
+        Args:
+            name: `namespace/name`, by which reports name the pod.
+            initialized_ns: when its init containers were done, None before.
+        """
+        if uid in self._where:
+            self.release(uid)
+        state = self._rows.get(row) or self._row(row)
+        deadline = _deadline_ns(template, assigned_ns, initialized_ns)
+        block = self._added(state, name, template, assigned_ns, deadline)
+        self._where[uid] = state
+        state.pods[uid] = Held(row, name, template, assigned_ns, deadline, block)
+        if block is not self._nothing:
+            self.fleet.loads[:, :, row] += block
+
+    def release(self, uid: str) -> None:
+        """Count a pod no longer; nothing happens when it was not counted."""
+        state = self._where.pop(uid, None)
+        if state is not None:
+            held = state.pods.pop(uid)
+            if held.block is not self._nothing:
+                self.fleet.loads[:, :, held.row] -= held.block
+
+    def trial(self) -> LoadAwareTrial:
+        """A copy of the loads for one scheduling cycle; good until this ledger changes."""
+        return LoadAwareTrial(self)
+
+    def would_add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
+        """Returns int64[3, resources]: the amounts that a pod would add to a node's loads, were it placed there."""
+        state = self._row(row)
+        deadline = _deadline_ns(template, assigned_ns, None)
+        return self._added(state, name, template, assigned_ns, deadline)
+
+    def report(self, row: int) -> Report | None:
+        """The node's report as read, if there is one."""
+        return self._rows[row].report if row in self._rows else None
+
+    def shares(self, row: int) -> Iterator[tuple[Held, Share]]:
+        """The pods that count on a node, each with what it adds."""
+        state = self._rows.get(row)
+        for held in state.pods.values() if state else ():
+            report = state.report if state else None
+            yield held, self._share(report, held.pod, held.template, held.assigned_ns, held.deadline_ns)
+
+    def _row(self, row: int) -> _Row:
+        state = self._rows.get(row)
+        if state is None:
+            self.fleet.grow(row + 1)
+            state = self._rows[row] = _Row(self._thresholds)
+        return state
+
+    def _add_up(self, row: int, state: _Row) -> None:
+        """Sum a node's loads anew: its measured usage, and each pod's block by the report that holds now."""
+        report, zero = state.report, self._zero
+        bases: tuple[Vector | None, Vector | None] = (None, None)
+        if report is not None:
+            bases = (base_load(report, state.thresholds.window), base_load(report, self._score_window))
+        state.measured = (bases[0] is not None, bases[1] is not None)
+        total = int64((bases[0] or zero, bases[1] or zero, report.system if report else zero))
+        trusted = report is not None and all(state.measured) and not state.prod
+        state.contained_ns = report.clock_ns - report.interval_ns if report is not None and trusted else NEVER
+        for uid, held in state.pods.items():
+            block = self._added(state, held.pod, held.template, held.assigned_ns, held.deadline_ns)
+            if block is not held.block:
+                state.pods[uid] = held._replace(block=block)
+            if block is not self._nothing:
+                total += block
+        self.fleet.loads[:, :, row] = total
+
+    def _added(
+        self, state: _Row, name: str, template: Template, assigned_ns: int, deadline: int | None
+    ) -> NDArray[np.int64]:
+        """int64[3, resources], not to be written to: what a pod adds to a node's loads."""
+        report = state.report
+        if report is None or name not in report.pods:
+            if template.unseen is not None:
+                return template.unseen[state.prod and report is not None]
+        elif assigned_ns <= state.contained_ns and deadline is None:
+            return self._nothing
+        return self._block(state, self._share(report, name, template, assigned_ns, deadline))
+
+    def _share(
+        self, report: Report | None, pod: str, template: Template, assigned_ns: int, deadline: int | None
+    ) -> Share:
+        return share_of(
+            report,
+            pod,
+            template.estimate,
+            assigned_ns,
+            deadline,
+            is_prod=template.is_prod,
+            resources=self.resources,
+        )
+
+    def _block(self, state: _Row, share: Share) -> NDArray[np.int64]:
+        zero = self._zero
+        usage, delta = (share.prod_usage, share.prod_delta) if state.prod else (None, None)
+        filtered = share.node_delta if state.measured[0] else share.estimated
+        scored = share.node_delta if state.measured[1] else share.estimated
+        prod = tuple(map(sum, zip(usage, delta, strict=True))) if usage and delta else usage or delta
+        if not (filtered or scored or prod):
+            return self._nothing
+        return int64((filtered or zero, scored or zero, prod or zero))
+
+    def _judge(self, row: int, state: _Row) -> None:
+        """Work out what a node's thresholds and the age of its report mean for filter and score."""
+        fleet, report, thresholds = self.fleet, state.report, state.thresholds
+        usage, prod = self._default_percents
+        if thresholds is not self._thresholds:
+            usage, prod = self._percents(thresholds.usage), self._percents(thresholds.prod)
+        is_prod_mode = any(prod)
+        if not is_prod_mode:
+            prod = usage
+        fleet.prod_mode[row] = is_prod_mode
+        state.prod = self._scores_prod or is_prod_mode
+        fleet.windowed[row] = thresholds.window is not None
+        measured = report is not None and report.usage is not None
+        fleet.set_limits(row, *((usage, prod) if measured else (self._zero, self._zero)))
+        expires_ns = _expires_ns(report, self.args.expiration_ns)
+        for kind, percents in ((ANY_POD, usage), (PROD_POD, prod)):
+            fleet.expires_ns[kind, row] = expires_ns if report is not None and any(percents) else FOREVER
+        fleet.scored_until_ns[row] = expires_ns if measured else NEVER
+
+    def _percents(self, stated: Percents) -> tuple[int, ...]:
+        return tuple(stated.get(name, 0) for name in self.resources)
+
+
+def _deadline_ns(template: Template, assigned_ns: int, initialized_ns: int | None) -> int | None:
+    return None if template.windows is None else deadline_ns(template.windows, assigned_ns, initialized_ns)
+
+
+def _expires_ns(report: Report | None, expiration_ns: int) -> int:
+    if report is None or report.updated_ns is None:
+        return NEVER
+    # Of an absurd time, the nearest that an array holds.
+    return min(max(report.updated_ns + expiration_ns, NEVER), FOREVER)

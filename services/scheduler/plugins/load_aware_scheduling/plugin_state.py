@@ -1,0 +1,210 @@
+"""Filter, score and reserve over all candidate nodes, on a copy of the loads that one scheduling cycle may change."""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.score_terms import Left
+from services.scheduler.kernels.load import exceeded, left
+from services.scheduler.kernels.tiles import Int64, Rows, selected
+from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
+from services.scheduler.plugins.load_aware_scheduling.load_arrays import ANY_POD, FILTER, PROD, PROD_POD, SCORE
+from services.scheduler.plugins.load_aware_scheduling.pod_templates import Template
+from shared.kube.pod import Pod
+
+if TYPE_CHECKING:
+    from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadAwareLedger
+
+
+PASSES, EXPIRED = 0, 1
+_FIRST_RESOURCE = 2
+
+
+def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
+    """The reasons by code: 0 passes, 1 an expired report, then plain usage by resource, then usage over a window."""
+    return (
+        Reason(""),
+        Reason("NodeMetricExpired"),
+        *(Reason("UsageExceedsThreshold", name) for name in resources),
+        *(Reason("AggregatedUsageExceedsThreshold", name) for name in resources),
+    )
+
+
+class LoadAwareTrial:
+    """The loads as one cycle sees them: as recorded, plus the pods that the cycle has placed so far."""
+
+    def __init__(self, ledger: "LoadAwareLedger") -> None:
+        args = ledger.args
+        self._ledger = ledger
+        self._fleet = ledger.fleet
+        self._loads = ledger.fleet.loads.copy()
+        self._any_prod_mode = bool(ledger.fleet.prod_mode.any())
+        self._any_windowed = bool(ledger.fleet.windowed.any())
+        self._limited = [bool(np.isfinite(limits).any()) for limits in ledger.fleet.limits]
+        self._refuses_expired = bool(args.filter_expired_node_metrics)
+        self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
+        self._weights = np.array([args.resource_weights.get(name, 0) for name in ledger.resources], np.int64)
+        self._dominant = args.dominant_resource_weight
+        self._total_weight = int(self._weights.sum()) + self._dominant
+        self._scores_prod = bool(args.score_according_prod_usage)
+
+    def filter(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
+        """Judge nodes by the share of allocatable that would be in use with this pod.
+
+            share = (load + the pod's estimate) / allocatable * 100, refused when goround(share) > threshold
+
+        Args:
+            rows: [candidates].
+
+        Returns:
+            [candidates], 0 where the node passes, else an index into `reasons`: the first resource, in their
+            order, that is exceeded. Pods of a DaemonSet, nodes without a report or thresholds always pass.
+        Source: spec/scheduler-core.md 3.5; upstream load_aware.go, Filter.
+        """
+        fleet = self._fleet
+        if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
+        template = self._ledger.templates.of(pod)
+        kind = PROD_POD if template.is_prod else ANY_POD
+        if not (self._limited[kind] or self._refuses_expired):
+            return np.zeros(selected(rows, fleet.rows)[1], np.int64)
+        codes = exceeded(
+            *selected(rows, fleet.rows),
+            self._loads[FILTER],
+            self._loads[PROD],
+            fleet.prod_mode,
+            template.is_prod,
+            template.incoming,
+            fleet.divisor,
+            fleet.limits[kind],
+        )
+        codes += codes > 0  # NodeMetricExpired stands before the first resource
+        if self._any_windowed:
+            windowed = fleet.windowed[rows]
+            if template.is_prod:
+                windowed = windowed & ~fleet.prod_mode[rows]
+            codes[windowed & (codes != PASSES)] += len(fleet.divisor)
+        if self._refuses_expired:
+            expired = fleet.expires_ns[kind][rows] <= now_ns
+            codes[expired] = PASSES if self._passes_expired else EXPIRED
+        return codes
+
+    def score(self, pod: Pod, rows: Rows, now_ns: int) -> Int64:
+        """Score nodes by the room that the pod would leave, resource by resource and on the scarcest one.
+
+            room  = floor( 100 * (allocatable - load - estimate) / allocatable ), 0 where nothing is left or allocatable is 0
+            score = floor( (sum of weight * room + dominant weight * least room) / (sum of weights + dominant weight) )
+
+        Args:
+            rows: [candidates], nodes that passed every filter.
+
+        Returns:
+            [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate negative.
+        Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
+        """
+        (which, count), part = selected(rows, self._fleet.rows), self.part(pod, now_ns)
+        return np.zeros(count, np.int64) if part is None else left(which, count, *part)
+
+    def part(self, pod: Pod, now_ns: int) -> Left | None:
+        """What `score` is worked out from; None when no resource counts."""
+        if not self._total_weight:
+            return None
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
+        weights = self._weights, self._dominant, self._total_weight
+        return Left(fleet.allocatable, load, template.incoming, *weights, fleet.scored_until_ns, now_ns)
+
+    def limits(self, pod: Pod) -> bool:
+        """Whether `filter` may refuse a node to the pod, or to one that differs in amounts alone."""
+        kind = PROD_POD if self._ledger.templates.of(pod).is_prod else ANY_POD
+        return self._limited[kind] or self._refuses_expired
+
+    def filter_at(self, pod: Pod, row: int, now_ns: int) -> int:
+        """`filter` of one node in plain numbers: what a cycle asks after each placement, at a tenth of the cost."""
+        if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+            return PASSES
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        kind = PROD_POD if template.is_prod else ANY_POD
+        if self._refuses_expired and fleet.expires_ns.item(kind, row) <= now_ns:
+            return PASSES if self._passes_expired else EXPIRED
+        as_prod = template.is_prod and fleet.prod_mode.item(row)
+        resources = fleet.divisor.shape[0]
+        for resource in range(resources):
+            load = self._loads.item(PROD if as_prod else FILTER, resource, row) + template.incoming.item(resource)
+            share = float(load) / float(fleet.divisor.item(resource, row)) * 100.0
+            if share >= fleet.limits.item(kind, resource, row):
+                windowed = fleet.windowed.item(row) and not as_prod
+                return resource + _FIRST_RESOURCE + (resources if windowed else 0)
+        return PASSES
+
+    def score_at(self, pod: Pod, row: int, now_ns: int) -> int:
+        """`score` of one node in plain numbers."""
+        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        if not self._total_weight or fleet.scored_until_ns.item(row) <= now_ns:
+            return 0
+        load = PROD if self._scores_prod and template.is_prod else SCORE
+        rooms = []
+        for resource in range(fleet.divisor.shape[0]):
+            free = fleet.allocatable.item(resource, row) - self._loads.item(load, resource, row)
+            free -= template.incoming.item(resource)
+            rooms.append(max(free, 0) * 100 // fleet.divisor.item(resource, row))
+        total: int = sum(room * weight for room, weight in zip(rooms, self._weights.tolist(), strict=True))
+        if self._dominant:
+            total += min(*rooms, 100) * self._dominant
+        return total // self._total_weight
+
+    def add(self, row: int, name: str, template: Template, assigned_ns: int) -> NDArray[np.int64]:
+        """Counts a pod on a node for the rest of the cycle, as Reserve does.
+
+        Args:
+            name: `namespace/name`; a report may know an earlier pod of this name.
+
+        Returns:
+            int64[3, resources], what it added.
+        """
+        block = self._ledger.would_add(row, name, template, assigned_ns)
+        self._loads[:, :, row] += block
+        return block
+
+    def unseen_of(self, rows: Sequence[int], names: Iterable[str], template: Template, assigned_ns: int) -> list[bool]:
+        """Of pods that are added to nodes, up to the first that a report names or that takes a closer look: which of `template.unseen` each
+        adds.
+        """
+        found: list[bool] = []
+        if template.unseen is None:
+            return found
+        plain, reported = template.unseen
+        for row, name in zip(rows, names, strict=True):
+            block = self._ledger.would_add(row, name, template, assigned_ns)
+            if block is not plain and block is not reported:
+                break
+            found.append(block is not plain)
+        return found
+
+    def add_unseen(self, rows: Sequence[int], template: Template, which: Sequence[bool]) -> None:
+        """Add such pods, each to another node; `which` as `unseen_of` says."""
+        assert template.unseen is not None, "as unseen_of has seen"
+        blocks = np.array(template.unseen)[np.array(which, np.intp)]  # [pods, 3, resources]
+        self._loads[:, :, np.array(rows, np.intp)] += blocks.transpose(1, 2, 0)
+
+    def foresees(self, pod: Pod) -> bool:
+        """Whether such a pod counts with its estimate alone."""
+        return uses_its_node(pod) and not (
+            self._ledger.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod)
+        )
+
+    def after(self, pod: Pod) -> "LoadAwareTrial | None":
+        """The loads as if every node counted one more such pod, by its estimate. None: more than that counts for the pod."""
+        template = self._ledger.templates.of(pod)
+        if not self.foresees(pod):
+            return None
+        fuller = copy(self)
+        fuller._loads = self._loads.copy()  # noqa: SLF001
+        incoming = template.incoming[:, np.newaxis]
+        fuller._loads[FILTER] += incoming  # noqa: SLF001
+        fuller._loads[SCORE] += incoming  # noqa: SLF001
+        return fuller

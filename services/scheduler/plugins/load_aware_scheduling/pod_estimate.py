@@ -1,0 +1,80 @@
+"""How much a pod is expected to use, before anything is measured.
+
+    base     = limit if limit > request else request, of the resource that the pod's class uses
+    estimate = min( goround(base * factor / 100), limit if there is one )
+
+A pod that states neither counts 250m cpu and 200Mi memory. Estimates are named by the resource of the factor (`cpu`),
+whatever the pod's class really uses (`kubernetes.io/batch-cpu`).
+
+Source: spec/scheduler-core.md 3.2; upstream pkg/scheduler/plugins/loadaware/estimator/default_estimator.go.
+"""
+
+import math
+from collections.abc import Mapping
+
+from services.scheduler.plugins.load_aware_scheduling.amount_bounds import bounded
+from services.scheduler.plugins.load_aware_scheduling.annotations import read_amounts, read_counts
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from shared.domain.pod_requests import Asked, Nanos, read_asked
+from shared.domain.priority import Priority, priority, resource_of
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+from shared.kube.quantity import amount, amounts
+
+FACTORS_ANNOTATION = "scheduling.koordinator.sh/load-estimated-scaling-factors"
+RAW_ALLOCATABLE_ANNOTATION = "node.koordinator.sh/raw-allocatable"
+
+_CPU_DEFAULT_MILLI = 250
+_MEMORY_DEFAULT = 200 << 20
+_DEFAULTS = {
+    "cpu": _CPU_DEFAULT_MILLI,
+    "kubernetes.io/batch-cpu": _CPU_DEFAULT_MILLI,
+    "memory": _MEMORY_DEFAULT,
+    "kubernetes.io/batch-memory": _MEMORY_DEFAULT,
+}
+
+
+def goround(x: float) -> int:
+    """The nearest integer, halves away from zero: `round()` would take halves to the even neighbour."""
+    whole = math.trunc(x)
+    return whole + (1 if x > 0 else -1) if abs(x - whole) >= 0.5 else whole
+
+
+def factors_of(pod: Pod, args: LoadAwareArgs) -> Mapping[str, int]:
+    """Resource -> percent of the base: the arguments', overridden one by one by the pod's annotation where allowed."""
+    factors = args.estimated_scaling_factors
+    if args.allow_customize_estimation and (annotations := pod.metadata.annotations):
+        return factors | read_counts(annotations.get(FACTORS_ANNOTATION))
+    return factors
+
+
+def estimate_pod(
+    pod: Pod, args: LoadAwareArgs, class_: Priority | None = None, asked: Asked | None = None
+) -> dict[str, int]:
+    """What the pod is expected to use, of every resource that has a factor: cpu in milli-cores, the rest in whole units.
+
+    Args:
+        class_, asked: the pod's, if they are known already.
+    """
+    class_, asked = class_ or priority(pod), asked or read_asked(pod)
+    requests, limits = asked.requests, asked.limits
+    return {
+        resource: bounded(_estimate(class_, resource, factor, requests, limits))
+        for resource, factor in factors_of(pod, args).items()
+    }
+
+
+def estimate_node(node: Node) -> dict[str, int]:
+    """What usage is compared with: allocatable, with the raw amounts of an amplified node in place of the amplified ones."""
+    annotations = node.metadata.annotations or {}
+    return amounts(node.status.allocatable or {}) | read_amounts(annotations.get(RAW_ALLOCATABLE_ANNOTATION))
+
+
+def _estimate(class_: Priority, resource: str, factor: int, requests: Nanos, limits: Nanos) -> int:
+    real = resource_of(class_, resource)
+    limit = limits.get(real, 0)
+    base = max(limit, requests.get(real, 0))
+    if not base:
+        return _DEFAULTS.get(real, 0)
+    estimated = goround(float(amount(real, base)) * float(factor) / 100)
+    return min(estimated, amount(real, limit)) if limit > 0 else estimated

@@ -1,0 +1,78 @@
+"""What load-awareness needs of a pod, worked out once for all pods of a template."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from services.scheduler.plugins.load_aware_scheduling.estimate_window import Windows, windows_of
+from services.scheduler.plugins.load_aware_scheduling.load_arrays import int64
+from services.scheduler.plugins.load_aware_scheduling.node_metric_report import Vector
+from services.scheduler.plugins.load_aware_scheduling.pod_estimate import estimate_pod
+from shared.domain.pod_requests import Asked
+from shared.domain.priority import Priority, priority
+from shared.kube.pod import Pod
+from shared.kube.quantity import BadQuantity
+
+_KEPT = 4096
+
+
+class Template(NamedTuple):
+    """Pods that ask for the same.
+
+    Attributes:
+        estimate: expected usage, or None when all of it is 0, which is no estimate.
+        incoming: int64[resources], the estimate to be added to nodes.
+        is_prod: whether the pod's class, default included, is prod.
+        windows: how long the estimate counts whatever is measured; None: not at all.
+        unseen: int64[3, resources] each: what a pod that no report names adds to a node without a report, and to one with; None where
+            that takes a closer look.
+    """
+
+    estimate: Vector | None
+    incoming: NDArray[np.int64]
+    is_prod: bool
+    windows: Windows | None
+    unseen: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+
+class Templates:
+    """Templates by pod: pods of a class share one object, by which it is found. Forgets all rather than growing without end."""
+
+    def __init__(self, args: LoadAwareArgs, resources: tuple[str, ...]) -> None:
+        self._args = args
+        self._resources = resources
+        self._known: dict[int, tuple[Pod, Template]] = {}
+
+    def of(self, pod: Pod, asked: Asked | None = None) -> Template:
+        """The pod's template; `asked` if it has been read already."""
+        known = self._known.get(id(pod))
+        if known is not None:
+            return known[1]
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        template = self._compute(pod, asked)
+        self._known[id(pod)] = pod, template  # the pod is kept, so that no other has its id
+        return template
+
+    def _compute(self, pod: Pod, asked: Asked | None) -> Template:
+        try:
+            class_ = priority(pod)
+            estimated, is_prod = estimate_pod(pod, self._args, class_, asked), class_ is Priority.PROD
+        except BadQuantity:  # no API server lets such a pod in
+            estimated, is_prod = {}, False
+        vector = tuple(estimated.get(name, 0) for name in self._resources)
+        incoming = int64(vector)
+        unseen = None
+        if min(vector, default=0) >= 0:
+            unreported = np.zeros((3, len(vector)), np.int64)
+            unreported[:2] = incoming
+            reported = unreported
+            if is_prod:
+                reported = unreported.copy()
+                reported[2] = incoming
+            unseen = unreported, reported
+        windows = windows_of(pod, self._args)
+        lasting = windows if max(windows) > 0 else None
+        return Template(vector if any(vector) else None, incoming, is_prod, lasting, unseen)

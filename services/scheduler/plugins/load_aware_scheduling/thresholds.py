@@ -1,0 +1,109 @@
+"""Which thresholds hold on a node: the arguments', overridden by the node's annotation part by part.
+
+Source: spec/scheduler-core.md 3.5, steps 2 and 3; upstream apis/extension/load_aware.go.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from services.scheduler.plugins.load_aware_scheduling.annotations import Int64
+from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
+from shared.kube.instants import BadTime, duration_ns
+from shared.kube.json_text import read_json
+from shared.kube.node import Node
+
+ANNOTATION = "scheduling.koordinator.sh/usage-thresholds"
+
+Percents = dict[str, int]
+
+
+class Window(NamedTuple):
+    """A percentile over a window of a report; duration 0 means the longest window there is."""
+
+    type: str
+    duration_ns: int
+
+
+class Thresholds(NamedTuple):
+    """What holds on one node, in percent of allocatable; resources that are absent or 0 are not checked.
+
+    Attributes:
+        usage: for every pod, unless prod pods have their own; of `window`'s usage if there is one.
+        prod: for prod pods, against what prod pods use; counts when any of it is not 0.
+    """
+
+    usage: Percents
+    prod: Percents
+    window: Window | None
+
+
+class _Aggregated(msgspec.Struct, rename="camel"):
+    usage_thresholds: dict[str, Int64 | None] | None = None
+    usage_aggregation_type: str | None = None
+    usage_aggregated_duration: str | None = None
+
+
+class _Stated(msgspec.Struct, rename="camel"):
+    usage_thresholds: dict[str, Int64 | None] | None = None
+    prod_usage_thresholds: dict[str, Int64 | None] | None = None
+    aggregated_usage: _Aggregated | None = None
+
+
+def default_thresholds(args: LoadAwareArgs) -> Thresholds:
+    """What holds on a node without an annotation."""
+    aggregated = args.aggregated
+    window = None
+    if aggregated and aggregated.usage_thresholds and aggregated.usage_aggregation_type:
+        window = _window(aggregated.usage_aggregation_type, aggregated.usage_aggregated_duration)
+        return Thresholds(aggregated.usage_thresholds, args.prod_usage_thresholds, window)
+    return Thresholds(args.usage_thresholds, args.prod_usage_thresholds, None)
+
+
+def score_window(args: LoadAwareArgs) -> Window | None:
+    """The window whose usage the score looks at, when it looks at one."""
+    aggregated = args.aggregated
+    if aggregated is None or not aggregated.score_aggregation_type:
+        return None
+    return _window(aggregated.score_aggregation_type, aggregated.score_aggregated_duration)
+
+
+def node_thresholds(node: Node, default: Thresholds) -> Thresholds:
+    """What holds on this node. An ill-formed annotation is ignored as a whole; a part it leaves empty is the arguments'.
+
+    A windowed part (thresholds and type) outranks plain thresholds wherever either comes from.
+
+    Args:
+        default: `default_thresholds` of the arguments.
+    """
+    stated = _read((node.metadata.annotations or {}).get(ANNOTATION))
+    if stated is None:
+        return default
+    prod = _percents(stated.prod_usage_thresholds) or default.prod
+    own = stated.aggregated_usage
+    if own and own.usage_thresholds and own.usage_aggregation_type:
+        window = _window(own.usage_aggregation_type, own.usage_aggregated_duration)
+        return Thresholds(_percents(own.usage_thresholds), prod, window)
+    if default.window:
+        return default._replace(prod=prod)
+    return Thresholds(_percents(stated.usage_thresholds) or default.usage, prod, None)
+
+
+def _read(text: str | None) -> _Stated | None:
+    if not text:
+        return None
+    try:
+        stated: _Stated | None = read_json(text, _Stated | None)
+        if stated and stated.aggregated_usage and (duration := stated.aggregated_usage.usage_aggregated_duration):
+            duration_ns(duration)
+    except (msgspec.MsgspecError, BadTime):
+        return None
+    return stated
+
+
+def _percents(stated: dict[str, Int64 | None] | None) -> Percents:
+    return {name: value or 0 for name, value in (stated or {}).items()}
+
+
+def _window(type_: str, duration: str | None) -> Window:
+    return Window(type_, duration_ns(duration) if duration else 0)

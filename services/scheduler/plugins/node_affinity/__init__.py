@@ -1,0 +1,1 @@
+"""NodeAffinity: node selectors and node affinity of a pod."""

@@ -1,0 +1,114 @@
+"""NodeAffinity: the pod's node selector and affinity against the labels of the nodes.
+
+Filter: `nodeSelector` and one of the required terms. Score: the sum of the weights of the preferred terms that match.
+
+Source: spec/scheduler-core.md 2.2, 2.4.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Rows
+from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.errors import KoordError
+from shared.kube.pod import NodeAffinity as Affinity
+
+_NO_MATCH, _NO_ENFORCED_MATCH = 1, 2
+
+
+class NodeAffinity:
+    """Refuses nodes that the pod's selector or required terms do not match; prefers those that its preferred terms do.
+
+    `added` is the operator's `addedAffinity`: it holds for every pod, in addition to the pod's own.
+    """
+
+    name: ClassVar[str] = "NodeAffinity"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.UP
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+        "NodeAffinityMismatch": frozenset((Change.LABELS,)),
+        "EnforcedNodeAffinityMismatch": frozenset((Change.LABELS,)),
+    }
+
+    def __init__(self, added: Affinity | None = None) -> None:
+        self.added = added
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Raw score: the sum of the weights of matching preferred terms."""
+        return StaticTrial(self, room.table, _reads, self._judge, self._weigh)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """Whose affinity it is that does not match."""
+        return (Reason("EnforcedNodeAffinityMismatch" if verdict == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whatever goes, the labels stay."""
+        return True
+
+    def requires(self, ask: PodAsk) -> bool:
+        """Whether a pod can be refused at all."""
+        affinity = affinity_of(ask)
+        own = ask.pod.spec.node_selector is not None or (affinity is not None and affinity.required is not None)
+        return own or (self.added is not None and self.added.required is not None)
+
+    def prefers(self, ask: PodAsk) -> bool:
+        """Whether nodes can differ for a pod."""
+        return any(affinity.preferred for affinity in (self.added, affinity_of(ask)) if affinity)
+
+    def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        if not self.requires(ask):  # most classes: no label has to be looked at
+            return np.zeros(table.size, np.int64)[rows]
+        matches = own_matches(table, ask)
+        enforced = required_matches(table, self.added)
+        return np.where(enforced, np.where(matches, 0, _NO_MATCH), _NO_ENFORCED_MATCH)[rows]
+
+    def _weigh(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        weights = np.zeros(table.size, np.int64)
+        if not self.prefers(ask):
+            return weights[rows]
+        for affinity in (self.added, affinity_of(ask)):
+            for preferred in affinity.preferred if affinity else ():
+                weights += term_matches(table, preferred.preference) * preferred.weight
+        return weights[rows]
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    added_affinity: Affinity | None = None
+
+
+class BadAffinityArgs(KoordError):
+    """NodeAffinityArgs that cannot be used."""
+
+
+def read_affinity_args(raw: Mapping[str, Any], source: str) -> Affinity | None:
+    """The `addedAffinity` of NodeAffinityArgs.
+
+    Raises:
+        BadAffinityArgs: a field is unknown or of the wrong type.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        return msgspec.convert(stated, _Args).added_affinity
+    except msgspec.ValidationError as error:
+        raise BadAffinityArgs(f"{source}: {error}") from error
+
+
+def _reads(ask: PodAsk) -> object:
+    return ask.pod.spec.node_selector, affinity_of(ask)

@@ -1,0 +1,235 @@
+"""What a pod gets on a node: amounts of NUMA zones, and CPUs.
+
+Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresource/resource_manager.go.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource.amplification import amplified
+from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_cpus, take_preferred
+from services.scheduler.plugins.node_numa_resource.hint_combinations import Mask
+from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts, NodeBook
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused, Wanted
+from services.scheduler.plugins.node_numa_resource.required_bind_policy import obeys, usable_cpus
+from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
+
+_NOT_ENOUGH = Refused((Reason("NotEnoughCpus"),))
+
+Zones = dict[int, dict[str, int]]
+"""NUMA node -> amounts."""
+
+
+class NumaNode:
+    """A node as pods meet it: what it offers, and what is held of that. A value; what follows from it is worked out once.
+
+    Attributes:
+        max_pods: how many pods may share a CPU.
+    """
+
+    def __init__(self, options: NodeOptions, book: NodeBook, max_pods: int = 1) -> None:
+        self.options = options
+        self.book = book
+        self.max_pods = max_pods
+        self._rooms: dict[str, Zones] = {}
+        self._usable: dict[str, Usable] = {}
+
+    def invalid(self) -> Refused:
+        """Why no CPU can be given, with what could not be read of the node's report."""
+        return Refused((Reason("InvalidCpuTopology", "; ".join(self.options.problems)[:200]),), hopeless=True)
+
+    @cached_property
+    def held(self) -> Zones:
+        """What is held of each zone, with held CPUs counted as much as the zone counts them."""
+        ratio = self.options.ratios.get("cpu", 1)
+        zones: Zones = {}
+        for zone in self.options.zones:
+            amounts = dict(self.book.zones.get(zone.numa, {}))
+            own = 1000 * self.book.bound.get(zone.numa, 0)
+            if own and ratio > 1 and zone.numa in self.book.zones:  # else nobody's amounts are counted there
+                amounts["cpu"] = amounts.get("cpu", 0) - own + amplified(own, ratio)
+            zones[zone.numa] = amounts
+        return zones
+
+    @cached_property
+    def free(self) -> Zones:
+        """What is left of each zone."""
+        held = self.held
+        return {
+            zone.numa: {name: max(0, total - held[zone.numa].get(name, 0)) for name, total in zone.total.items()}
+            for zone in self.options.zones
+        }
+
+    @cached_property
+    def free_cpus(self) -> frozenset[int] | Refused:
+        """CPUs that a pod may be given; none where no topology is reported."""
+        if not self.options.known:
+            return frozenset()
+        if not self.options.topology.valid:
+            return self.invalid()
+        return self.book.cpus.available(self.options.topology, self.max_pods) - self.options.reserved
+
+    def usable(self, bind: str) -> "Usable":
+        """The free CPUs that a required bind policy leaves; all of them without one."""
+        if bind not in self._usable:
+            free = frozenset() if isinstance(self.free_cpus, Refused) else self.free_cpus
+            self._usable[bind] = Usable(self, usable_cpus(self.options.topology, bind, free))
+        return self._usable[bind]
+
+    def room(self, want: Wanted) -> Zones:
+        """What is left of each zone for a pod: of cpu only whole CPUs that its required bind policy lets it have."""
+        if not want.required:
+            return self.free
+        if want.bind not in self._rooms:
+            usable = self.usable(want.bind)
+            self._rooms[want.bind] = zones = {numa: dict(amounts) for numa, amounts in self.free.items()}
+            for numa, amounts in zones.items():
+                if "cpu" in amounts:
+                    amounts["cpu"] = min(amounts["cpu"], 1000 * len(usable.of(numa)))
+        return self._rooms[want.bind]
+
+
+class Usable:
+    """CPUs that may be taken, and what allocations of one NUMA node have come to."""
+
+    def __init__(self, node: NumaNode, cpus: frozenset[int]) -> None:
+        self.cpus = cpus
+        self._node = node
+        self._taken: dict[tuple[int, Take], frozenset[int]] = {}
+        by_numa: dict[int, list[int]] = {}
+        for cpu in cpus:
+            by_numa.setdefault(node.options.topology.cpus[cpu].numa, []).append(cpu)
+        self._by_numa = {numa: frozenset(there) for numa, there in by_numa.items()}
+
+    def of(self, numa: int) -> frozenset[int]:
+        """Those of a NUMA node."""
+        return self._by_numa.get(numa, frozenset())
+
+    def take(self, numa: int, take: Take, preferred: frozenset[int]) -> frozenset[int]:
+        """Take from a NUMA node alone.
+
+        Raises:
+            NotEnoughCpus: there are not as many.
+        """
+        node = self._node
+        if preferred:
+            return take_preferred(node.options.topology, take, self.of(numa), preferred, node.book.cpus.held)
+        key = (numa, take)
+        if key not in self._taken:
+            self._taken[key] = take_cpus(node.options.topology, take, self.of(numa), node.book.cpus.held)
+        return self._taken[key]
+
+
+def allocate(node: NumaNode, want: Wanted, mask: Mask | None) -> Allocation | Refused:
+    """What the pod would get with an affinity; nothing when it has none and wants no CPUs of its own."""
+    zones: list[tuple[int, Amounts]] = []
+    if mask is not None:
+        room = node.room(want)
+        shares, short = distribute(want, room, numas_of(mask), node.options.topology.cpus_per_core)
+        if short:
+            return Refused(tuple(Reason("InsufficientNumaResource", name) for name in short))
+        zones = sorted(shares.items())
+    if not want.binds:
+        return Allocation(zones=tuple(zones))
+    cpus = _take(node, want, zones)
+    return cpus if isinstance(cpus, Refused) else Allocation(cpus, want.exclusive, tuple(zones))
+
+
+def allocate_designated(node: NumaNode, want: Wanted, designated: Allocation) -> Allocation | Refused:
+    """Exactly what someone else has decided, if it is there.
+
+    Upstream does not look whether the zones still have the amounts; here they must.
+    """
+    free = node.free
+    room = {
+        numa: {name: min(size, free.get(numa, {}).get(name, 0)) for name, size in amounts.items()}
+        for numa, amounts in designated.zones
+    }
+    shares, short = distribute(want, room, list(room), node.options.topology.cpus_per_core)
+    if short:
+        return Refused(tuple(Reason("InsufficientNumaResource", name) for name in short))
+    zones = sorted(shares.items())
+    if not want.binds:
+        return Allocation(zones=tuple(zones))
+    cpus = _take(node, want, zones, designated.cpus)
+    if isinstance(cpus, Refused):
+        return cpus
+    return Allocation(cpus, want.exclusive, tuple(zones)) if cpus == designated.cpus else _NOT_ENOUGH
+
+
+def distribute(
+    want: Wanted, room: Zones, numas: Sequence[int], cpus_per_core: int
+) -> tuple[dict[int, dict[str, int]], list[str]]:
+    """Split what is asked for evenly over NUMA nodes, those with least room first.
+
+    Resources that no zone knows are somebody else's matter.
+
+    Returns:
+        NUMA node -> amounts, and the resources that do not fit.
+    """
+    known = {name for amounts in room.values() for name in amounts}
+    requests = want.asked if want.binds else want.requests
+    shares: dict[int, dict[str, int]] = {}
+    short: list[str] = []
+    for name in sorted(requests.keys() & known):
+        left = requests[name]
+        ordered = _by_room([room.get(position, {}).get(name, 0) for position in range(len(numas))], numas)
+        for position, numa in enumerate(ordered):
+            part = _part(want, name, left, len(numas) - position, cpus_per_core)
+            taken = min(part, room.get(numa, {}).get(name, 0))
+            if taken > 0:
+                shares.setdefault(numa, {})[name] = taken
+                left -= taken
+        if left > 0:
+            short.append(name)
+    return shares, short
+
+
+def _by_room(room: Sequence[int], numas: Sequence[int]) -> list[int]:
+    """NUMA nodes, least room first, as upstream sorts them: it compares the room of NUMA nodes 0, 1, ... at those positions."""
+    ordered = list(numas)
+    for last in range(1, len(ordered)):
+        at = last
+        while at > 0 and room[at] < room[at - 1]:
+            ordered[at], ordered[at - 1] = ordered[at - 1], ordered[at]
+            at -= 1
+    return ordered
+
+
+def _part(want: Wanted, name: str, left: int, parts: int, cpus_per_core: int) -> int:
+    if name != "cpu" or not want.binds:
+        return left // parts
+    cpus = left // 1000
+    if want.required_bind == policies.FULL_CORES and cpus_per_core:
+        return cpus // cpus_per_core // parts * cpus_per_core * 1000
+    return cpus // parts * 1000
+
+
+def _take(
+    node: NumaNode, want: Wanted, zones: Sequence[tuple[int, Amounts]], preferred: frozenset[int] = frozenset()
+) -> frozenset[int] | Refused:
+    topology = node.options.topology
+    if isinstance(node.free_cpus, Refused):
+        return node.free_cpus
+    usable = node.usable(want.required_bind)
+    if len(usable.cpus) < want.cpus:
+        return _NOT_ENOUGH
+    take = Take(want.cpus, want.bind, want.exclusive, want.strategy, node.max_pods)
+    try:
+        if not zones:
+            taken = take_preferred(topology, take, usable.cpus, preferred, node.book.cpus.held)
+        else:
+            taken = frozenset()
+            for numa, amounts in zones:
+                need = min(amounts.get("cpu", 0) // 1000, len(usable.of(numa)))
+                taken |= usable.take(numa, take._replace(need=need), preferred)
+            if len(taken) != want.cpus:
+                return _NOT_ENOUGH
+    except NotEnoughCpus:
+        return _NOT_ENOUGH
+    if want.required and not obeys(topology, want.bind, taken):
+        return Refused((Reason("CpuBindPolicyUnsatisfied", want.bind),))
+    return taken

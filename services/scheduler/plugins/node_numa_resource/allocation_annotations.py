@@ -1,0 +1,102 @@
+"""What a pod got, as annotations of the pod: written for the node's agent, and read back.
+
+    scheduling.koordinator.sh/resource-status
+        {"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4","memory":"8Gi"}}]}
+
+Source: spec/scheduler-core.md 4.3, 4.9; upstream apis/extension/numa_aware.go.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
+from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
+from shared.kube.json_text import read_json
+from shared.kube.pod import Pod
+from shared.kube.quantity import NANO, BadQuantity, amounts
+from shared.kube.quantity_text import Notation, quantity_text, request_notations
+
+RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, rename={
+    "required": "requiredCPUBindPolicy", "preferred": "preferredCPUBindPolicy", "exclusive": "preferredCPUExclusivePolicy",
+}, omit_defaults=True):  # fmt: skip
+    """The annotation RESOURCE_SPEC; fields in the order in which upstream writes them."""
+
+    required: str = ""
+    preferred: str = ""
+    exclusive: str = ""
+
+
+class _Share(msgspec.Struct, frozen=True):
+    node: int = 0
+    resources: dict[str, str] = {}
+
+
+class _Status(msgspec.Struct, frozen=True, omit_defaults=True, rename={"shares": "numaNodeResources"}):
+    cpuset: str = ""
+    shares: tuple[_Share, ...] | None = None
+
+
+def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
+    """What the annotations say a pod has; nothing when they do not say or cannot be read."""
+    notes = annotations or {}
+    text = notes.get(RESOURCE_STATUS)
+    if not text:
+        return Allocation()
+    try:
+        status = read_json(text, _Status)
+        cpus = parse_cpus(status.cpuset)
+        zones = tuple(sorted((share.node, amounts(share.resources)) for share in status.shares or ()))
+    except (msgspec.MsgspecError, BadCpuList, BadQuantity):
+        return Allocation()
+    return Allocation(cpus, _exclusive(notes), zones)
+
+
+def annotations_for(pod: Pod, got: Allocation, bind: str, *, required: bool) -> dict[str, str]:
+    """The annotations to write for what a pod got: always the status; the policy that was applied, where the pod left it open.
+
+    Args:
+        bind: how its CPUs are bound, empty for a pod without CPUs of its own.
+    """
+    notes = {RESOURCE_STATUS: _status_text(pod, got)}
+    if bind:
+        text = _spec_text((pod.metadata.annotations or {}).get(RESOURCE_SPEC), bind, required=required)
+        if text is not None:
+            notes[RESOURCE_SPEC] = text
+    return notes
+
+
+def _status_text(pod: Pod, got: Allocation) -> str:
+    notations = request_notations(pod)
+
+    def text(name: str, size: int) -> str:
+        unit = NANO // 1000 if name == "cpu" else NANO
+        return quantity_text(size * unit, notations.get(name, Notation.DECIMAL))
+
+    shares = tuple(
+        _Share(numa, {name: text(name, size) for name, size in sorted(held.items())}) for numa, held in got.zones
+    )
+    return msgspec.json.encode(_Status(cpu_list(got.cpus), shares or None)).decode()
+
+
+def _spec_text(stated: str | None, bind: str, *, required: bool) -> str | None:
+    spec: ResourceSpec = read_json(stated, ResourceSpec) if stated else ResourceSpec()
+    filled = spec
+    if required and spec.required in ("", policies.DEFAULT_BIND):
+        filled = msgspec.structs.replace(filled, required=bind)
+    if spec.preferred == policies.DEFAULT_BIND or not (filled.required or spec.preferred):
+        filled = msgspec.structs.replace(filled, preferred=bind)
+    return None if filled == spec else msgspec.json.encode(filled).decode()
+
+
+def _exclusive(notes: Mapping[str, str]) -> str:
+    try:
+        spec: ResourceSpec = read_json(notes.get(RESOURCE_SPEC) or "{}", ResourceSpec)
+    except msgspec.MsgspecError:
+        return ""
+    return spec.exclusive

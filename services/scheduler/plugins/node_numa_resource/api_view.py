@@ -1,0 +1,51 @@
+"""What a node has of CPUs and NUMA zones, and who holds it, as JSON for people and their tools. Source: spec/api.md 6.2."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused
+from shared.domain.cpu_set import cpu_list
+
+
+def told(node: NumaNode, pods: Iterable[tuple[str, Allocation]]) -> dict[str, Any]:
+    """A node; amounts as integers, cpu in milli-cores.
+
+    Args:
+        pods: (uid, what it holds), oldest first.
+    """
+    options, free = node.options, node.free_cpus
+    return {
+        "topologyKnown": options.known,
+        "topologyValid": options.topology.valid,
+        "cpus": cpu_list(options.topology.all),
+        "reservedCPUs": cpu_list(options.reserved),
+        "allocatedCPUs": cpu_list(node.book.cpus.held),
+        "availableCPUs": "" if isinstance(free, Refused) else cpu_list(free),
+        "numaTopologyPolicy": options.numa_policy,
+        "cpuBindPolicy": options.bind_policy,
+        "amplificationRatios": dict(sorted(options.ratios.items())),
+        "numaNodes": [
+            {
+                "node": zone.numa,
+                "allocatable": dict(sorted(zone.total.items())),
+                "allocated": dict(sorted(node.held[zone.numa].items())),
+                "available": dict(sorted(node.free[zone.numa].items())),
+                "use": str(node.book.use(zone.numa)),
+            }
+            for zone in options.zones
+        ],
+        "pods": [
+            {
+                "uid": uid,
+                "cpuset": cpu_list(held.cpus),
+                "exclusivePolicy": held.exclusive,
+                "numaNodeResources": [
+                    {"node": numa, "resources": dict(sorted(size.items()))} for numa, size in held.zones
+                ],
+            }
+            for uid, held in pods
+        ],
+        "problems": list(options.problems),
+    }

@@ -1,0 +1,77 @@
+"""NodeNUMAResourceArgs. Source: spec/scheduler-core.md 4.1; spec/api.md 4.3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies
+from shared.errors import KoordError
+
+_BIND = ("", policies.FULL_CORES, policies.SPREAD)
+_TYPES = (policies.LEAST, policies.MOST)
+
+
+class BadNumaArgs(KoordError):
+    """Arguments that cannot be used; names the path, what was found there and what is allowed."""
+
+
+class Weighted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A resource and the weight of its part in the score, 1..100."""
+
+    name: str
+    weight: int = 1
+
+
+class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which nodes are preferred, by which resources; cpu and memory when none are named."""
+
+    type: str = policies.LEAST
+    resources: tuple[Weighted, ...] = (Weighted("cpu"), Weighted("memory"))
+
+
+class NumaArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The plugin's arguments by their upstream JSON names.
+
+    Attributes:
+        bind: how the CPUs of pods are bound that do not say it; FullPCPUs when it is not given.
+        scoring: scores nodes.
+        numa_scoring: its type scores NUMA nodes, and says which are taken first. As upstream has it, its resources are checked
+            and not used.
+    """
+
+    bind: str = msgspec.field(default=policies.FULL_CORES, name="defaultCPUBindPolicy")
+    scoring: Strategy = msgspec.field(default=Strategy(), name="scoringStrategy")
+    numa_scoring: Strategy = msgspec.field(default=Strategy(), name="numaScoringStrategy")
+
+    @property
+    def strategies(self) -> Strategies:
+        """The strategies as plain data."""
+        weights = tuple((resource.name, resource.weight) for resource in self.scoring.resources)
+        return Strategies(weights, self.scoring.type, self.numa_scoring.type)
+
+
+def read_numa_args(raw: Mapping[str, Any], source: str = "NodeNUMAResourceArgs") -> NumaArgs:
+    """Decode and check arguments as they stand in a scheduler configuration.
+
+    Raises:
+        BadNumaArgs: a field is unknown, of the wrong type, or out of range.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        args = msgspec.convert(stated, NumaArgs)
+    except msgspec.ValidationError as error:
+        raise BadNumaArgs(f"{source}: {error}") from error
+    if args.bind not in _BIND:
+        raise BadNumaArgs(
+            f"{source}: defaultCPUBindPolicy is {args.bind!r}; give {policies.FULL_CORES}, {policies.SPREAD} or nothing"
+        )
+    for name, strategy in (("scoringStrategy", args.scoring), ("numaScoringStrategy", args.numa_scoring)):
+        if strategy.type not in _TYPES:
+            raise BadNumaArgs(f"{source}: {name}.type is {strategy.type!r}; give {' or '.join(_TYPES)}")
+        for number, resource in enumerate(strategy.resources):
+            if not 1 <= resource.weight <= 100:
+                path = f"{name}.resources[{number}].weight"
+                raise BadNumaArgs(f"{source}: {path} is {resource.weight}; give a whole number from 1 to 100")
+    return args

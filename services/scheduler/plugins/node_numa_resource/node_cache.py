@@ -1,0 +1,213 @@
+"""All nodes with their CPUs and NUMA zones, by row: what each offers, and what its pods hold.
+
+A function of the nodes, their NodeResourceTopologies and the pods' annotations. What a node has left is summed up from its pods
+whenever one came or went, so that what is freed is what was taken, whatever the order of events. Nodes that offer the same and of
+which nothing is held are one site, judged once for all.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from services.scheduler.kernels.tiles import Bools
+from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
+from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
+from services.scheduler.plugins.node_numa_resource.api_view import told
+from services.scheduler.plugins.node_numa_resource.node_admission import Cycle
+from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions, node_options
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeBook
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand
+from services.scheduler.plugins.node_numa_resource.topology_hints import Strategies
+from services.scheduler.state.pod_record import Held
+from shared.kube.node import Node, NodeMetric
+from shared.kube.node_resource_topology import NodeResourceTopology
+
+_MOST_KEPT = 64
+"""How many classes' answers a site keeps."""
+
+
+class Asked:
+    """A demand with a key by which equal ones are found."""
+
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for equal demands."""
+        demand, designated = self.demand, self.demand.designated
+        held = designated and (designated.cpus, tuple((numa, tuple(sorted(a.items()))) for numa, a in designated.zones))
+        return (tuple(sorted(demand.requests.items())), *demand[1:-1], held)
+
+
+class Site:
+    """A node as pods meet it, and what has been worked out about it."""
+
+    def __init__(self, node: NumaNode) -> None:
+        self.node = node
+        self._cycles: dict[Hashable, Cycle] = {}
+
+    def cycle(self, asked: Asked, strategies: Strategies) -> Cycle:
+        """A pod against this node."""
+        cycle = self._cycles.get(asked.key)
+        if cycle is None:
+            if len(self._cycles) >= _MOST_KEPT:
+                self._cycles.clear()
+            cycle = self._cycles[asked.key] = Cycle(asked.demand, self.node, strategies)
+        return cycle
+
+
+class _Holding(NamedTuple):
+    """One pod's allocation; pods are summed up in this order."""
+
+    since_ns: int
+    uid: str
+    allocation: Allocation
+
+
+class NumaFleet:
+    """The account of one plugin.
+
+    Attributes:
+        plain: bool[rows]: a pod without wishes of its own passes there: no policy, no amplified cpu.
+        valid: bool[rows]: the node's CPU topology is known.
+        max_pods: how many pods may share a CPU: 1, as in upstream unless a program that embeds it raises it.
+    """
+
+    def __init__(self) -> None:
+        self.plain: Bools = np.zeros(0, np.bool_)
+        self.valid: Bools = np.zeros(0, np.bool_)
+        self.max_pods = 1
+        self._nodes: dict[int, Node] = {}
+        self._rows: dict[str, int] = {}
+        self._topologies: dict[str, NodeResourceTopology] = {}
+        self._options: dict[int, NodeOptions] = {}
+        self._pods: dict[int, dict[str, _Holding]] = {}
+        self._sites: dict[int, Site] = {}
+        self._empty: dict[Hashable, Site] = {}
+
+    # what the index tells
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """The node in the row, None when it is gone."""
+        before = self._nodes.pop(row, None)
+        if before is not None and self._rows.get(before.metadata.name) == row:
+            del self._rows[before.metadata.name]
+        if node is None:
+            self._options.pop(row, None)
+            self._sites.pop(row, None)
+        else:
+            self._nodes[row] = node
+            self._rows[node.metadata.name] = row
+            self._offer(row)
+
+    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
+        """The NodeResourceTopology of that name, None when it is gone."""
+        self._topologies.pop(name, None)
+        if topology is not None:
+            self._topologies[name] = topology
+        if name in self._rows:
+            self._offer(self._rows[name])
+
+    def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
+        """Load plays no part here."""
+
+    def assign(self, row: int, uid: str, held: Held) -> None:
+        """Count what the pod has of the node, if its annotations say that it has something."""
+        if not held.allotted:
+            return
+        allocation = allocation_of({**(held.ask.pod.metadata.annotations or {}), **held.allotted})
+        if allocation:
+            self._pods.setdefault(row, {})[uid] = _Holding(held.assigned_ns, uid, allocation)
+            self._sites.pop(row, None)
+
+    def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (it is known by its uid)
+        """The pod has nothing of the node any more."""
+        pods = self._pods.get(row, {})
+        if pods.pop(uid, None) is not None:
+            self._sites.pop(row, None)
+            if not pods:
+                del self._pods[row]
+
+    # what a cycle asks
+
+    def sized(self, size: int) -> tuple[Bools, Bools]:
+        """`plain` and `valid` of so many rows."""
+        self._reach(size)
+        return self.plain[:size], self.valid[:size]
+
+    def told(self, row: int) -> dict[str, Any]:
+        """What the node in a row has and who holds it, for the services engine's view."""
+        held = sorted(self._pods.get(row, {}).values(), key=_age)
+        return told(self.site(row).node, [(holding.uid, holding.allocation) for holding in held])
+
+    def allocations(self, row: int) -> list[Allocation]:
+        """What the pods of a node hold, oldest first."""
+        return [holding.allocation for holding in sorted(self._pods.get(row, {}).values(), key=_age)]
+
+    def site(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> Site:
+        """The node in a row, with what pods of the cycle hold besides, and without what running pods would leave."""
+        left = list(gone)
+        if more or left:
+            held = self.allocations(row)
+            for allocation in left:
+                held.remove(allocation)
+            return self._site_of(self._options.get(row, NodeOptions()), [*held, *more])
+        site = self._sites.get(row)
+        if site is None:
+            site = self._sites[row] = self._site_of(self._options.get(row, NodeOptions()), self.allocations(row))
+        return site
+
+    def _offer(self, row: int) -> None:
+        node = self._nodes[row]
+        self._options[row] = options = node_options(node, self._topologies.get(node.metadata.name))
+        self._sites.pop(row, None)
+        self._reach(row + 1)
+        wishes = options.numa_policy or options.bind_policy != policies.NODE_NONE
+        ratios = (options.ratios.get("cpu", 1), options.node_ratios.get("cpu", 1))
+        self.plain[row] = not wishes and max(ratios) <= 1
+        self.valid[row] = options.topology.valid
+
+    def _reach(self, size: int) -> None:
+        if size > len(self.plain):
+            self.plain, self.valid = (_longer(array, 2 * size) for array in (self.plain, self.valid))
+
+    def _site_of(self, options: NodeOptions, allocations: list[Allocation]) -> Site:
+        if allocations:
+            return Site(NumaNode(options, NodeBook(options.topology, allocations), self.max_pods))
+        key = _offer_key(options)
+        site = self._empty.get(key)
+        if site is None:
+            if len(self._empty) >= _MOST_KEPT:
+                self._empty.clear()
+            site = self._empty[key] = Site(NumaNode(options, NodeBook(options.topology, ()), self.max_pods))
+        return site
+
+
+def _age(holding: _Holding) -> tuple[int, str]:
+    return holding.since_ns, holding.uid
+
+
+def _offer_key(options: NodeOptions) -> Hashable:
+    """Equal for nodes that offer the same."""
+    return (
+        options.known,
+        options.topology,  # one object a model of machine
+        options.reserved,
+        tuple((zone.numa, tuple(sorted(zone.total.items()))) for zone in options.zones),
+        tuple(sorted(options.ratios.items())),
+        tuple(sorted(options.node_ratios.items())),
+        options.numa_policy,
+        options.bind_policy,
+        options.strategy,
+        options.problems,
+    )
+
+
+def _longer(array: Bools, size: int) -> Bools:
+    longer = np.zeros(size, np.bool_)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,180 @@
+"""What a pod asks of CPUs and NUMA zones, whatever the node; and what that comes to on a node.
+
+Source: spec/scheduler-core.md 4.2, 4.4, 4.6; upstream pkg/scheduler/plugins/nodenumaresource/plugin.go.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, read_hint
+from services.scheduler.plugins.node_numa_resource import policies
+from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
+    RESOURCE_SPEC,
+    ResourceSpec,
+    allocation_of,
+)
+from services.scheduler.plugins.node_numa_resource.amplification import amplified
+from services.scheduler.plugins.node_numa_resource.node_options import NodeOptions
+from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts
+from shared.domain.priority import Priority, priority
+from shared.domain.qos import QoS, raw_qos
+from shared.kube.json_text import read_json
+from shared.kube.pod import Pod
+
+NAME = "NodeNUMAResource"
+NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+_CUT_SHORT = "unexpected end of JSON input"
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class NumaSpec(
+    msgspec.Struct, frozen=True, rename={"policy": "numaTopologyPolicy", "exclusive": "singleNUMANodeExclusive"}
+):
+    """The annotation NUMA_SPEC."""
+
+    policy: str = ""
+    exclusive: str = ""
+
+
+class Refused(NamedTuple):
+    """A refusal with its reasons.
+
+    Attributes:
+        hopeless: no pod that went would help.
+        error: the pod itself is at fault; upstream fails its cycle.
+    """
+
+    reasons: tuple[Reason, ...]
+    hopeless: bool = False
+    error: bool = False
+
+
+class Demand(NamedTuple):
+    """What a pod asks for.
+
+    Attributes:
+        requests: resource -> amount, zeros that it states included.
+        bind: it wants CPUs of its own, by itself.
+        required: bind policy that must be obeyed, empty without one.
+        preferred: bind policy that holds otherwise.
+        exclusive: which pods' CPUs it keeps away from.
+        numa_policy, numa_exclusive: what it says of NUMA nodes.
+        designated: what it is to have, decided by someone else; that or nothing.
+    """
+
+    requests: Amounts
+    bind: bool = False
+    required: str = ""
+    preferred: str = ""
+    exclusive: str = ""
+    numa_policy: str = ""
+    numa_exclusive: str = ""
+    designated: Allocation | None = None
+
+
+def read_demand(pod: Pod, requests: Amounts, default_bind: str) -> Demand | Refused | None:
+    """What a pod asks for; None when it asks for nothing at all and nobody has to look at it.
+
+    Args:
+        requests: of the pod as a whole.
+        default_bind: the bind policy of pods that name none.
+    """
+    notes = pod.metadata.annotations or {}
+    try:
+        spec = _read(notes, RESOURCE_SPEC, ResourceSpec)
+        numa = _read(notes, NUMA_SPEC, NumaSpec)
+        hint = read_hint(notes)
+    except (_Unreadable, BadHint) as error:
+        return Refused((Reason("UnreadableAnnotation", str(error)),), hopeless=True, error=True)
+    if not any(requests.values()):
+        return None
+    designated = allocation_of(notes) if hint and NAME in (hint.extensions or {}) else None
+    demand = Demand(requests, numa_policy=numa.policy, numa_exclusive=numa.exclusive, designated=designated or None)
+    if raw_qos(pod) not in (QoS.LSE, QoS.LSR) or priority(pod) is not Priority.PROD:
+        return demand
+    required = default_bind if spec.required == policies.DEFAULT_BIND else spec.required
+    stated = default_bind if spec.preferred in ("", policies.DEFAULT_BIND) else spec.preferred
+    policy = required or stated
+    if policy not in (policies.FULL_CORES, policies.SPREAD):
+        return demand
+    cpu = requests.get("cpu", 0)
+    if cpu % 1000:
+        return Refused((Reason("CpuNotInteger"),), hopeless=True)
+    if not cpu:
+        return demand
+    return demand._replace(bind=True, required=required, preferred=policy, exclusive=spec.exclusive)
+
+
+class Wanted(NamedTuple):
+    """What a pod wants of one node.
+
+    Attributes:
+        requests: as the node counts them: amplified, for a pod with CPUs of its own.
+        asked: as the pod states them.
+        binds: whether it gets CPUs of its own; `cpus` says how many.
+        bind: how they are bound; `required` says whether that must be obeyed.
+    """
+
+    requests: Amounts
+    asked: Amounts
+    binds: bool
+    cpus: int
+    bind: str
+    required: bool
+    exclusive: str
+    strategy: str
+
+    @property
+    def own_bind(self) -> str:
+        """How CPUs of its own are bound, empty for a pod that gets none."""
+        return self.bind if self.binds else ""
+
+    @property
+    def required_bind(self) -> str:
+        """The bind policy that must be obeyed, empty without one."""
+        return self.bind if self.required else ""
+
+
+def wanted(demand: Demand, node: NodeOptions, default_strategy: str) -> Wanted:
+    """What the pod wants of the node, by both their policies."""
+    by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
+    cpu = demand.requests.get("cpu", 0)
+    binds = demand.bind or (cpu > 0 and node.bind_policy != policies.NODE_NONE)
+    bind = demand.required or by_node.get(node.bind_policy, "")
+    required = bool(bind)
+    ratio = node.ratios.get("cpu", 1)
+    requests: Mapping[str, int] = demand.requests
+    if binds and ratio > 1:
+        requests = {**requests, "cpu": amplified(cpu, ratio)}
+    strategy = default_strategy
+    if node.strategy:
+        strategy = policies.MOST if node.strategy == policies.MOST else policies.LEAST
+    return Wanted(
+        requests=requests,
+        asked=demand.requests,
+        binds=binds,
+        cpus=cpu // 1000 if binds else 0,
+        bind=bind or demand.preferred,
+        required=required,
+        exclusive=demand.exclusive,
+        strategy=strategy,
+    )
+
+
+class _Unreadable(Exception):
+    """An annotation that is not what it should be; the text is upstream's where it is cut short."""
+
+
+def _read(notes: Mapping[str, str], name: str, kind: type[T]) -> T:
+    text = notes.get(name)
+    if not text:
+        return kind()
+    try:
+        read_json(text)
+        read: T = read_json(text, kind)
+    except msgspec.MsgspecError as error:
+        raise _Unreadable(_CUT_SHORT if "truncated" in str(error) else f"{name}: {error}") from error
+    return read

@@ -1,0 +1,26 @@
+"""What a *required* bind policy leaves of a set of CPUs, and whether a set obeys it.
+
+Source: spec/scheduler-core.md 4.6; upstream pkg/scheduler/plugins/nodenumaresource/{cpu_accumulator,resource_manager}.go.
+"""
+
+from collections.abc import Set as AbstractSet
+
+from services.scheduler.plugins.node_numa_resource.cpu_topology import CpuTopology
+from services.scheduler.plugins.node_numa_resource.policies import FULL_CORES, SPREAD
+
+
+def usable_cpus(topology: CpuTopology, policy: str, available: AbstractSet[int]) -> frozenset[int]:
+    """The CPUs that a pod may get: of whole cores only, or the lowest of each core; all without such a policy."""
+    if policy == FULL_CORES:
+        return frozenset(cpu for cpus in topology.fully_free_cores(available).values() for cpu in cpus)
+    if policy == SPREAD:
+        return frozenset(cpus[0] for cpus in topology.by_core(available).values())
+    return frozenset(available)
+
+
+def obeys(topology: CpuTopology, policy: str, cpus: AbstractSet[int]) -> bool:
+    """Whether the set fills the cores it touches, or touches each only once."""
+    cores = len({topology.cpus[cpu].core for cpu in cpus})
+    if policy == FULL_CORES:
+        return cores * topology.cpus_per_core == len(cpus)
+    return policy != SPREAD or cores == len(cpus)

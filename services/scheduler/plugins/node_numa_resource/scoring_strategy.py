@@ -1,0 +1,39 @@
+"""Scores of amounts: how much would be left, or how full it would be.
+
+Source: spec/scheduler-core.md 4.10; upstream pkg/scheduler/plugins/nodenumaresource/{least,most}_allocated.go.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from services.scheduler.plugins.node_numa_resource.node_usage import Amounts
+from services.scheduler.plugins.node_numa_resource.policies import MOST
+
+ALWAYS_SCORED = ("cpu", "memory", "ephemeral-storage")
+
+
+def score(
+    strategy: str, weights: Sequence[tuple[str, int]], total: Amounts, held: Amounts, asked: Mapping[str, int]
+) -> int:
+    """Weighted mean over resources of what the strategy gives each, 0..100.
+
+    A resource of which there is nothing does not count; nor does one beyond cpu, memory and ephemeral-storage that the pod does not
+    ask for.
+    """
+    points = weight_sum = 0
+    for name, weight in weights:
+        capacity = total.get(name, 0)
+        if capacity == 0 or (name not in ALWAYS_SCORED and not asked.get(name, 0)):
+            continue
+        wanted = held.get(name, 0) + asked.get(name, 0)
+        points += weight * points_of(strategy, wanted, capacity)
+        weight_sum += weight
+    return points // weight_sum if weight_sum else 0
+
+
+def points_of(strategy: str, wanted: int, capacity: int) -> int:
+    """One resource's points, 0..100; none where the capacity is not positive."""
+    if capacity <= 0:
+        return 0
+    if strategy == MOST:
+        return min(wanted, capacity) * 100 // capacity
+    return 0 if wanted > capacity else (capacity - wanted) * 100 // capacity

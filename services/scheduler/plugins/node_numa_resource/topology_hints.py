@@ -1,0 +1,84 @@
+"""What a node's NUMA zones would like: for each resource, the sets of NUMA nodes that would do, and how good they are.
+
+Source: spec/scheduler-core.md 4.8; upstream pkg/scheduler/plugins/nodenumaresource/resource_manager.go, GetTopologyHints.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.node_numa_resource.allocation import NumaNode, allocate
+from services.scheduler.plugins.node_numa_resource.hint_combinations import Hint, Mask
+from services.scheduler.plugins.node_numa_resource.pod_requirements import Refused, Wanted
+from services.scheduler.plugins.node_numa_resource.policies import RESTRICTED
+from services.scheduler.plugins.node_numa_resource.scoring_strategy import score
+from services.scheduler.plugins.node_numa_resource.topology_manager import mask_of, numas_of
+
+MOST_MASKS = 1024
+"""How many sets of NUMA nodes are looked at."""
+
+Weights = Sequence[tuple[str, int]]
+"""Resources with their weights."""
+
+
+class Strategies(NamedTuple):
+    """How amounts are scored, of the node as a whole and of its NUMA zones; the weights are the same for both."""
+
+    weights: Weights
+    of_node: str
+    of_zones: str
+
+
+def hints_of(
+    node: NumaNode, want: Wanted, policy: str, strategies: Strategies, widest: int = 64
+) -> dict[str, list[Hint]] | Refused:
+    """Hints of the resources that the node's zones know, by resource; none for a resource that nothing will do for.
+
+    Args:
+        widest: how many NUMA nodes a hint may have.
+    """
+    zones = node.options.zones
+    lacking = Refused((Reason("InsufficientNumaNodes"),))
+    if not zones or (want.required and isinstance(node.free_cpus, Refused)):
+        return lacking
+    room = node.room(want)
+    total = {zone.numa: zone.total for zone in zones}
+    resources = sorted({name for zone in zones for name in zone.total} & want.requests.keys())
+    without = {name: mask_of(numa for numa in room if not room[numa].get(name, 0)) for name in resources}
+    least = dict.fromkeys(resources, len(zones))
+    found: dict[str, list[Hint]] = {name: [] for name in resources}
+    for mask in masks_of([zone.numa for zone in zones], widest):
+        usable = [name for name in resources if not without[name] & mask]
+        if not usable or isinstance(allocate(node, want, mask), Refused):
+            continue
+        there = numas_of(mask)
+        sums: dict[str, int] = {}
+        held: dict[str, int] = {}
+        for name in {name for numa in there for name in total[numa]}:
+            sums[name] = sum(total[numa].get(name, 0) for numa in there)
+            held[name] = max(0, sums[name] - sum(room[numa].get(name, 0) for numa in there))
+        points = score(strategies.of_zones, strategies.weights, sums, held, want.requests)
+        for name in usable:
+            found[name].append(Hint(mask, preferred=False, score=points))
+            least[name] = min(least[name], len(there))
+    return {
+        name: [
+            hint._replace(preferred=policy == RESTRICTED or (hint.mask or 0).bit_count() == least[name])
+            for hint in hints
+        ]
+        for name, hints in found.items()
+    }
+
+
+def masks_of(numas: Sequence[int], widest: int) -> Iterator[Mask]:
+    """All sets of NUMA nodes but the empty one: small ones first, then in the order of their members.
+
+    Beyond ten NUMA nodes, of MOST_MASKS only those that are small enough, and the set of all.
+    """
+    left = MOST_MASKS
+    for size in range(1, min(len(numas), widest) + 1):
+        left -= comb(len(numas), size)
+        if left >= 0 or size == len(numas):
+            yield from (mask_of(chosen) for chosen in combinations(numas, size))

@@ -1,0 +1,1 @@
+"""NodePorts: host ports are used by one pod of a node."""

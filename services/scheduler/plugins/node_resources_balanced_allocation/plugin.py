@@ -1,0 +1,156 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources would be used up evenly.
+
+    f_r   = min( (requested + asked) / allocatable, 1 ), for each configured resource that the node has
+    score = floor( (1 - std) * 100 ),  std = |f_0 - f_1| / 2 of two, the population's standard deviation of more, else 0
+
+What is requested counts as it is, without the defaults of NodeResourcesFit. Kubernetes after 1.35 has another formula.
+
+Source: spec/scheduler-core.md 2.4; upstream Kubernetes pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
+"""
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.framework.score_terms import Evenness
+from services.scheduler.kernels.resources import evenness
+from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED, WeightedResource
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.errors import KoordError
+
+
+class BadBalanceArgs(KoordError):
+    """NodeResourcesBalancedAllocationArgs that cannot be used."""
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resources: tuple[WeightedResource, ...] = ()
+
+
+def read_balance_args(raw: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    """The resources that are to be balanced: cpu and memory when none are named.
+
+    Raises:
+        BadBalanceArgs: a field is unknown or of the wrong type, or a weight is not 1, the only one upstream takes.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        resources = msgspec.convert(stated, _Args).resources
+    except msgspec.ValidationError as error:
+        raise BadBalanceArgs(f"{source}: {error}") from error
+    for number, resource in enumerate(resources):
+        if resource.weight not in (0, 1):
+            raise BadBalanceArgs(f"{source}: resources[{number}].weight is {resource.weight}; give 1 or leave it out")
+    return tuple(resource.name for resource in resources) or ("cpu", "memory")
+
+
+class NodeResourcesBalancedAllocation:
+    """Scores nodes by how evenly the configured resources would be used; refuses none."""
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+
+    def __init__(self, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
+        self.resources = resources
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Scores 0..100."""
+        return _BalanceTrial(self.resources, room)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """It refuses nothing."""
+        return ()
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """It refuses nothing."""
+        return False
+
+
+class _BalanceTrial:
+    """The plugin for one cycle."""
+
+    def __init__(self, resources: tuple[str, ...], room: Room) -> None:
+        self._resources = resources
+        self._room = room
+
+    def filter(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+        return None
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        return 0
+
+    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """None for a pod that asks for none of the resources."""
+        part = self.part(ask)
+        if part is None:
+            return None
+        room = self._room
+        return evenness(*room.which(rows), room.table.allocatable.T, room.requested.T, *part)
+
+    def part(self, ask: PodAsk) -> Evenness | None:
+        """The resources that may count."""
+        columns = self._columns(ask)
+        if columns is None:
+            return None
+        pairs = np.array(columns, np.int64).reshape(len(columns), 2).T.copy()
+        return Evenness(pairs[0], pairs[1])
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The score of one node."""
+        columns = self._columns(ask)
+        if columns is None:
+            return 0
+        room, table = self._room, self._room.table
+        fractions: list[float] = []
+        for column, asked in columns:
+            capacity = table.allocatable.item(row, column)
+            if capacity > 0:
+                fractions.append(min((room.requested.item(row, column) + asked) / capacity, 1.0))
+        deviation = 0.0
+        if len(fractions) == 2:
+            deviation = abs((fractions[0] - fractions[1]) / 2)
+        elif len(fractions) > 2:
+            total = 0.0
+            for fraction in fractions:
+                total += fraction
+            mean, squares = total / len(fractions), 0.0
+            for fraction in fractions:
+                squares += (fraction - mean) * (fraction - mean)
+            deviation = sqrt(squares / len(fractions))
+        return int((1 - deviation) * MAX_SCORE)
+
+    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    def after(self, ask: PodAsk, room: Room) -> "_BalanceTrial":  # noqa: ARG002
+        """The same in a fuller room."""
+        return _BalanceTrial(self._resources, room)
+
+    def _columns(self, ask: PodAsk) -> list[tuple[int, int]] | None:
+        """(column, amount asked for) of each resource that may count, None when the pod asks for none of them."""
+        if not any(ask.request.get(name, 0) for name in self._resources):
+            return None
+        room, table = self._room, self._room.table
+        found: list[tuple[int, int]] = []
+        for name in self._resources:
+            asked, column = ask.request.get(name, 0), table.columns.get(name)
+            if column is not None and column < room.requested.shape[1] and (asked or name in ALWAYS_SCORED):
+                found.append((column, asked))
+        return found

@@ -1,0 +1,1 @@
+"""NodeResourcesFit: requests must fit into the free resources of a node; scores by allocation."""

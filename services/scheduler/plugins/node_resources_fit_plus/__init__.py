@@ -1,0 +1,1 @@
+"""NodeResourcesFitPlus: scores by allocation, with a strategy for each resource."""

@@ -1,0 +1,175 @@
+"""NodeResourcesFitPlus: prefers nodes by the resources that a pod asks for, each by a strategy of its own.
+
+    score = floor( sum_r part_r * weight_r / sum_r weight_r ) over the configured resources that the pod asks for
+    part  = floor( (capacity - wanted) * 100 / capacity )  LeastAllocated, 0 where wanted > capacity
+            floor( min(wanted, capacity) * 100 / capacity ) MostAllocated;  0 for any other word, and where capacity is 0
+
+100 where nothing counts. Unlike NodeResourcesFit, a resource that the node lacks keeps its weight.
+
+Source: spec/scheduler-core.md 5; upstream pkg/scheduler/plugins/noderesourcefitplus.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from services.scheduler.cache.nodes import CPU, MEMORY
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodAsk
+from shared.domain.pod_requests import DEFAULT_REQUESTS
+from shared.errors import KoordError
+from shared.kube.pod import Container, Pod
+from shared.kube.quantity import amount, nanos
+
+_COUNTED_WITH_DEFAULTS = {"cpu": CPU, "memory": MEMORY}  # resource -> column of Room.scored
+
+
+class BadFitPlusArgs(KoordError):
+    """NodeResourcesFitPlusArgs that cannot be used."""
+
+
+class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one resource is scored; a word that is no strategy scores 0 and keeps its weight, as upstream has it."""
+
+    type: str = ""
+    weight: int = 0
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resources: dict[str, Preference] | None = None
+
+
+def read_fit_plus_args(raw: Mapping[str, Any], source: str) -> Mapping[str, Preference]:
+    """Resource -> how it is scored.
+
+    Raises:
+        BadFitPlusArgs: a field is unknown or of the wrong type, or a weight is negative or beyond 2^31 - 1.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        resources = msgspec.convert(stated, _Args).resources or {}
+    except msgspec.ValidationError as error:
+        raise BadFitPlusArgs(f"{source}: {error}") from error
+    for name, preference in resources.items():
+        if not 0 <= preference.weight < 1 << 31:
+            raise BadFitPlusArgs(f"{source}: resources[{name}].weight is {preference.weight}; give a number from 0 up")
+    return resources
+
+
+class NodeResourcesFitPlus:
+    """Scores nodes by what the pod asks for alone; refuses none."""
+
+    name: ClassVar[str] = "NodeResourcesFitPlus"
+    static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+
+    def __init__(self, preferences: Mapping[str, Preference]) -> None:
+        self.preferences = preferences
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Scores by what is requested in the course of the cycle."""
+        return _FitPlusTrial(self, room)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """None: it refuses nothing."""
+        return ()
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """It refuses nothing."""
+        return False
+
+    def counted(self, ask: PodAsk) -> tuple[tuple[str, int, Preference], ...]:
+        """The resources that count for a class: name, amount that the pod adds, how it is scored."""
+        counted: tuple[tuple[str, int, Preference], ...] | None = ask.memo.get(self)
+        if counted is None:
+            counted = ask.memo[self] = tuple(
+                (name, min(added_by(ask.pod, name), LARGEST_AMOUNT), preference)
+                for name, preference in sorted(self.preferences.items())
+                if ask.request.get(name, 0) > 0 and name != "pods"
+            )
+        return counted
+
+
+class _FitPlusTrial:
+    """NodeResourcesFitPlus for one cycle."""
+
+    def __init__(self, plugin: NodeResourcesFitPlus, room: Room) -> None:
+        self._plugin = plugin
+        self._room = room
+
+    def filter(self, ask: PodAsk, rows: Rows) -> None:
+        """No opinion."""
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+        """No opinion."""
+        return 0
+
+    def score(self, ask: PodAsk, rows: Rows) -> Int64:
+        """The formula of the module."""
+        room = self._room
+        count = len(room.pods[rows])
+        total, weights = np.zeros(count, np.int64), 0
+        for name, added, preference in self._plugin.counted(ask):
+            weights += preference.weight
+            column = room.table.columns.get(name)
+            if column is None or column >= room.requested.shape[1]:
+                continue
+            capacity = room.table.allocatable[: room.size, column][rows]
+            default = _COUNTED_WITH_DEFAULTS.get(name)
+            taken = room.requested[:, column] if default is None else room.scored[:, default]
+            wanted = taken[rows] + added
+            divisor = np.maximum(capacity, 1)
+            if preference.type == LEAST:
+                part = np.where((wanted > capacity) | (capacity == 0), 0, (capacity - wanted) * MAX_SCORE // divisor)
+            elif preference.type == MOST:
+                part = np.minimum(wanted, capacity) * MAX_SCORE // divisor
+            else:
+                continue
+            total += part * preference.weight
+        return total // weights if weights else np.full(count, MAX_SCORE, np.int64)
+
+    def score_at(self, ask: PodAsk, row: int) -> int:
+        """The score of one node."""
+        return int(self.score(ask, np.array([row]))[0])
+
+    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    def after(self, ask: PodAsk, room: Room) -> "_FitPlusTrial":  # noqa: ARG002
+        """The same in a fuller room."""
+        return _FitPlusTrial(self._plugin, room)
+
+
+def added_by(pod: Pod, resource: str) -> int:
+    """What an incoming pod adds of a resource: containers, then init containers in their order, then overhead.
+
+    A container without cpu or memory counts the defaults. As upstream has it, the order matters: a sidecar adds to what came
+    before it, an ordinary init container raises it. Pod-level requests do not count.
+    """
+    total = sum(_of(container, resource) for container in pod.spec.containers)
+    for container in pod.spec.init_containers:
+        size = _of(container, resource)
+        total = total + size if container.restart_policy == "Always" else max(total, size)
+    return total + amount(resource, nanos((pod.spec.overhead or {}).get(resource, "0")))
+
+
+def _of(container: Container, resource: str) -> int:
+    stated = (container.resources.requests if container.resources else None) or {}
+    if resource in stated:
+        return amount(resource, nanos(stated[resource]))
+    return amount(resource, DEFAULT_REQUESTS.get(resource, 0))

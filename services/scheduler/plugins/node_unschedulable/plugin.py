@@ -1,0 +1,55 @@
+"""NodeUnschedulable: keep pods off cordoned nodes unless they tolerate it. Source: spec/scheduler-core.md 2.2."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Rows
+from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.tolerations import tolerates, tolerations_of
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.kube.node import Taint
+
+CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that `spec.unschedulable` stands for."""
+
+
+class NodeUnschedulable:
+    """Refuses nodes with `spec.unschedulable`, except for pods that tolerate CORDONED."""
+
+    name: ClassVar[str] = "NodeUnschedulable"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeUnschedulable": frozenset((Change.TAINTS,))}
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdict 1: cordoned."""
+        return StaticTrial(self, room.table, tolerations_of, _judge, None)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The one reason there is."""
+        return (Reason("NodeUnschedulable"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whatever goes, the node stays cordoned."""
+        return True
+
+
+def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+    cordoned = table.unschedulable[rows].astype(np.int64)
+    if any(tolerates(toleration, CORDONED) for toleration in ask.pod.spec.tolerations):
+        cordoned[:] = 0
+    return cordoned

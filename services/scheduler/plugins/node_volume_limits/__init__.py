@@ -1,0 +1,1 @@
+"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node."""

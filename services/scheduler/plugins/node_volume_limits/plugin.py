@@ -1,0 +1,141 @@
+"""NodeVolumeLimits: a node takes so many volumes of a CSI driver and no more.
+
+    refused if  volumes of the driver there + volumes of the pod that are not there  >  the CSINode's limit
+
+A volume that several pods of a node use counts once. One that is still to be made counts under its claim.
+
+Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/nodevolumelimits/csi.go.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cache.volume_catalog import Storage
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.plugins.helper.volume_claims import claim_keys
+from services.scheduler.plugins.helper.volume_index import VolumeLedger
+from services.scheduler.plugins.helper.volume_plugin_state import VolumeTrial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_record import PodFacts
+
+DriverVolume = tuple[str, str]
+"""(driver, handle of the volume or name of its claim)."""
+
+
+class NodeVolumeLimits:
+    """Refuses nodes that cannot attach the pod's volumes besides what they have."""
+
+    name: ClassVar[str] = "NodeVolumeLimits"
+    static: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+        "TooManyVolumes": frozenset((Change.POD_RELEASED, Change.VOLUME)),
+    }
+
+    def new_ledger(self) -> Ledger:
+        """The claims in use, by node."""
+        return VolumeLedger()
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdict 1: too many."""
+        assert isinstance(ledger, VolumeLedger), "the index hands back what new_ledger made"
+        return LimitsTrial(room, ledger)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The one reason there is."""
+        return (Reason("TooManyVolumes"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes gives its volumes up."""
+        return False
+
+
+class LimitsTrial(VolumeTrial):
+    """The plugin for one cycle. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
+
+    def __init__(self, room: Room, ledger: VolumeLedger) -> None:
+        super().__init__(room)
+        self._storage = room.surroundings.storage
+        self._ledger = ledger
+        # row -> claim -> how many more pods there use it than when the cycle began
+        self._moved: dict[int, dict[str, int]] = {}
+        self._limits: dict[str, dict[int, int]] | None = None
+
+    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+        """None for a pod that no limit concerns."""
+        volumes = self._volumes(claim_keys(ask))
+        if not volumes:
+            return None
+        concerned = {row for driver, _ in volumes for row in self._limits_of(driver)}
+        if not concerned:
+            return None
+        verdicts = np.zeros(self._room.size, np.int64)
+        for row in concerned:
+            verdicts[row] = self._judge(volumes, row)
+        return verdicts[rows] if verdicts.any() else None
+
+    def filter_at(self, ask: PodAsk, row: int) -> int:
+        """The verdict on one node."""
+        keys = claim_keys(ask)
+        return self._judge(self._volumes(keys), row) if keys else 0
+
+    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
+        """The pod's claims are on the node from now on."""
+        self.move(ask, row, ending=False, sign=1)
+
+    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
+        """One pod more has its claims on the node, or one less."""
+        for claim in claim_keys(ask):
+            moved = self._moved.setdefault(row, {})
+            moved[claim] = moved.get(claim, 0) + sign
+
+    def _judge(self, volumes: dict[DriverVolume, None], row: int) -> int:
+        drivers = {driver for driver, _ in volumes if row in self._limits_of(driver)}
+        if not drivers:
+            return 0
+        held, moved = self._ledger.claims.get(row, {}), self._moved.get(row, {})
+        there = self._volumes(claim for claim in (*held, *moved) if held.get(claim, 0) + moved.get(claim, 0) > 0)
+        for driver in drivers:
+            has = sum(held == driver for held, _ in there)
+            new = sum(volume[0] == driver and volume not in there for volume in volumes)
+            if new and has + new > self._limits_of(driver)[row]:
+                return 1
+        return 0
+
+    def _volumes(self, claims: Iterable[str]) -> dict[DriverVolume, None]:
+        found = (_driver_volume(key, self._storage) for key in claims)
+        return dict.fromkeys(volume for volume in found if volume is not None)
+
+    def _limits_of(self, driver: str) -> Mapping[int, int]:
+        """Row -> the driver's limit there."""
+        if self._limits is None:
+            self._limits = {}
+            for name, node in self._storage.nodes.items():
+                row = self._room.table.rows.get(name)
+                for each in node.spec.drivers if row is not None else ():
+                    if each.allocatable is not None and each.allocatable.count is not None and row is not None:
+                        self._limits.setdefault(each.name, {})[row] = each.allocatable.count
+        return self._limits.get(driver, {})
+
+
+def _driver_volume(key: str, storage: Storage) -> DriverVolume | None:
+    """The driver and volume behind a claim, None when no CSI driver is known to be."""
+    claim = storage.claims.get(key)
+    if claim is None:
+        return None
+    if claim.spec.volume_name:
+        volume = storage.volumes.get(claim.spec.volume_name)
+        if volume is not None:
+            csi = volume.spec.csi
+            return None if csi is None else (csi.driver, csi.volume_handle)
+    class_ = storage.class_of(claim)
+    return None if class_ is None or not class_.provisioner else (class_.provisioner, f"claim {key}")

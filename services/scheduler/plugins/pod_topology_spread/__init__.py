@@ -1,0 +1,1 @@
+"""PodTopologySpread: spreads the pods of a selector evenly over the domains of a topology key."""

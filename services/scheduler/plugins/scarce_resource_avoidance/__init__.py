@@ -1,0 +1,1 @@
+"""ScarceResourceAvoidance: keeps pods that need no scarce resource away from the nodes that have it."""

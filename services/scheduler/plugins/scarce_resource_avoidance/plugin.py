@@ -1,0 +1,92 @@
+"""ScarceResourceAvoidance: keeps pods that need no scarce resource away from the nodes that have it.
+
+    unused = resources that the node has and the pod does not ask for;  scarce = those of them that are configured
+    score  = floor( (unused - scarce) * 100 / unused ), 100 when either is none
+
+Source: spec/scheduler-core.md 6; upstream pkg/scheduler/plugins/scarceresourceavoidance.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import MAX_SCORE, Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.errors import KoordError
+
+
+class BadScarceArgs(KoordError):
+    """ScarceResourceAvoidanceArgs that cannot be used."""
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resources: tuple[str, ...] | None = None
+
+
+def read_scarce_args(raw: Mapping[str, Any], source: str) -> frozenset[str]:
+    """The scarce resources.
+
+    Raises:
+        BadScarceArgs: a field is unknown or of the wrong type.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        return frozenset(msgspec.convert(stated, _Args).resources or ())
+    except msgspec.ValidationError as error:
+        raise BadScarceArgs(f"{source}: {error}") from error
+
+
+class ScarceResourceAvoidance:
+    """Scores nodes by how little of what the pod leaves unused is scarce; refuses none."""
+
+    name: ClassVar[str] = "ScarceResourceAvoidance"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+
+    def __init__(self, scarce: frozenset[str]) -> None:
+        self.scarce = scarce
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Depends on node objects alone."""
+        return StaticTrial(self, room.table, _asked_for, None, self._score)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """None: it refuses nothing."""
+        return ()
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """It refuses nothing."""
+        return False
+
+    def _score(self, table: NodeTable, ask: PodAsk, rows: Rows) -> Int64:
+        asked = _asked_for(ask)
+        unused = np.zeros(table.size, np.int64)
+        scarce = np.zeros(table.size, np.int64)
+        for name, column in table.columns.items():
+            if name in asked:
+                continue
+            has = table.allocatable[: table.size, column] > 0
+            unused += has
+            if name in self.scarce:
+                scarce += has
+        score = np.where(scarce == 0, MAX_SCORE, (unused - scarce) * MAX_SCORE // np.maximum(unused, 1))
+        return score[rows]
+
+
+def _asked_for(ask: PodAsk) -> tuple[str, ...]:
+    return tuple(sorted(name for name, size in ask.request.items() if size > 0))

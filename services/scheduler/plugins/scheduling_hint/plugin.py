@@ -1,0 +1,113 @@
+"""SchedulingHint: a pod goes where its hint says, if that node will take it.
+
+Source: spec/scheduler-core.md 1.6; upstream pkg/scheduler/plugins/schedulinghint.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64, Rows
+from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.errors import KoordError
+
+_ELSEWHERE, _UNREADABLE = 1, 2
+_MOST_NODES = 100
+
+
+class BadHintArgs(KoordError):
+    """SchedulingHintArgs that cannot be used."""
+
+
+class _Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    max_hint_nodes: int = _MOST_NODES
+
+
+def read_hint_args(raw: Mapping[str, Any], source: str) -> int:
+    """How many preferred nodes of a hint are looked at.
+
+    Raises:
+        BadHintArgs: a field is unknown, of the wrong type, or not above 0.
+    """
+    stated = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind") and value is not None}
+    try:
+        args = msgspec.convert(stated, _Args)
+    except msgspec.ValidationError as error:
+        raise BadHintArgs(f"{source}: {error}") from error
+    if args.max_hint_nodes <= 0:
+        raise BadHintArgs(f"{source}: maxHintNodes is {args.max_hint_nodes}; give a number above 0")
+    return args.max_hint_nodes
+
+
+class SchedulingHint:
+    """Refuses the nodes that a hint leaves out; names those that come before all scores."""
+
+    name: ClassVar[str] = "SchedulingHint"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+        "HintMismatch": frozenset(),
+        "UnreadableAnnotation": frozenset(),
+    }
+
+    def __init__(self, most_nodes: int = _MOST_NODES) -> None:
+        self.most_nodes = most_nodes
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Depends on the names of nodes alone."""
+        return StaticTrial(self, room.table, _named, self._judge, None)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+        """The node is not among the hint's, or the hint cannot be read."""
+        if verdict == _ELSEWHERE:
+            return (Reason("HintMismatch"),)
+        hint = _hint_of(ask)
+        return (Reason("UnreadableAnnotation", hint if isinstance(hint, str) else ""),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Names stay, whoever goes."""
+        return True
+
+    def first_nodes(self, ask: PodAsk) -> tuple[str, ...]:
+        """The nodes that the hint prefers, as many as are looked at."""
+        hint = _hint_of(ask)
+        return (hint.preferred_node_names or ())[: self.most_nodes] if isinstance(hint, Hint) else ()
+
+    @staticmethod
+    def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> Int64:
+        hint = _hint_of(ask)
+        if isinstance(hint, str):
+            return np.full(table.size, _UNREADABLE, np.int64)[rows]
+        if hint is None or not hint.node_names:
+            return np.zeros(table.size, np.int64)[rows]
+        verdicts = np.full(table.size, _ELSEWHERE, np.int64)
+        verdicts[[table.rows[name] for name in hint.node_names if name in table.rows]] = 0
+        return verdicts[rows]
+
+
+def _hint_of(ask: PodAsk) -> Hint | str | None:
+    """The hint of a class; what is wrong with it when it cannot be read."""
+    try:
+        return read_hint(ask.pod.metadata.annotations)
+    except BadHint as error:
+        return str(error)
+
+
+def _named(ask: PodAsk) -> tuple[str, ...]:
+    hint = _hint_of(ask)
+    return ("", hint) if isinstance(hint, str) else (hint.node_names or ()) if hint else ()

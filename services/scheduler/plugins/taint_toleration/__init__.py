@@ -1,0 +1,1 @@
+"""TaintToleration: a taint keeps pods away that do not tolerate it."""

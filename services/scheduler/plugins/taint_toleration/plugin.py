@@ -1,0 +1,82 @@
+"""TaintToleration: a taint keeps pods away that do not tolerate it.
+
+Filter: NoSchedule and NoExecute taints. Score: nodes with fewer PreferNoSchedule taints that the pod does not tolerate.
+
+Source: spec/scheduler-core.md 2.2, 2.4.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Rows
+from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.tolerations import HARD, tolerates, tolerations_of
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.kube.node import Taint
+
+_SOFT = "PreferNoSchedule"
+
+
+class TaintToleration:
+    """Refuses nodes with a hard taint that the pod does not tolerate; the verdict is 1 + the number of the taint.
+
+    Taints are numbered as they are met; numbers never leave the process.
+    """
+
+    name: ClassVar[str] = "TaintToleration"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.DOWN
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"UntoleratedTaint": frozenset((Change.TAINTS,))}
+
+    def __init__(self) -> None:
+        self._numbers: dict[Taint, int] = {}
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Raw score: how many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
+        return StaticTrial(self, room.table, tolerations_of, self._judge, _count_soft)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The first taint that is not tolerated, as `key=value:effect`."""
+        taint = next(taint for taint, number in self._numbers.items() if number == verdict)
+        value = f"={taint.value}" if taint.value else ""
+        return (Reason("UntoleratedTaint", f"{taint.key}{value}:{taint.effect}"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """Whatever goes, the taint stays."""
+        return True
+
+    def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+        tolerations = ask.pod.spec.tolerations
+        by_set = np.zeros(len(table.taints), np.int64)
+        for number, taints in enumerate(table.taints):
+            for taint in taints:
+                if taint.effect in HARD and not any(tolerates(toleration, taint) for toleration in tolerations):
+                    by_set[number] = self._numbers.setdefault(taint, len(self._numbers) + 1)
+                    break
+        return by_set[table.taint_set[rows]]
+
+
+def _count_soft(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+    tolerations = [t for t in ask.pod.spec.tolerations if t.effect in ("", _SOFT)]
+    by_set = np.array(
+        [
+            sum(taint.effect == _SOFT and not any(tolerates(t, taint) for t in tolerations) for taint in taints)
+            for taints in table.taints
+        ],
+        np.int64,
+    )
+    return by_set[table.taint_set[rows]]

@@ -1,0 +1,1 @@
+"""VolumeBinding: nodes from which the volumes of a pod can be reached or provisioned."""

@@ -1,0 +1,159 @@
+"""VolumeBinding: a pod goes where its volumes can be reached, or can be made.
+
+Bound claims: the volume's node affinity. Claims that wait for a node: the node that is selected already; else a free volume that fits
+and can be reached, or a class that makes one there. All other claims refuse every node.
+
+A pod whose claims still wait is not bound at once: the node is written to the claims (`selected-node`), volumes are chosen
+(`claimRef`), and the pod is placed when all are bound. Upstream waits likewise, for ten minutes and with the node held.
+
+Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Bools, Int64
+from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
+from services.scheduler.plugins.helper.volume_plugin_state import ClaimsTrial
+from services.scheduler.plugins.volume_binding.volume_match import Choice, can_make, free_volumes, reachable, wanted
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.kube.storage import SELECTED_NODE, Claim
+
+_CONFLICT, _NONE_TO_BIND, _NO_SPACE, _VOLUME_GONE = 1, 2, 4, 8
+_TROUBLE = 16
+_CODES = {
+    _CONFLICT: "VolumeNodeConflict", _NONE_TO_BIND: "NoVolumeToBind", _NO_SPACE: "NoStorageLeft", _VOLUME_GONE: "VolumeMissing",
+}  # fmt: skip
+_STORAGE = frozenset((Change.VOLUME, Change.LABELS))
+
+
+class VolumeBinding:
+    """Refuses nodes from which a volume cannot be reached, and where none can be had."""
+
+    name: ClassVar[str] = "VolumeBinding"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
+        (*_CODES.values(), "ClaimMissing", "ClaimLost", "ClaimDeleting", "ClaimUnbound", "VolumesPending"), _STORAGE
+    )
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdicts are those of `judge`."""
+        return BindingTrial(room)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+        """All that is wrong on the node, or with a claim."""
+        if verdict >= _TROUBLE:
+            trouble = ask.memo.get(VolumeBinding)
+            return (trouble if isinstance(trouble, Reason) else Reason("ClaimUnbound"),)
+        return tuple(Reason(code) for bit, code in _CODES.items() if verdict & bit)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes moves no volume."""
+        return True
+
+
+class BindingTrial(ClaimsTrial):
+    """The plugin for one cycle.
+
+    Attributes:
+        taken: volumes that the cycle has chosen, by claim.
+    """
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(room)
+        self.taken: dict[str, str] = {}
+
+    def prepare(self, ask: PodAsk, row: int) -> Choice | None:
+        """What has to be written before a pod can go to the node; None when all its claims are bound.
+
+        Volumes that it names are taken for the rest of the cycle.
+        """
+        if not claim_keys(ask):
+            return None
+        storage = self._room.surroundings.storage
+        claims = claims_of(ask, storage)
+        if not claims.waiting:
+            return None
+        table = self._room.table
+        choice = Choice(table.names[row])
+        for claim in _smallest_first(claims):
+            if _selected(claim) == table.names[row]:
+                continue
+            volumes = free_volumes(claim, storage, self.taken)
+            found = next((volume for volume in volumes if bool(reachable(table, volume)[row])), None)
+            if found is not None:
+                self.taken[found.metadata.name] = claim.metadata.key
+                if found.spec.claim_ref is None and storage.chosen.get(found.metadata.name) != claim.metadata.key:
+                    choice.volumes.append((found, claim))
+            elif bool(can_make(claim, storage, table)[0][row]):  # else another pod of the cycle took the last one
+                choice.claims.append(claim)
+        return choice
+
+    def judge(self, ask: PodAsk) -> Int64 | None:
+        """A verdict is a set of bits, one for each thing that is wrong."""
+        storage, table = self._room.surroundings.storage, self._room.table
+        claims = claims_of(ask, storage)
+        if claims.trouble is not None:
+            ask.memo[VolumeBinding] = claims.trouble
+            return np.full(self._room.size, _TROUBLE, np.int64)
+        verdicts = np.zeros(self._room.size, np.int64)
+        for _, volume in claims.bound:
+            if volume is None:
+                verdicts |= _VOLUME_GONE
+            else:
+                verdicts |= np.where(reachable(table, volume), 0, _CONFLICT)
+        if claims.waiting:
+            verdicts |= self._judge_waiting(claims, table)
+        return verdicts if verdicts.any() else None
+
+    def _judge_waiting(self, claims: Claims, table: NodeTable) -> Int64:
+        """Bits for claims that wait: a free volume for each, no volume for two of them; or one that can be made."""
+        storage = self._room.surroundings.storage
+        size = self._room.size
+        none, no_space = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        used: dict[str, Bools] = {}  # volume -> where an earlier claim of the pod takes it
+        for claim in _smallest_first(claims):
+            made, has_space = can_make(claim, storage, table)
+            if node := _selected(claim):
+                elsewhere = np.ones(size, np.bool_)
+                if node in table.rows:
+                    elsewhere[table.rows[node]] = False
+                none |= elsewhere | ~made
+                no_space |= ~elsewhere & made & ~has_space
+                continue
+            served = np.zeros(size, np.bool_)
+            for volume in free_volumes(claim, storage, self.taken):
+                takes = reachable(table, volume) & ~served
+                before = used.get(volume.metadata.name)
+                if before is not None:
+                    takes &= ~before
+                used[volume.metadata.name] = takes if before is None else before | takes
+                served |= takes
+                if served.all():
+                    break
+            none |= ~served & ~made
+            no_space |= ~served & made & ~has_space
+        bits: Int64 = none.astype(np.int64) * _NONE_TO_BIND + no_space.astype(np.int64) * _NO_SPACE
+        return bits
+
+
+def _smallest_first(claims: Claims) -> list[Claim]:
+    return sorted(claims.waiting, key=lambda claim: (wanted(claim), claim.metadata.key))
+
+
+def _selected(claim: Claim) -> str:
+    return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")

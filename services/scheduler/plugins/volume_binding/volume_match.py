@@ -1,0 +1,172 @@
+"""Which volume a waiting claim may get on a node: one that is free, or one that its class makes there.
+
+Source: upstream Kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go and component-helpers/storage/volume.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from services.scheduler.cache.nodes import NodeTable
+from services.scheduler.cache.selectors import canonical, selects
+from services.scheduler.cache.volume_catalog import CLAIMS, VOLUMES, Storage
+from services.scheduler.kernels.tiles import Bools
+from services.scheduler.plugins.helper.node_selectors import term_matches
+from shared.events import Event
+from shared.events.intents import FieldsDesired
+from shared.kube.quantity import BadQuantity, nanos
+from shared.kube.selectors import LabelSelector, Requirement
+from shared.kube.storage import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    Claim,
+    PersistentVolume,
+    StorageCapacity,
+    TopologyTerm,
+)
+
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+FIELDS = "volume-binding"
+
+
+class Choice:
+    """What a placement asks of storage first.
+
+    Attributes:
+        volumes: free volumes, each with the claim that it is for.
+        claims: claims whose volume is to be made at the node.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.volumes: list[tuple[PersistentVolume, Claim]] = []
+        self.claims: list[Claim] = []
+
+    def events(self) -> Iterator[Event]:
+        """The intents that the gateway carries out."""
+        for volume, claim in self.volumes:
+            reference = {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.metadata.namespace,
+                "name": claim.metadata.name, "uid": claim.metadata.uid,
+            }  # fmt: skip
+            patch = {"metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
+            yield FieldsDesired(
+                resource=VOLUMES, name=volume.metadata.name, fields=FIELDS, patch=patch, uid=volume.metadata.uid
+            )
+        for claim in self.claims:
+            patch = {"metadata": {"annotations": {SELECTED_NODE: self.node}}}
+            yield FieldsDesired(
+                resource=CLAIMS, name=claim.metadata.key, fields=FIELDS, patch=patch, uid=claim.metadata.uid
+            )
+
+
+def wanted(claim: Claim) -> int:
+    """What a claim asks for, in nanos of a byte; 0 when it does not say."""
+    requests = (claim.spec.resources.requests if claim.spec.resources else None) or {}
+    return _bytes(requests.get("storage"))
+
+
+def reachable(table: NodeTable, volume: PersistentVolume) -> Bools:
+    """bool[rows]: nodes from which the volume can be reached; worked out once a version of the table."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return np.ones(table.size, np.bool_)
+    memo = ("reachable", affinity)
+    kept: tuple[int, int, Bools] | None = table.memo.get(memo)
+    if kept is None or kept[:2] != (table.version, table.size):
+        where = np.zeros(table.size, np.bool_)
+        for term in affinity.required.node_selector_terms:
+            where |= term_matches(table, term)
+        kept = table.memo[memo] = (table.version, table.size, where)
+    return kept[2]
+
+
+def free_volumes(claim: Claim, storage: Storage, taken: Mapping[str, str]) -> list[PersistentVolume]:
+    """Volumes that fit a claim and are nobody else's: those reserved or chosen for it first, then the smallest.
+
+    Args:
+        taken: volume -> claim, of what has been chosen and is not to be seen yet.
+    """
+    size, selector = wanted(claim), canonical(claim.spec.selector)
+    found: list[tuple[bool, int, str, PersistentVolume]] = []
+    for name, volume in storage.of_class(claim.spec.storage_class_name or "").items():
+        spec = volume.spec
+        mine = spec.claim_ref is not None and f"{spec.claim_ref.namespace}/{spec.claim_ref.name}" == claim.metadata.key
+        if mine and spec.claim_ref is not None and spec.claim_ref.uid not in ("", claim.metadata.uid):
+            continue
+        if not mine and (spec.claim_ref is not None or volume.status.phase not in ("", "Available")):
+            continue
+        holder = taken.get(name) or storage.chosen.get(name) or claim.metadata.key
+        if (
+            holder != claim.metadata.key and _still_wants(storage.claims.get(holder))
+        ) or volume.metadata.deletion_timestamp is not None:
+            continue
+        capacity = _bytes((spec.capacity or {}).get("storage"))
+        fits = (
+            capacity >= size
+            and (spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
+            and set(claim.spec.access_modes) <= set(spec.access_modes)
+            and (claim.spec.selector is None or (selector is not None and selects(selector, volume.metadata.labels)))
+        )
+        if fits:
+            is_ours = mine or storage.chosen.get(name) == claim.metadata.key
+            found.append((not is_ours, capacity, name, volume))
+    return [volume for *_, volume in sorted(found, key=lambda entry: entry[:3])]
+
+
+def _still_wants(claim: Claim | None) -> bool:
+    """Whether a claim for which a volume was chosen has not got another one."""
+    return claim is not None and not claim.spec.volume_name
+
+
+def can_make(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
+    """(bool[rows], bool[rows]): where the claim's class makes volumes, and where enough storage is left for this one."""
+    nowhere, everywhere = np.zeros(table.size, np.bool_), np.ones(table.size, np.bool_)
+    class_ = storage.class_of(claim)
+    if class_ is None or not class_.provisioner or class_.provisioner == NO_PROVISIONER:
+        return nowhere, everywhere
+    made = everywhere
+    if class_.allowed_topologies:
+        made = nowhere.copy()
+        for term in class_.allowed_topologies:
+            made |= _allowed(table, term)
+    driver = storage.drivers.get(class_.provisioner)
+    if driver is None or not driver.spec.storage_capacity:
+        return made, everywhere
+    enough = nowhere.copy()
+    for capacity in storage.capacities.values():
+        if capacity.storage_class_name == class_.metadata.name and _largest(capacity) >= wanted(claim):
+            enough |= _selected(table, capacity.node_topology)
+    return made, enough
+
+
+def _allowed(table: NodeTable, term: TopologyTerm) -> Bools:
+    where = np.ones(table.size, np.bool_)
+    for expression in term.match_label_expressions:
+        wanted_values = Requirement(key=expression.key, operator="In", values=expression.values)
+        where &= table.labels.matches(wanted_values, table.size)
+    return where
+
+
+def _selected(table: NodeTable, selector: LabelSelector | None) -> Bools:
+    """bool[rows]: nodes whose labels a selector selects; none without a selector."""
+    read = canonical(selector)
+    where = np.full(table.size, read is not None)
+    for requirement in read or ():
+        where &= table.labels.matches(requirement, table.size)
+    return where
+
+
+def _largest(capacity: StorageCapacity) -> int:
+    """The largest volume that can be made there."""
+    return _bytes(capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity)
+
+
+def _bytes(quantity: str | None) -> int:
+    """A quantity in exact nanos of a byte, 0 for none that can be read."""
+    if not quantity:
+        return 0
+    try:
+        return nanos(quantity)
+    except BadQuantity:
+        return 0

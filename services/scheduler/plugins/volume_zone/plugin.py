@@ -1,0 +1,89 @@
+"""VolumeZone: a bound volume with zone or region labels is used there only.
+
+The label's values may be several, joined by `__`. A node without any zone or region label takes every volume.
+
+Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/plugins/volumezone.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from services.scheduler.cache.label_index import ABSENT
+from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.framework.plugin import Normalize
+from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.reasons import Reason
+from services.scheduler.kernels.tiles import Int64
+from services.scheduler.plugins.helper.volume_claims import claims_of
+from services.scheduler.plugins.helper.volume_plugin_state import ClaimsTrial
+from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.pod_class import PodAsk
+from shared.kube.selectors import Requirement
+
+NEWER: Mapping[str, str] = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""Labels as they were called, and as they are."""
+
+LABELS = (*NEWER, *NEWER.values())
+
+
+class VolumeZone:
+    """Refuses nodes outside of the zones of the pod's volumes."""
+
+    name: ClassVar[str] = "VolumeZone"
+    static: ClassVar[bool] = True
+    wide: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+        "VolumeZoneConflict": frozenset((Change.VOLUME, Change.LABELS)),
+    }
+
+    def new_ledger(self) -> None:
+        """No account of its own."""
+
+    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+        """Verdict 1: another zone."""
+        return _ZoneTrial(room)
+
+    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+        """The one reason there is."""
+        return (Reason("VolumeZoneConflict"),)
+
+    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+        """A pod that goes moves no volume."""
+        return True
+
+
+class _ZoneTrial(ClaimsTrial):
+    """The plugin for one cycle."""
+
+    def judge(self, ask: PodAsk) -> Int64 | None:
+        """None for a pod without volumes that have a zone."""
+        labels, size = self._room.table.labels, self._room.size
+        wanted = [
+            (key, tuple(value.split("__")))
+            for _, volume in claims_of(ask, self._room.surroundings.storage).bound
+            if volume is not None
+            for key, value in (volume.metadata.labels or {}).items()
+            if key in LABELS
+        ]
+        if not wanted:
+            return None
+        zoned = np.zeros(size, np.bool_)
+        for key in LABELS:
+            zoned |= labels.numbers(key, size)[0] != ABSENT
+        refused = np.zeros(size, np.bool_)
+        for key, values in wanted:
+            there = labels.matches(Requirement(key=key, operator="In", values=values), size)
+            newer = NEWER.get(key)
+            if newer is not None:  # a node that has only the newer label is asked by that
+                has_older = labels.numbers(key, size)[0] != ABSENT
+                by_newer = labels.matches(Requirement(key=newer, operator="In", values=values), size)
+                there = np.where(has_older, there, by_newer)
+            refused |= ~there
+        return (refused & zoned).astype(np.int64)
