@@ -23,12 +23,12 @@ import cli
 from cli.output import show_table
 from cli.ports import free_port
 from cli.process import Process
+from services.gateway.webhooks.admission_state import CLASSES, NAMESPACES, PROFILES, AdmissionView
 from services.gateway.webhooks.certificates import Bundle, Terms, renewed
-from services.gateway.webhooks.desk import Desk
-from services.gateway.webhooks.desk import Terms as Configured
-from services.gateway.webhooks.hooks import HOOKS
+from services.gateway.webhooks.handlers import Desk
+from services.gateway.webhooks.handlers import Terms as Configured
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
-from services.gateway.webhooks.view import CLASSES, NAMESPACES, PROFILES, AdmissionView
+from services.gateway.webhooks.webhook_definitions import HOOKS
 from shared.admission.feature_gates import gates_of
 from shared.errors import KoordError
 from shared.events.cluster import InitialListCompleted, ObjectObserved

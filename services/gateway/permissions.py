@@ -13,10 +13,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from services.gateway.api import KubeApi
-from services.gateway.credentials import Credentials, NoCluster
-from services.gateway.problems import ApiProblem
-from services.gateway.resources import CONFIG_MAPS, EVENTS, NODES, PODS, Resource, followed
+from services.gateway.kube_api.api_errors import ApiProblem
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.credentials import Credentials, NoCluster
+from services.gateway.kube_api.resources import CONFIG_MAPS, EVENTS, NODES, PODS, Resource, followed
 from services.gateway.settings import GatewaySettings
 from shared.kube import resource_names
 from shared.kube.rbac_permissions import Permissions, Rule

@@ -5,19 +5,20 @@ import logging
 
 import stamina.instrumentation
 
-from services.gateway import decide, permissions
-from services.gateway.api import KubeApi
-from services.gateway.carrier import Carrier
-from services.gateway.echoes import Echoes
-from services.gateway.intake import Intake
-from services.gateway.intents import ANY_INTENTS, SCHEDULING_INTENTS
+from services.gateway import permissions
+from services.gateway.effects import outcomes
+from services.gateway.effects.effect_runner import Carrier
+from services.gateway.effects.intents import ANY_INTENTS, SCHEDULING_INTENTS
+from services.gateway.effects.write_tracker import Echoes
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.resources import followed
 from services.gateway.manifest import MANIFEST
 from services.gateway.metrics import GatewayMetrics
-from services.gateway.pace import Pace
-from services.gateway.resources import followed
+from services.gateway.rate_limit import Pace
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
-from services.gateway.watch import Watcher
+from services.gateway.watch.observation_buffer import Intake
+from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.service import Webhooks, beside
 from shared import failpoints
 from shared.errors import KoordError
@@ -153,16 +154,16 @@ class Gateway:
 
     async def _append_once(self) -> None:
         drafts = self._intake.take()
-        outcomes, self._outcomes = self._outcomes, []
-        drafts += outcomes
+        ended, self._outcomes = self._outcomes, []
+        drafts += ended
         if self._listed.is_set() and self._state.superseded:
-            drafts += decide.supersessions(self._state, self._carrier.taken)
+            drafts += outcomes.supersessions(self._state, self._carrier.taken)
         if not drafts:
             return
         failpoints.hit("gateway.before-append")
         await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
         failpoints.hit("gateway.after-commit")
-        self._carrier.release(outcome.cause for outcome in outcomes if outcome.cause)
+        self._carrier.release(outcome.cause for outcome in ended if outcome.cause)
 
     async def _sweep(self) -> None:
         """End the levels of objects that are gone: those that were missing at two looks in a row."""
@@ -171,10 +172,10 @@ class Gateway:
         await self._listed.wait()
         while True:
             self._echoes.keep(self._state)
-            missing = decide.ownerless(self._state, names)
+            missing = outcomes.ownerless(self._state, names)
             for cause in sorted(missing & before):
                 level = self._state.held.get(cause) or self._state.withheld[cause].level
-                self._ended(decide.answer(cause, level, decide.superseded(level)))
+                self._ended(outcomes.answer(cause, level, outcomes.superseded(level)))
             before = missing
             await asyncio.sleep(self._settings.sweep_interval_s)
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from services.gateway.intents import POD_SCHEDULED, Act, Intent, Level, Place, Slot, place_of, slot_of
-from services.gateway.resources import NODE_METRICS, NODES, PODS
-from services.gateway.webhooks.view import AdmissionView, Stored
-from services.gateway.wire import Kept
+from services.gateway.effects.intents import POD_SCHEDULED, Act, Intent, Level, Place, Slot, place_of, slot_of
+from services.gateway.kube_api.api_types import Kept
+from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
+from services.gateway.webhooks.admission_state import AdmissionView, Stored
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import (
     OUTCOMES,

@@ -5,11 +5,13 @@ from typing import Any
 
 import msgspec
 
-from services.gateway.resources import RESOURCES
+from services.gateway.kube_api.api_types import Decoder
+from services.gateway.kube_api.resources import RESOURCES
 from services.gateway.state import GatewayState
-from services.gateway.trim import Seen, see
-from services.gateway.wire import Decoder
+from services.gateway.watch.field_filter import Seen, see
+from services.gateway.watch.observed_changes import observed
 from shared.events import Cause, Draft, Event, RecordedEvent
+from shared.events.cluster import NodeObserved
 
 TOKEN_VOLUME = {
     "name": "kube-api-access-x7k2p",
@@ -115,3 +117,13 @@ def state_after(records: Sequence[RecordedEvent]) -> GatewayState:
     for record in records:
         state.apply(record)
     return state
+
+
+def known(*bodies: dict[str, Any], nodes: tuple[str, ...] = ("n1",)) -> GatewayState:
+    """The state of a log that knows these pods and nodes."""
+    log = Log()
+    for body in bodies:
+        log.append("cluster", observed("pods", seen("pods", body)))
+    for name in nodes:
+        log.append("cluster", NodeObserved(node=name, object=kept("nodes", node(name))))
+    return state_after(log.in_order([]))

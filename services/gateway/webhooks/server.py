@@ -14,11 +14,11 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from services.gateway.webhooks import review
+from services.gateway.webhooks import admission_review
+from services.gateway.webhooks.admission_review import BadReview, Request
 from services.gateway.webhooks.certificates import Bundle
-from services.gateway.webhooks.desk import Desk
-from services.gateway.webhooks.hooks import Hook
-from services.gateway.webhooks.review import BadReview, Request
+from services.gateway.webhooks.handlers import Desk
+from services.gateway.webhooks.webhook_definitions import Hook
 from shared.admission.rejection import Refused
 from shared.errors import KoordError
 
@@ -130,7 +130,7 @@ class WebhookServer:
         said = "error"
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                request = review.read(await asked.read())
+                request = admission_review.read(await asked.read())
                 said, body = await self._answer(hook, request)
             return web.Response(body=body, content_type="application/json")
         except BadReview as error:
@@ -152,7 +152,7 @@ class WebhookServer:
         until = asyncio.get_running_loop().time() + PATIENCE_S
         if hook.exempts:
             if request.namespace == self._desk().terms.namespace:
-                return "exempt", review.allowed(request)
+                return "exempt", admission_review.allowed(request)
             while not self._desk().knows_namespace(request.namespace) and await self._news(self._position(), until):
                 pass
         while True:
@@ -165,8 +165,8 @@ class WebhookServer:
                 if refused.code in MAY_CHANGE and await self._news(position, until):
                     continue
                 log.info("refused", extra={"webhook": hook.name, "code": refused.code, "text": str(refused)})
-                return "refused", review.refused(request, hook.code, refused.code, str(refused))
-            return "allowed", review.allowed(request, after)
+                return "refused", admission_review.refused(request, hook.code, refused.code, str(refused))
+            return "allowed", admission_review.allowed(request, after)
 
     async def _news(self, position: int, until: float) -> bool:
         """Wait for the state to go on; False when the time is over."""

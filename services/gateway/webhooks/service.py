@@ -11,20 +11,20 @@ from datetime import timedelta
 from prometheus_client import Gauge
 
 from services.gateway import permissions
-from services.gateway.api import KubeApi
-from services.gateway.credentials import NoCluster
-from services.gateway.problems import ApiProblem
+from services.gateway.kube_api.api_errors import ApiProblem
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.credentials import NoCluster
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from services.gateway.webhooks.certificates import Terms as Lifetimes
 from services.gateway.webhooks.certificates import ends
-from services.gateway.webhooks.desk import Desk, Held, Terms
-from services.gateway.webhooks.evaluator import Evaluator
-from services.gateway.webhooks.hooks import Hook, Place, served
-from services.gateway.webhooks.judge import Judge
-from services.gateway.webhooks.keeper import Keeper, Wanted, harmless, instant, said
-from services.gateway.webhooks.recent import Recent
+from services.gateway.webhooks.handlers import Desk, Held, Terms
+from services.gateway.webhooks.late_admission import Judge
+from services.gateway.webhooks.quota_evaluator import Evaluator
+from services.gateway.webhooks.recent_quotas import Recent
+from services.gateway.webhooks.registration import Keeper, Wanted, harmless, instant, said
 from services.gateway.webhooks.server import WebhookMetrics, WebhookServer
+from services.gateway.webhooks.webhook_definitions import Hook, Place, served
 from shared.admission.feature_gates import gates_of
 from shared.errors import KoordError
 from shared.events import Draft

@@ -8,9 +8,9 @@ import pytest
 
 from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
-from services.gateway.api import KubeApi
-from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.stage import Stage
+from services.gateway.kube_api.client import KubeApi
+from tests.integration.gateway.effect_harness import Stage
+from tests.integration.gateway.fault_proxy import FaultProxy
 from tests.support.pods import written_pod
 from tests.support.templates import install_base
 

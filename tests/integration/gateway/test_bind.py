@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from cli.dev.cluster import Cluster
-from services.gateway.api import KubeApi
-from services.gateway.problems import Conflict, Forbidden
-from services.gateway.resources import PODS
+from services.gateway.kube_api.api_errors import Conflict, Forbidden
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.resources import PODS
 from shared.events.cluster import BindFailed, BindRejected, MissingPermission, PodBound
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.stage import Stage, placed
+from tests.integration.gateway.effect_harness import Stage, placed
+from tests.integration.gateway.fault_proxy import FaultProxy
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.dev.pki import Authority
-from services.gateway.api import KubeApi
-from services.gateway.credentials import NoCluster
-from services.gateway.problems import Busy
-from services.gateway.resources import NODES, PODS
-from services.gateway.wire import decoder_of
+from services.gateway.kube_api.api_errors import Busy
+from services.gateway.kube_api.api_types import decoder_of
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.credentials import NoCluster
+from services.gateway.kube_api.resources import NODES, PODS
 from tests.integration.gateway.conftest import ACCOUNT, MakePod
-from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.watching import watching
+from tests.integration.gateway.fault_proxy import FaultProxy
+from tests.integration.gateway.watch_recorder import watching
 from tests.support.waiting import until
 
 

@@ -9,8 +9,8 @@ from shared.events.cluster import EvictionFailed, EvictionRefused, MissingPermis
 from shared.events.intents import EvictionRequested
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.stage import Stage
+from tests.integration.gateway.effect_harness import Stage
+from tests.integration.gateway.fault_proxy import FaultProxy
 
 
 def asked(pod: dict[str, Any], **fields: Any) -> EvictionRequested:

@@ -10,8 +10,8 @@ from shared.events.intents import FieldsDesired
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.stage import placed, unschedulable
+from tests.integration.gateway.effect_harness import placed, unschedulable
+from tests.integration.gateway.fault_proxy import FaultProxy
 from tests.support.gateway_process import System, running
 
 FAILPOINTS = ["gateway.after-api-answer", "gateway.before-append", "gateway.after-commit", "log.before-commit"]

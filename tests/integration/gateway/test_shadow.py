@@ -8,14 +8,14 @@ import pytest
 
 from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
-from services.gateway.api import KubeApi, WriteInShadow
-from services.gateway.resources import PODS
+from services.gateway.kube_api.client import KubeApi, WriteInShadow
+from services.gateway.kube_api.resources import PODS
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.stage import placed, unschedulable
+from tests.integration.gateway.effect_harness import placed, unschedulable
+from tests.integration.gateway.fault_proxy import FaultProxy
 from tests.support.gateway_process import running
 
 ACCOUNT = ("koordinator-system", "koordstream-shadow")

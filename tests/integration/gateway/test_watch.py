@@ -10,15 +10,15 @@ import pytest
 from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
-from services.gateway.api import KubeApi
-from services.gateway.problems import Busy
-from services.gateway.resources import CONFIG_MAPS, PODS, RESOURCES, Resource
+from services.gateway.kube_api.api_errors import Busy
+from services.gateway.kube_api.api_types import Decoder
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.resources import CONFIG_MAPS, PODS, RESOURCES, Resource
 from services.gateway.settings import GatewaySettings
-from services.gateway.wire import Decoder
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.conftest import MakePod
-from tests.integration.gateway.faults import FaultProxy
-from tests.integration.gateway.watching import watching
+from tests.integration.gateway.fault_proxy import FaultProxy
+from tests.integration.gateway.watch_recorder import watching
 from tests.support.pods import written_pod
 from tests.support.waiting import until
 

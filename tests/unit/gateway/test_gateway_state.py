@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
 
-from services.gateway.decide import bound, failed, ownerless, rejected, superseded, withheld, written
-from services.gateway.intents import Intent, Level, Place
+from services.gateway.effects.intents import Intent, Level, Place
+from services.gateway.effects.outcomes import bound, failed, ownerless, rejected, superseded, withheld, written
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft
 from shared.events.cluster import (

@@ -5,9 +5,16 @@ from typing import Any
 
 import msgspec
 
-from services.gateway.webhooks.desk import Desk, Terms
-from services.gateway.webhooks.review import Request
-from services.gateway.webhooks.view import CLASSES, CONFIG_MAPS, NAMESPACES, PROFILES, QUOTA_PROFILES, AdmissionView
+from services.gateway.webhooks.admission_review import Request
+from services.gateway.webhooks.admission_state import (
+    CLASSES,
+    CONFIG_MAPS,
+    NAMESPACES,
+    PROFILES,
+    QUOTA_PROFILES,
+    AdmissionView,
+)
+from services.gateway.webhooks.handlers import Desk, Terms
 from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.kube.node import Node
 from shared.kube.resource_names import QUOTAS

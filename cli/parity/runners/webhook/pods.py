@@ -5,7 +5,7 @@ from typing import Any
 
 from cli.parity.runners.webhook.amounts import canonical
 from cli.parity.runners.webhook.desk import Given, desk_of, request_of
-from services.gateway.webhooks.desk import MARK
+from services.gateway.webhooks.handlers import MARK
 from shared.admission.pod.gpu_resources import GPU, SHARED, asks_for_gpu
 from shared.admission.pod.pod_json import app_containers, stated
 from shared.admission.pod.qos_validation import RefusedTogether

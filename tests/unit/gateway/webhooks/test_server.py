@@ -12,14 +12,14 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from services.gateway.webhooks.admission_review import Request
+from services.gateway.webhooks.admission_state import NAMESPACES, AdmissionView
 from services.gateway.webhooks.certificates import Bundle, Terms, renewed
-from services.gateway.webhooks.desk import Desk
-from services.gateway.webhooks.hooks import HOOKS, Hook
-from services.gateway.webhooks.review import Request
+from services.gateway.webhooks.handlers import Desk
 from services.gateway.webhooks.server import PATIENCE_S, WebhookMetrics, WebhookServer
-from services.gateway.webhooks.view import NAMESPACES, AdmissionView
+from services.gateway.webhooks.webhook_definitions import HOOKS, Hook
 from tests.support.pods import written_pod
-from tests.unit.gateway.webhooks.world import cluster, desk_of, observed, quota
+from tests.unit.gateway.webhooks.admission_cluster import cluster, desk_of, observed, quota
 
 TERMS = Terms(timedelta(days=10), timedelta(days=1), timedelta(minutes=1))
 

@@ -1,0 +1,1 @@
+"""Intents of other contexts carried out on the Kubernetes API, and the outcome of each."""

@@ -1,0 +1,54 @@
+"""A watcher of a real API server, and what it sees."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.resources import Resource
+from services.gateway.settings import GatewaySettings
+from services.gateway.watch.field_filter import Seen
+from services.gateway.watch.watcher import Watcher
+from shared.tasks import end
+
+QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_poll_interval_s=0.2, page_size=7)
+
+
+class Eyes:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Seen] = {}
+        self.lists: list[set[str]] = []
+        self.reasons: list[str] = []
+        self.missing = 0
+        self.sightings: list[str] = []
+
+    def seen(self, resource: str, objects: Iterable[Seen]) -> None:
+        for seen in objects:
+            self.objects[seen.key] = seen
+            self.sightings.append(seen.key)
+
+    def gone(self, resource: str, key: str) -> None:
+        self.objects.pop(key, None)
+
+    def listed(self, resource: str, keys: set[str]) -> None:
+        self.lists.append(keys)
+        for key in [key for key in self.objects if key not in keys]:
+            self.gone(resource, key)
+
+    def resumed(self, resource: str, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def unavailable(self, resource: str) -> None:
+        self.missing += 1
+
+
+@asynccontextmanager
+async def watching(api: KubeApi, resource: Resource, settings: GatewaySettings = QUICK) -> AsyncIterator[Eyes]:
+    eyes = Eyes()
+    task = asyncio.create_task(Watcher(api, resource, settings, eyes).run())
+    try:
+        yield eyes
+    finally:
+        await end(task)

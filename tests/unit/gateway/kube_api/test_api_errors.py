@@ -1,0 +1,66 @@
+"""Every answer from 400 on has one meaning."""
+
+import msgspec
+import pytest
+
+from services.gateway.kube_api.api_errors import (
+    Ambiguous,
+    ApiProblem,
+    BudgetRefuses,
+    Busy,
+    Conflict,
+    Expired,
+    Forbidden,
+    NamespaceTerminating,
+    NotFound,
+    Rejected,
+    problem,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "meaning"),
+    [
+        (400, "", Rejected),
+        (401, "", Busy),
+        (403, "", Forbidden),
+        (403, "NamespaceTerminating", NamespaceTerminating),
+        (404, "", NotFound),
+        (405, "", Rejected),
+        (409, "", Conflict),
+        (410, "", Expired),
+        (413, "", Rejected),
+        (422, "FieldValueInvalid", Rejected),
+        (429, "", Busy),
+        (429, "DisruptionBudget", BudgetRefuses),
+        (500, "", Busy),
+        (502, "", Busy),
+        (503, "", Busy),
+        (504, "", Ambiguous),
+    ],
+)
+def test_what_an_answer_means(status: int, cause: str, meaning: type[ApiProblem]) -> None:
+    causes = [{"reason": cause, "message": "m"}] if cause else []
+    body = msgspec.json.encode({"kind": "Status", "code": status, "message": "because", "details": {"causes": causes}})
+    found = problem(status, body, "POST /x", "create pods/binding")
+    assert type(found) is meaning
+    assert "POST /x" in str(found)
+    assert "because" in str(found)
+
+
+def test_a_missing_permission_names_its_rule() -> None:
+    found = problem(403, b'{"message":"no"}', "POST /x", "create pods/binding")
+    assert isinstance(found, Forbidden)
+    assert found.rule == "create pods/binding"
+
+
+def test_a_proxys_page_is_no_status_and_is_quoted() -> None:
+    found = problem(502, b"<html>bad gateway</html>", "GET /x", "get pods")
+    assert isinstance(found, Busy)
+    assert "bad gateway" in str(found)
+
+
+def test_a_server_may_say_when_to_come_back() -> None:
+    found = problem(429, b'{"details":{"retryAfterSeconds":3}}', "GET /x", "get pods")
+    assert isinstance(found, Busy)
+    assert found.retry_after_s == 3

@@ -1,0 +1,180 @@
+"""What is kept of an object, and what may change without an event."""
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.gateway.kube_api.api_types import Decoder
+from services.gateway.kube_api.resources import RESOURCES
+from services.gateway.state import digest_of
+from services.gateway.watch.field_filter import see
+from shared.kube.kept_annotations import keeps
+from tests.support import gateway_objects
+
+
+def test_pods_of_one_template_have_equal_specs_apart_from_the_node() -> None:
+    one, two = gateway_objects.pod("web-0", node="n1"), gateway_objects.pod("web-1", node="n2")
+    two["spec"]["volumes"][0] = copy.deepcopy(gateway_objects.TOKEN_VOLUME) | {"name": "kube-api-access-zz9qq"}
+    specs = [msgspec.structs.replace(gateway_objects.kept("pods", body).spec, node_name="") for body in (one, two)]
+    assert msgspec.json.encode(specs[0]) == msgspec.json.encode(specs[1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pod: pod["metadata"].update(resourceVersion="9", generation=4),
+        lambda pod: pod["metadata"]["managedFields"].append({"manager": "kubelet"}),
+        lambda pod: pod["metadata"]["annotations"].update({"cni.projectcalico.org/podIP": "10.0.0.8/32"}),
+        lambda pod: pod["spec"]["containers"][0].update(env=[]),
+        lambda pod: pod["status"].update(podIP="10.0.0.8", containerStatuses=[{"name": "main", "restartCount": 3}]),
+    ],
+)
+def test_a_change_that_no_decision_reads_is_no_change(change: Any) -> None:
+    before, after = gateway_objects.pod(), gateway_objects.pod()
+    change(after)
+    assert digest_of(gateway_objects.kept("pods", before)) == digest_of(gateway_objects.kept("pods", after))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pod: pod["metadata"]["labels"].update({"koordinator.sh/priority": "5300"}),
+        lambda pod: pod["metadata"]["annotations"].update({"scheduling.koordinator.sh/device-allocated": "{}"}),
+        lambda pod: pod["metadata"].update(deletionTimestamp="2026-05-01T20:07:00Z"),
+        lambda pod: pod["spec"].update(nodeName="n1"),
+        lambda pod: pod["status"].update(
+            conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+        ),
+    ],
+)
+def test_a_change_that_decisions_read_is_one(change: Any) -> None:
+    before, after = gateway_objects.pod(), gateway_objects.pod()
+    change(after)
+    assert digest_of(gateway_objects.kept("pods", before)) != digest_of(gateway_objects.kept("pods", after))
+
+
+def test_a_kubelets_heartbeat_is_no_change() -> None:
+    seen = [
+        gateway_objects.seen("nodes", gateway_objects.node(heartbeat=at))
+        for at in ("2026-05-01T20:00:00Z", "2026-05-01T20:00:10Z")
+    ]
+    assert seen[0].object == seen[1].object
+
+
+def test_times_of_probes_are_not_kept() -> None:
+    condition = {"type": "Ready", "status": "True", "lastProbeTime": "2026-05-01T20:00:00Z"}
+    kept = gateway_objects.kept("pods", gateway_objects.pod(status={"conditions": [condition]}))
+    assert b"lastProbeTime" not in msgspec.json.encode(kept)
+
+
+def test_only_volumes_with_a_claim_and_ports_of_the_host_are_kept() -> None:
+    body = gateway_objects.pod()
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}
+    body["spec"]["volumes"] += [claim, {"name": "config", "configMap": {"name": "web"}}]
+    body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 443}]
+    spec = gateway_objects.kept("pods", body).spec
+    assert [volume.name for volume in spec.volumes] == ["data"]
+    assert [port.host_port for port in spec.containers[0].ports] == [8080]
+
+
+def test_disks_and_claims_made_for_the_pod_are_kept_without_what_no_decision_reads() -> None:
+    body = gateway_objects.pod()
+    body["spec"]["volumes"] = [
+        {"name": "disk", "gcePersistentDisk": {"pdName": "x", "fsType": "ext4"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+    ]
+    assert msgspec.to_builtins(gateway_objects.kept("pods", body).spec.volumes) == (
+        {"name": "disk", "gcePersistentDisk": {"pdName": "x"}},
+        {"name": "scratch", "ephemeral": {}},
+    )
+
+
+def test_what_a_container_runs_with_is_kept_only_while_that_is_not_what_it_asks_for() -> None:
+    body = gateway_objects.pod()
+    container = body["spec"]["containers"][0]
+    asked = container["resources"]["requests"]
+    status = {"name": container["name"], "resources": {"requests": asked}, "allocatedResources": asked}
+    body["status"]["containerStatuses"] = [status]
+    assert gateway_objects.kept("pods", body).status.container_statuses == ()
+    status["allocatedResources"] = asked | {"cpu": "9"}
+    (kept,) = gateway_objects.kept("pods", body).status.container_statuses
+    assert kept.allocated_resources == asked | {"cpu": "9"}
+
+
+def test_of_a_workload_only_its_selector_is_kept() -> None:
+    metadata = {"name": "web", "namespace": "d", "uid": "u", "resourceVersion": "3", "labels": {"a": "b"}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {}}
+    seen = gateway_objects.seen("replicasets.apps", {"metadata": metadata, "spec": spec, "status": {"replicas": 2}})
+    assert (seen.key, seen.version) == ("d/web", "3")
+    assert seen.object == {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "d", "uid": "u"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kept"),
+    [
+        ("scheduling.koordinator.sh/gpu-partitions", True),
+        ("koordinator.sh/qosClass", True),
+        ("quota.scheduling.koordinator.sh/tree-id", True),
+        ("gang.scheduling.koordinator.sh/name", True),
+        ("pod-group.scheduling.sigs.k8s.io/name", True),
+        ("descheduler.alpha.kubernetes.io/evict", True),
+        ("controller.kubernetes.io/pod-deletion-cost", True),
+        ("kubernetes.io/config.mirror", True),
+        ("hami.io/vgpu-node", True),
+        ("kubernetes.io/limit-ranger", False),
+        ("kubectl.kubernetes.io/last-applied-configuration", False),
+        ("notkoordinator.sh/x", False),
+        ("plain", False),
+    ],
+)
+def test_which_annotations_are_kept(annotation: str, kept: bool) -> None:
+    assert keeps(annotation) is kept
+
+
+def test_a_plain_object_is_the_same_from_a_list_and_from_a_watch() -> None:
+    """Items of a list lack apiVersion and kind; an old apply leaves an annotation behind."""
+    metadata = {
+        "name": "slo-controller-config",
+        "namespace": "koordinator-system",
+        "uid": "u",
+        "resourceVersion": "3",
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    }
+    data = {"colocation-config": '{"enable":true}'}
+    listed = gateway_objects.seen("configmaps", {"metadata": metadata, "data": data})
+    watched = gateway_objects.seen(
+        "configmaps", {"kind": "ConfigMap", "apiVersion": "v1", "data": data, "metadata": metadata}
+    )
+    assert listed == watched
+    assert listed.key == "koordinator-system/slo-controller-config"
+    assert listed.object == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "slo-controller-config", "namespace": "koordinator-system", "uid": "u"},
+        "data": data,
+    }
+
+
+def test_an_amount_written_as_a_number_is_the_quantity_it_stands_for() -> None:
+    """A custom resource keeps what was written: `cpu: 4` stays a number in the API."""
+    usage = {"resources": {"cpu": 4, "memory": "1Gi"}}
+    body = {"metadata": {"name": "n1"}, "status": {"nodeMetric": {"nodeUsage": usage}}}
+    kept = gateway_objects.kept("nodemetrics.slo.koordinator.sh", body)
+    assert kept.status.node_metric.node_usage.resources == {"cpu": "4", "memory": "1Gi"}
+
+
+def test_an_object_that_cannot_be_read_does_not_hide_the_others() -> None:
+    good, bad = gateway_objects.pod("good"), gateway_objects.pod("bad")
+    bad["spec"]["containers"] = "none"
+    page = Decoder("pods").page(msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [good, bad]}))
+    readable, unreadable = page.items
+    assert see(RESOURCES["pods"], readable).key == "shop/good"  # type: ignore[arg-type]
+    assert unreadable.key == "shop/bad"  # type: ignore[union-attr]
+    assert "containers" in unreadable.error  # type: ignore[union-attr]

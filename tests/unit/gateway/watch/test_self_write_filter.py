@@ -1,0 +1,228 @@
+"""The echo of a NodeMetric's status is not recorded again; whatever another hand says is."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.gateway.effects.outcomes import written
+from services.gateway.effects.write_tracker import Echoes
+from services.gateway.kube_api.resources import NODE_METRICS
+from services.gateway.watch.observation_buffer import Intake
+from services.metrics_ingest.reports.decide import levels
+from services.metrics_ingest.reports.settings import IngestSettings
+from services.metrics_ingest.reports.state import IngestState
+from shared.events import Cause, Draft, Event
+from shared.events.cluster import DesiredStateRejected, NodeMetricDeleted, NodeMetricObserved
+from shared.events.intents import FieldsDesired
+from shared.events.metrics import AGGREGATIONS, ClassReported, NodeReported, PodReported, Usage, WindowUsage
+from tests.support.examples import examples
+from tests.support.gateway_objects import Log, seen, state_after
+
+RESOURCE = NODE_METRICS.name
+START_NS = 1_780_000_000 * 10**9
+
+
+def level(number: int) -> FieldsDesired:
+    """What ingest makes of a report, as the gateway reads it from the log."""
+    report = NodeReported(
+        node="n1",
+        at_ns=START_NS + number * 60 * 10**9,
+        interval_s=60,
+        aggregate_s=300,
+        usage=Usage(1_000 + number, 2**30),
+        system=Usage(None, 2**20),
+        windows=(WindowUsage(300, tuple(Usage(of, 2) for of in range(len(AGGREGATIONS)))),),
+        pods=(ClassReported("koord-batch", "BE", (PodReported("d/p", 5, 6),)),),
+    )
+    return level_of(report)
+
+
+def level_of(report: NodeReported) -> FieldsDesired:
+    event = levels(IngestState(), report, IngestSettings(), START_NS)[-1].event
+    assert isinstance(event, FieldsDesired)
+    return msgspec.json.decode(msgspec.json.encode(event), type=FieldsDesired)
+
+
+class World:
+    """A server with one NodeMetric, the log of a gateway that watches it, and its intake."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self.intake = Intake([], lambda: state_after(self.log.in_order([])), Echoes(), lambda: None, lambda _: None)
+        self.version = 1
+        self.body: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u1"}}
+
+    def change(self, patch: dict[str, Any]) -> None:
+        """Somebody writes the object."""
+        self.version += 1
+        self.body = _merged(self.body, patch)
+        self.body["metadata"]["resourceVersion"] = str(self.version)
+
+    def watch(self) -> None:
+        """The watch brings the object as it is."""
+
+        async def bring() -> None:  # the intake reads the loop's clock
+            self.intake.seen(RESOURCE, [seen(RESOURCE, self.body)])
+
+        asyncio.run(bring())
+
+    def append(self) -> list[Event]:
+        """The gateway appends what it has taken in."""
+        drafts = self.intake.take()
+        self.log.append("cluster", *drafts)
+        return [draft.event for draft in drafts]
+
+    def seen_and_appended(self) -> list[Event]:
+        self.watch()
+        return self.append()
+
+    def decide(self, number: int) -> tuple[FieldsDesired, Cause]:
+        decided = level(number)
+        return decided, self.log.append("metrics-0", decided)
+
+    def write(self, number: int) -> None:
+        """A level comes, is written, and answered."""
+        self.write_level(level(number))
+
+    def write_level(self, decided: FieldsDesired) -> None:
+        cause = self.log.append("metrics-0", decided)
+        self.change(decided.patch)
+        self.log.append("cluster", Draft(written(decided), cause))
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    assert len(made.seen_and_appended()) == 1
+    return made
+
+
+def test_the_echoes_of_status_writes_are_not_recorded(world: World) -> None:
+    for number in range(3):
+        world.write(number)
+        assert world.seen_and_appended() == []
+
+
+def test_the_echo_of_a_node_without_pods_is_not_recorded(world: World) -> None:
+    report = NodeReported(node="n1", at_ns=START_NS, interval_s=60, aggregate_s=300)
+    world.write_level(level_of(report))
+    assert world.seen_and_appended() == []
+
+
+def test_an_echo_that_comes_before_the_answer_is_one_as_well(world: World) -> None:
+    decided, cause = world.decide(1)
+    world.change(decided.patch)
+    assert world.seen_and_appended() == []
+    world.log.append("cluster", Draft(written(decided), cause))
+    assert world.seen_and_appended() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 5}}},
+        {"metadata": {"labels": {"a": "b"}}},
+        {"status": {"updateTime": "2026-06-01T00:00:00Z"}},
+        {"status": {"podsMetric": []}},
+        {"status": {"nodeMetric": {"nodeUsage": {"resources": {"cpu": "7"}}}}},
+        {"status": {"prodReclaimableMetric": {"resource": {"resources": {"cpu": "2"}}}}},
+    ],
+)
+def test_what_another_hand_changes_is_recorded(world: World, change: dict[str, Any]) -> None:
+    world.write(1)
+    assert world.seen_and_appended() == []
+    world.change(change)
+    (event,) = world.seen_and_appended()
+    assert isinstance(event, NodeMetricObserved)
+    assert event.object == seen(RESOURCE, world.body).object
+
+
+def test_a_change_that_is_seen_together_with_our_echo_is_recorded(world: World) -> None:
+    world.write(1)
+    world.seen_and_appended()
+    world.change({"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 5}}})
+    world.watch()
+    world.write(2)  # the watch brings ours before the change was appended
+    (event,) = world.seen_and_appended()
+    assert event == NodeMetricObserved(node="n1", object=seen(RESOURCE, world.body).object)  # type: ignore[arg-type]
+    world.write(3)
+    assert world.seen_and_appended() == []
+
+
+def test_an_object_that_was_made_anew_is_recorded(world: World) -> None:
+    world.write(1)
+    world.seen_and_appended()
+    world.body["metadata"]["uid"] = "u2"
+    world.change({})
+    assert [type(event) for event in world.seen_and_appended()] == [NodeMetricDeleted, NodeMetricObserved]
+
+
+def test_an_object_that_went_and_came_is_recorded(world: World) -> None:
+    world.write(1)
+    world.seen_and_appended()
+    world.intake.gone(RESOURCE, "n1")
+    assert [type(event) for event in world.append()] == [NodeMetricDeleted]
+    assert [type(event) for event in world.seen_and_appended()] == [NodeMetricObserved]
+
+
+def test_what_a_refused_level_says_counts_for_nothing(world: World) -> None:
+    decided, cause = world.decide(1)
+    world.log.append("cluster", Draft(DesiredStateRejected(resource=RESOURCE, name="n1", reason="no"), cause))
+    world.change(decided.patch)
+    assert [type(event) for event in world.seen_and_appended()] == [NodeMetricObserved]
+
+
+def test_after_a_restart_each_is_recorded_once_more(world: World) -> None:
+    world.write(1)
+    world.seen_and_appended()
+    world.intake = Intake([], lambda: state_after(world.log.in_order([])), Echoes(), lambda: None, lambda _: None)
+    assert len(world.seen_and_appended()) == 1
+    world.write(2)
+    assert world.seen_and_appended() == []
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.sampled_from(["write", "label", "spec", "status", "watch", "append"]), max_size=12))
+def test_the_log_and_the_levels_always_say_what_the_object_says(steps: list[str]) -> None:
+    world = World()
+    for number, step in enumerate([*steps, "watch", "append"]):
+        match step:
+            case "write":
+                world.write(number)
+            case "label":
+                world.change({"metadata": {"labels": {"n": str(number)}}})
+            case "spec":
+                world.change({"spec": {"metricCollectPolicy": {"reportIntervalSeconds": number + 1}}})
+            case "status":
+                world.change({"status": {"updateTime": f"2026-06-01T00:00:{number:02}Z"}})
+            case "watch":
+                world.watch()
+            case _:
+                world.append()
+    observed = [r.event.object for r in world.log.contexts["cluster"] if isinstance(r.event, NodeMetricObserved)]
+    told = msgspec.to_builtins(observed[-1])
+    decided = [record.event for record in world.log.contexts.get("metrics-0", [])]
+    now = msgspec.to_builtins(seen(RESOURCE, world.body).object)
+    newest = decided[-1].patch if decided and isinstance(decided[-1], FieldsDesired) else {}
+    assert now in (told, msgspec.to_builtins(_as_kept(_merged(told, newest))))
+
+
+def _as_kept(body: dict[str, Any]) -> Any:
+    return seen(RESOURCE, body).object
+
+
+def _merged(body: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(body) if isinstance(body, dict) else {}
+    for name, part in patch.items():
+        if part is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merged(result.get(name), part)
+    return result

@@ -1,0 +1,76 @@
+"""A view of a small cluster for the webhooks' tests, folded from events."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from services.gateway.webhooks.admission_review import Request
+from services.gateway.webhooks.admission_state import CLASSES, CONFIG_MAPS, NAMESPACES, PROFILES, AdmissionView
+from services.gateway.webhooks.handlers import Desk, Held, Terms
+from shared.admission.feature_gates import gates_of
+from shared.events.cluster import InitialListCompleted, NodeObserved, ObjectDeleted, ObjectObserved
+from shared.kube.node import Node
+
+SYSTEM = "koordinator-system"
+QUOTAS = "elasticquotas.scheduling.sigs.k8s.io"
+
+
+def observed(resource: str, name: str, *, namespace: str = "", **parts: Any) -> ObjectObserved:
+    """An object is there; `labels` and `annotations` go to its metadata."""
+    metadata = {"name": name, "uid": f"uid-of-{name}"} | ({"namespace": namespace} if namespace else {})
+    for kind in ("labels", "annotations"):
+        if kind in parts:
+            metadata[kind] = parts.pop(kind)
+    key = f"{namespace}/{name}" if namespace else name
+    return ObjectObserved(resource=resource, name=key, uid=f"uid-of-{name}", object={"metadata": metadata, **parts})
+
+
+def gone(resource: str, key: str) -> ObjectDeleted:
+    """An object is gone."""
+    return ObjectDeleted(resource=resource, name=key, uid=f"uid-of-{key.rpartition('/')[2]}")
+
+
+def quota(name: str, parent: str = "", *, is_parent: bool = False, least: str = "5") -> ObjectObserved:
+    """An ElasticQuota of ten cores at most."""
+    prefix = "quota.scheduling.koordinator.sh/"
+    labels = {prefix + "is-parent": str(is_parent).lower()} | ({prefix + "parent": parent} if parent else {})
+    return observed(QUOTAS, name, namespace="web", labels=labels, spec={"max": {"cpu": "10"}, "min": {"cpu": least}})
+
+
+def node(name: str, **labels: str) -> NodeObserved:
+    """A node with labels."""
+    return NodeObserved(node=name, object=msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node))
+
+
+def cluster() -> AdmissionView:
+    """Namespaces web and koordinator-system, a class, a profile for batch pods of web."""
+    view = AdmissionView()
+    for event in (
+        observed(NAMESPACES, "web", labels={"env": "prod"}),
+        observed(NAMESPACES, SYSTEM),
+        observed(CLASSES, "koord-batch", value=5000),
+        observed(
+            PROFILES,
+            "batch",
+            spec={"selector": {"matchLabels": {"app": "batch"}}, "qosClass": "BE", "priorityClassName": "koord-batch"},
+        ),
+        observed(CONFIG_MAPS, "slo-controller-config", namespace=SYSTEM, data={}),
+        InitialListCompleted(objects=5),
+    ):
+        view.apply(event)
+    return view
+
+
+def desk_of(view: AdmissionView, gates: str = "", held: Iterable[Held] = (), account: str = "") -> Desk:
+    """A desk before a view."""
+    return Desk(view, lambda: held, Terms(gates_of(gates), SYSTEM, account=account))
+
+
+def asked(operation: str, after: Any = None, before: Any = None, namespace: str = "web", user: str = "") -> Request:
+    """A question."""
+    whole = {
+        "uid": "u", "operation": operation, "namespace": namespace, "object": after, "oldObject": before,
+        "userInfo": {"username": user},
+    }  # fmt: skip
+    return msgspec.convert(whole, Request)
