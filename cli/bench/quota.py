@@ -18,11 +18,11 @@ import uvloop
 from cli.bench import charging
 from cli.bench.charging import ChargingFigures
 from cli.output import show_table
-from services.quota_ledger.admission import AdmissionRules, shortfall
-from services.quota_ledger.books import Books
-from services.quota_ledger.explain import explain
-from services.quota_ledger.tree import Tree
-from services.quota_ledger.verify import holds
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.verify import holds
+from services.quota_ledger.decide.admission import AdmissionRules, shortfall
+from services.quota_ledger.explain.explain_runtime import explain
+from services.quota_ledger.tree.quota_tree import Tree
 from shared.domain.amounts import negated
 from shared.events import Event
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
-from cli.quota import render, watching
-from cli.quota.fold import Folded, fold
+from cli.quota import render
+from cli.quota.rebuild_state import Folded, fold
 from cli.supervisor.folder import find_endpoints
-from services.quota_ledger.explain import explain as explain_quota
-from services.quota_ledger.overview import lines
-from services.quota_ledger.verify import verify as verify_log
-from services.quota_ledger.whatif import whatif
-from services.quota_ledger.why import why as why_pod
+from services.quota_ledger.accounting.verify import verify as verify_log
+from services.quota_ledger.explain.explain_pod import why as why_pod
+from services.quota_ledger.explain.explain_runtime import explain as explain_quota
+from services.quota_ledger.explain.quota_overview import lines
+from services.quota_ledger.explain.what_if import whatif
 from shared.errors import KoordError
 from shared.kube.quantity import amount, nanos
 
@@ -44,13 +44,13 @@ def quota() -> None:
 def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
     """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
     if watch:
-        watching.watch(lambda: lines(_folded(folder, at).state.books), output)
+        watch.watch(lambda: lines(_folded(folder, at).state.books), output)
         return
     found = lines(_folded(folder, at).state.books)
     if output != "table":
         show(found, output)
     elif sys.stdout.isatty():
-        watching.draw(found)
+        watch.draw(found)
     else:
         show_table(render.COLUMNS, render.rows(found), right=render.AMOUNTS)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from services.quota_ledger.admission import listed
-from services.quota_ledger.books import Held
-from services.quota_ledger.explain import Explained, Level, Step
-from services.quota_ledger.overview import Line
-from services.quota_ledger.why import WhyPod
+from services.quota_ledger.accounting.projection import Held
+from services.quota_ledger.decide.admission import listed
+from services.quota_ledger.explain.explain_pod import WhyPod
+from services.quota_ledger.explain.explain_runtime import Explained, Level, Step
+from services.quota_ledger.explain.quota_overview import Line
 from shared.domain.amounts import nonzero, sub
 from shared.kube.quantity_text import amount_text
 

@@ -10,11 +10,11 @@ from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from services.quota_ledger.account import Account
-from services.quota_ledger.profile_view import tree_of
-from services.quota_ledger.state import LedgerState
-from services.quota_ledger.status import numbers
-from services.quota_ledger.tree import Tree
+from services.quota_ledger.decide.quota_status import numbers
+from services.quota_ledger.state.ledger_state import LedgerState
+from services.quota_ledger.state.profile_resources import tree_of
+from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.tree.quota_tree import Tree
 
 MOST = 500
 """Quotas that one look measures."""

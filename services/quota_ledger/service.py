@@ -9,16 +9,16 @@ from hashlib import sha256
 
 from prometheus_client import Counter
 
-from services.quota_ledger.charge import charge
-from services.quota_ledger.decide import MOST_PODS, overuse, postings, runtimes, structure
-from services.quota_ledger.desk import Asked, Desk
+from services.quota_ledger.charge_inbox import Asked, Desk
+from services.quota_ledger.decide.charge import charge
+from services.quota_ledger.decide.next_events import MOST_PODS, overuse, postings, runtimes, structure
+from services.quota_ledger.decide.profile_quotas import made_by_profiles
+from services.quota_ledger.decide.quota_status import statuses
+from services.quota_ledger.http_api.server import serving
 from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.metrics import QuotaMetrics
-from services.quota_ledger.profiles import made_by_profiles
-from services.quota_ledger.serving.server import serving
 from services.quota_ledger.settings import LedgerSettings
-from services.quota_ledger.state import FOLDED, OWN, LedgerState
-from services.quota_ledger.status import statuses
+from services.quota_ledger.state.ledger_state import FOLDED, OWN, LedgerState
 from shared import failpoints
 from shared.domain.quota_charge import SUBJECT
 from shared.events import Draft

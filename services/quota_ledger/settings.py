@@ -5,8 +5,8 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
-from services.quota_ledger.admission import AdmissionRules
-from services.quota_ledger.state import LedgerState
+from services.quota_ledger.decide.admission import AdmissionRules
+from services.quota_ledger.state.ledger_state import LedgerState
 from shared.settings import Settings
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from cli.dev.cluster import Cluster
 from cli.dev.nodes import create_nodes, delete_nodes, node_object
-from cli.quota.fold import fold_log
+from cli.quota.rebuild_state import fold_log
 from cli.supervisor.supervisor import Supervisor
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.quota_audit import audit
+from tests.e2e.quota_log_audit import audit
 from tests.e2e.teams import Said, Teams, quota
 from tests.support.kube_system import System, running
 from tests.support.waiting import in_thread, until

@@ -12,10 +12,10 @@ import pytest
 
 from cli.dev.nodes import create_nodes, node_object
 from cli.ports import free_port
-from cli.quota.fold import fold_log
+from cli.quota.rebuild_state import fold_log
 from shared.kube.elastic_quota import PREFIX
 from tests.cluster.fixtures import StartCluster
-from tests.e2e.quota_audit import audit
+from tests.e2e.quota_log_audit import audit
 from tests.e2e.stage import Stage
 from tests.e2e.teams import Said, Teams, quota
 from tests.support.kube_system import K8S, running

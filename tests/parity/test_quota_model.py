@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cli.parity.domain import Answer, load
 from cli.parity.tally import Case, read_cases, without
-from cli.parity.upstream.quota import admission, runtime
+from cli.parity.upstream.quota import admission_cases, runtime_cases
+from cli.parity.upstream.quota.quirk_rules import Predicted
 from cli.parity.upstream.quota.quirks import ALL, NONE
-from cli.parity.upstream.quota.rules import Predicted
-from cli.parity.upstream.quota.tree import Tree
+from cli.parity.upstream.quota.quota_tree import Tree
 from shared.kube.elastic_quota import ROOT
 from tests.support.examples import examples
 from tests.support.quota_cases import add, case, change, drop, node, pod, quota
@@ -22,7 +22,7 @@ from tests.support.worked_quotas import EXAMPLES, declared
 ROOT_FOLDER = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT_FOLDER.parent / "shared")
 VECTORS = Path(os.environ.get("KOORD_VECTORS") or SHARED / "vectors")
-MODELS: dict[str, Predicted] = {"quota-runtime": runtime.predicted, "quota-admission": admission.predicted}
+MODELS: dict[str, Predicted] = {"quota-runtime": runtime_cases.predicted, "quota-admission": admission_cases.predicted}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -108,4 +108,4 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 @given(histories())
 def test_any_history_without_quirks_is_productions(history: dict[str, Any]) -> None:
     answer: Answer = load("quota-runtime").answer
-    assert runtime.predicted("tree", history, NONE) == answer("tree", history)
+    assert runtime_cases.predicted("tree", history, NONE) == answer("tree", history)

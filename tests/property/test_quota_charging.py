@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.property.quota_world import World
+from tests.property.quota_simulation import World
 
 HISTORIES = int(os.environ.get("KOORD_QUOTA_HISTORIES", "24"))
 STEPS = 160

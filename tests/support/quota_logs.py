@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from services.quota_ledger.decide import caught_up
+from services.quota_ledger.accounting.verify import holds
+from services.quota_ledger.decide.next_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
-from services.quota_ledger.state import LedgerState
-from services.quota_ledger.verify import holds
+from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     NodeObserved,

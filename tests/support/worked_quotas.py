@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from services.quota_ledger.tree import Tree
+from services.quota_ledger.tree.quota_tree import Tree
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.parity.domain import Domain, Rule
-from cli.parity.runners.quota.webhook import answer as quota_tree
+from cli.parity.runners.quota.webhook_cases import answer as quota_tree
 from cli.parity.runners.webhook import configuration, node_slo, pods
 
 _ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.domain.amounts import Amounts, add, exceeding_with, raise_clamped
-from shared.domain.quota_names import Names
-from shared.domain.quota_rules import QuotaRules
+from shared.domain.quota_check_options import QuotaRules
+from shared.domain.quota_lookup import Names
 from shared.kube.elastic_quota import RESERVED, DeclaredQuota
 
 

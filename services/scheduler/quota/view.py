@@ -10,8 +10,8 @@ import msgspec
 
 from services.scheduler.quota.capacity import Entry, QuotaCapacity
 from shared.domain.amounts import mask
-from shared.domain.quota_names import Names
-from shared.domain.quota_rules import rules_of
+from shared.domain.quota_check_options import rules_of
+from shared.domain.quota_lookup import Names
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (

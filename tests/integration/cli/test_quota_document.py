@@ -11,8 +11,8 @@ import yaml
 from click.testing import CliRunner
 
 from cli.main import koord
-from cli.quota.fold import fold
-from services.quota_ledger.decide import caught_up
+from cli.quota.rebuild_state import fold
+from services.quota_ledger.decide.next_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
 from shared.events import Draft
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from cli.embedded import EmbeddedNats
-from cli.quota.fold import fold_log
+from cli.quota.rebuild_state import fold_log
 from cli.supervisor import Endpoints, Spec, Supervisor
-from services.quota_ledger.books import Books
-from services.quota_ledger.verify import verify
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.verify import verify
 from shared.bus import Bus
 from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, answer_of, encode
 from shared.events import Cause, Draft, Event, RecordedEvent

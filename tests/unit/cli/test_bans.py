@@ -23,8 +23,11 @@ X = (random.random(), time.time(), datetime.now(UTC), uuid.uuid4())
 @pytest.mark.parametrize(
     ("file", "found"),
     [
-        ("services/quota_ledger/state.py", 4),
-        ("services/quota_ledger/decide.py", 4),
+        ("services/quota_ledger/state/ledger_state.py", 4),
+        ("services/quota_ledger/decide/charge.py", 4),
+        ("services/quota_ledger/tree/aggregation.py", 4),
+        ("services/simulator/state.py", 4),
+        ("services/simulator/decide.py", 4),
         ("services/scheduler/plugins/spread.py", 4),
         ("services/scheduler/plugins/load_aware_scheduling/thresholds.py", 4),
         ("services/quota_ledger/service.py", 0),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cli.quota import render, watching
-from services.quota_ledger.overview import Line
+from cli.quota import render, watch
+from services.quota_ledger.explain.quota_overview import Line
 
 
 def line(**numbers: int | None) -> Line:
@@ -48,8 +48,8 @@ def test_watching_shows_the_tree_again_until_interrupted(
             raise KeyboardInterrupt
         return looks.pop(0)
 
-    monkeypatch.setattr(watching, "INTERVAL_S", 0)
+    monkeypatch.setattr(watch, "INTERVAL_S", 0)
     with pytest.raises(KeyboardInterrupt):
-        watching.watch(found, "table")
+        watch.watch(found, "table")
     shown = [text.split() for text in capsys.readouterr().out.splitlines() if "chip" in text]
     assert [words[5] for words in shown] == ["1", "2"]

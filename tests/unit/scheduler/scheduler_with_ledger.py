@@ -4,10 +4,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from services.quota_ledger.charge import charge
-from services.quota_ledger.decide import caught_up
+from services.quota_ledger.decide.charge import charge
+from services.quota_ledger.decide.next_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
-from services.quota_ledger.state import LedgerState
+from services.quota_ledger.state.ledger_state import LedgerState
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor

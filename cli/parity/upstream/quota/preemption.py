@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
+from cli.parity.upstream.quota.filter_result import limit_of, verdict
+from cli.parity.upstream.quota.node_capacity import RESOLVED_BY_NOBODY, Nodes
 from cli.parity.upstream.quota.node_victims import Candidate, Choice, best_node, reprieved
-from cli.parity.upstream.quota.nodes import RESOLVED_BY_NOBODY, Nodes
+from cli.parity.upstream.quota.overuse_revoke import started_ns
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
-from cli.parity.upstream.quota.scheduler import Scheduler
-from cli.parity.upstream.quota.verdict import limit_of, verdict
-from cli.parity.upstream.quota.victims import started_ns
-from services.quota_ledger.resolve import is_preemptible
+from cli.parity.upstream.quota.quota_plugin import Scheduler
+from services.quota_ledger.state.pod_request import is_preemptible
 from shared.kube.elastic_quota import DEFAULT
 from shared.kube.pod import Pod
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cli.parity.upstream.quota.admission import predicted
+from cli.parity.upstream.quota.admission_cases import predicted
 from cli.parity.upstream.quota.quirks import ALL
-from cli.parity.upstream.quota.runtime import predicted as predicted_tree
+from cli.parity.upstream.quota.runtime_cases import predicted as predicted_tree
 from tests.support.quota_cases import add, case, change, drop, node, pod, quota, steps
 
 KEPT = {"allow_lent_resource": "false"}

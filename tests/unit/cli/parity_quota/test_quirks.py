@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from cli.parity.domain import Rule
-from cli.parity.upstream.quota import admission, runtime
+from cli.parity.upstream.quota import admission_cases, runtime_cases
+from cli.parity.upstream.quota.quirk_rules import rules_of
 from cli.parity.upstream.quota.quirks import NONE, Quirk
-from cli.parity.upstream.quota.rules import rules_of
 from shared.kube.elastic_quota import DEFAULT
 from tests.support.quota_cases import add, case, change, drop, node, pod, quota
 
@@ -128,7 +128,7 @@ _OF_RUNTIME = ("tree", "scaleMin", "redistribute")
 
 
 def rules(op: str) -> dict[str, Rule]:
-    predicted = runtime.predicted if op in _OF_RUNTIME else admission.predicted
+    predicted = runtime_cases.predicted if op in _OF_RUNTIME else admission_cases.predicted
     return {rule.section: rule for rule in rules_of(predicted)}
 
 
@@ -149,7 +149,7 @@ def test_no_rule_recognises_what_production_and_upstream_answer_alike() -> None:
 
 def last(given: dict[str, Any], quirks: frozenset[Quirk]) -> dict[str, Any]:
     """Quota -> its changed fields after the last step, of the default tree."""
-    quotas: dict[str, Any] = runtime.predicted("tree", given, quirks)["steps"][-1]["trees"][""]["quotas"]
+    quotas: dict[str, Any] = runtime_cases.predicted("tree", given, quirks)["steps"][-1]["trees"][""]["quotas"]
     return quotas
 
 

@@ -1,0 +1,65 @@
+"""The `queueHint` cases: the scheduler's queue gate, with the ledger's log before and after the event of each query."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
+from services.scheduler.quota.queue_gate import QuotaGate
+from services.scheduler.quota.reasons import EXCEEDED, PLUGIN
+from services.scheduler.quota.view import QuotaView
+from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
+from services.scheduler.state.pod_record import PodFacts
+from shared.events import Event, RecordedEvent
+from shared.events.log import ConfigApplied, WriterStarted
+from shared.kube.pod import Pod
+
+
+def hints(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns, per query, whether a pod that its quota has refused is tried again after the event."""
+    return {"hints": ["Queue" if _wakes(given, query) else "QueueSkip" for query in given["queries"]]}
+
+
+def _wakes(given: Mapping[str, Any], query: Mapping[str, Any]) -> bool:
+    ledger = RecordedLedger.after(given)
+    ledger.take({"type": "podAdd", "pod": query["pod"]})
+    log = _Follower(ledger)
+    key = pod_key(query["pod"])
+    pod = msgspec.convert(query["pod"], Pod)
+    reasons = ((PLUGIN, EXCEEDED),)
+    facts = PodFacts(key, since=1, name=key, attempts=1, saw_quota=log.seq, reasons=reasons, ask=ask_of(pod))
+    gate = QuotaGate(log.view)
+    gate.place(key, facts, 0)
+    gate.changed()
+    ledger.take(query["event"])
+    log.read()
+    gate.changed()
+    return gate.place(key, facts, 0)[0] is not None
+
+
+class _Follower:
+    """The scheduler's view of quota, which follows a ledger's log."""
+
+    def __init__(self, ledger: RecordedLedger) -> None:
+        self._ledger, self._upto = ledger, 0
+        self.view, self.seq = QuotaView(), 0
+        self._apply(WriterStarted(epoch=1, release=""))
+        self._apply(ConfigApplied(source="", digest="", text=ledger.settings.text()))
+        self.read()
+
+    def read(self) -> None:
+        """Folds everything that the ledger has recorded since the last call."""
+        for event in self._ledger.recorded[self._upto :]:
+            self._apply(event)
+        self._upto = len(self._ledger.recorded)
+
+    def _apply(self, event: Event) -> None:
+        self.seq += 1
+        self.view.apply(RecordedEvent("quota", self.seq, event))
+
+
+def ask_of(pod: Pod) -> PodAsk:
+    """Returns the class of equal pods that a pod is of."""
+    common = common_part(pod)
+    return PodAsk(ask_key(common), common)

@@ -1,0 +1,53 @@
+"""The comparison of a pod with its quota, its min, and its ancestors. Source: spec/quota.md 6.1."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.parity.upstream.quota.quota_info import Account
+from cli.parity.upstream.quota.quota_plugin import Scheduler
+from services.quota_ledger.decide.admission import Shortfall
+from services.quota_ledger.state.pod_request import is_preemptible
+from shared.domain.amounts import add, exceeding, mask
+from shared.kube.elastic_quota import ROOT
+from shared.kube.pod import Pod
+
+
+class Verdict(Shortfall, frozen=True, kw_only=True):
+    """A refusal, with the words that upstream and production share."""
+
+    def refusal(self) -> dict[str, Any]:
+        """Returns the refusal as it is recorded, without its text."""
+        found = {"code": "Unschedulable", "stage": self.stage, "exceed": list(self.exceeded)}
+        return found | ({"ancestor": self.quota} if self.stage == "ancestor" else {})
+
+
+def limit_of(scheduler: Scheduler, account: Account) -> Mapping[str, int]:
+    """Returns the amounts that a quota may use: its runtime, or its max by argument."""
+    return account.runtime if scheduler.args.get("enableRuntimeQuota", True) else account.declared.max
+
+
+def verdict(scheduler: Scheduler, pod: Pod) -> Verdict | None:
+    """Returns why a managed pod is refused by its quota; None when there is room."""
+    quota, tree = scheduler.resolve(pod)
+    own, *above = scheduler.trees[tree].path(quota)
+    request = scheduler.counted(quota, tree, pod)
+    checks = [("quota", own, limit_of(scheduler, own), own.used)]
+    if not is_preemptible(pod):
+        checks.append(("nonPreemptible", own, own.declared.min, own.np_used))
+    if scheduler.args.get("enableCheckParentQuota", False):
+        checks += [("ancestor", each, limit_of(scheduler, each), each.used) for each in above if each.name != ROOT]
+    for stage, account, limit, used in checks:
+        after = add(used, request)
+        if exceeded := exceeding(mask(after, request) if stage == "ancestor" else after, limit):
+            path = [own, *above]
+            topmost = path.index(account) + 1 if stage == "ancestor" else 0
+            return Verdict(
+                stage=stage,
+                quota=account.name,
+                limit=dict(limit),
+                used=dict(used),
+                request=dict(request),
+                exceeded=tuple(exceeded),
+                path=tuple(each.name for each in reversed(path[:topmost])),
+            )
+    return None

@@ -1,0 +1,233 @@
+"""Upstream's quota plugin as far as recorded histories show it: objects arrive one by one and change its books.
+
+Without quirks it is what production makes of the same history; each quirk changes one thing.
+
+Source: spec/quota.md 1.3, 2.1, 2.4, 2.5.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cli.parity.upstream.quota.immediate_pods import PodsAtOnce
+from cli.parity.upstream.quota.pod_events import PodsByEvent, Raw, Version
+from cli.parity.upstream.quota.quirks import Quirk, Quirks
+from cli.parity.upstream.quota.quota_objects import bounded, is_same, keeps_rules, stock
+from cli.parity.upstream.quota.quota_tree import Tree
+from services.quota_ledger.state.pod_request import counted_request
+from shared.domain.amounts import Amounts, add, mask, sub
+from shared.domain.quota_lookup import Names
+from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota, declared
+from shared.kube.instants import SECOND, instant_ns
+from shared.kube.pod import Pod
+from shared.kube.quantity import amounts
+
+
+class Scheduler:
+    """The books after a sequence of recorded events.
+
+    Attributes:
+        trees: by tree id; the default one always exists.
+        tree_of: quota -> tree id.
+        names: the quotas that pods may belong to.
+        pods: the pods in the books.
+    """
+
+    def __init__(self, given: Raw, quirks: Quirks) -> None:
+        self.args: Raw = given["args"]
+        self.gates = set(given["featureGates"])
+        self.now_ns = instant_ns(given["now"])
+        self.quirks = quirks
+        self._nodes: dict[str, Amounts] = {}
+        self.trees: dict[str, Tree] = {}
+        self.tree_of: dict[str, str] = {}
+        self.names = Names(default_group="DisableDefaultQuota" not in self.gates)
+        self.pods = PodsByEvent(self) if Quirk.LATE_HOMES in self.quirks else PodsAtOnce(self)
+        self._going: set[str] = set()
+        tree = self.tree("")
+        for group in RESERVED:
+            quota = stock(group, self.args, self.quirks)
+            tree.declare(quota)
+            tree.accounts[group].lends |= Quirk.GROUPS_COMPETE in self.quirks
+            self.names.put(quota)
+            self.tree_of[group] = ""
+
+    @classmethod
+    def after(cls, given: Raw, quirks: Quirks) -> "Scheduler":
+        """Returns the books after all events of a case, shared."""
+        scheduler = cls(given, quirks)
+        for event in given["events"]:
+            scheduler.take(event)
+        scheduler.settle()
+        return scheduler
+
+    def tree(self, name: str) -> Tree:
+        """Returns a tree, made at its first mention."""
+        if name not in self.trees:
+            self.trees[name] = Tree(
+                self.quirks,
+                scales_min=self.args.get("enableMinQuotaScale", True),
+                guarantees="ElasticQuotaGuaranteeUsage" in self.gates,
+            )
+        return self.trees[name]
+
+    def take(self, event: Raw) -> None:
+        """Takes one recorded event."""
+        if "quota" in event and Quirk.STALE_DEMAND not in self.quirks:
+            self.settle()  # a quota that loses its parent keeps the runtime that it had until then
+        match event["type"]:
+            case "nodeAdd" | "nodeUpdate":
+                self._node(event["node"]["metadata"]["name"], _allocatable(event["node"]))
+            case "nodeDelete":
+                self._node(event["node"]["metadata"]["name"], {})
+            case "quotaAdd":
+                self._quota(event["quota"], is_new=True)
+            case "quotaUpdate":
+                self._quota(event["quota"], is_new=False)
+            case "quotaDelete":
+                self._quota_gone(declared(event["quota"]))
+            case "replaceQuotas":
+                self._replace(event["quotas"])
+            case "podAdd":
+                self.pods.add(event["pod"])
+            case "podUpdate":
+                self.pods.update(event["old"], event["pod"])
+            case "podDelete":
+                self.pods.delete(event["pod"])
+            case "reserve":
+                self.pods.reserve(event["pod"])
+            case "unreserve":
+                self.pods.unreserve(event["pod"])
+            case "migrateDefault" if "DisableDefaultQuota" not in self.gates:
+                self.pods.migrate()
+        self._drop_childless()
+        self.pods.settle()
+
+    def settle(self) -> None:
+        """Shares all trees."""
+        for tree in self.trees.values():
+            tree.settle()
+
+    def resolve(self, pod: Pod) -> tuple[str, str]:
+        """Returns quota and tree of a pod; both empty when it belongs to none."""
+        name, _ = self.names.resolve(pod.metadata.namespace, pod.metadata.labels)
+        return name, self.tree_of.get(name, "")
+
+    def request(self, pod: Pod) -> Amounts:
+        """Returns everything that a pod requests, as quotas count it."""
+        return counted_request(pod, overhead="ElasticQuotaIgnorePodOverhead" not in self.gates)
+
+    def counted(self, quota: str, tree: str, pod: Pod) -> Amounts:
+        """Returns a pod's request in the resources that a quota counts now."""
+        account = self.trees[tree].accounts.get(quota) if tree in self.trees else None
+        return mask(self.request(pod), account.declared.max) if account else {}
+
+    def read(self, raw: Raw) -> Version:
+        """Reads a pod's object."""
+        metadata = raw["metadata"]
+        is_ignored = False
+        if at := metadata.get("deletionTimestamp"):
+            grace_ns = (metadata.get("deletionGracePeriodSeconds") or 0) * SECOND
+            is_over = self.now_ns > instant_ns(at) + grace_ns
+            is_ignored = "ElasticQuotaImmediateIgnoreTerminatingPod" in self.gates or (
+                is_over and "ElasticQuotaIgnoreTerminatingPod" in self.gates
+            )
+        return Version(msgspec.convert(raw, Pod), is_ignored)
+
+    def _node(self, name: str, allocatable: Amounts) -> None:
+        delta = sub(allocatable, self._nodes.get(name, {}))
+        self._nodes[name] = allocatable
+        tree = self.trees[""]
+        tree.set_total(add(tree.total, delta))
+        self._drop_resources()
+
+    def _quota(self, raw: Raw, *, is_new: bool) -> None:
+        quota = declared(raw)
+        if quota.deleting or quota.name == ROOT:
+            return
+        before = self.names.quotas.get(quota.name)
+        quota = bounded(quota, self.quirks)
+        if Quirk.TAKES_ANY_QUOTA not in self.quirks and quota != before and not keeps_rules(raw, quota):
+            return
+        self._going.discard(quota.name)
+        self.names.put(quota)
+        where = self.tree_of.setdefault(quota.name, quota.tree if "MultiQuotaTree" in self.gates else "")
+        tree = self.tree(where)
+        known = tree.accounts.get(quota.name)
+        if known is None:
+            tree.declare(quota)
+        elif not is_same(known.declared, quota) and not self._is_second(quota, is_new=is_new):
+            tree.amend(quota)
+        if quota.is_root and quota.total is not None and where:
+            self._set_total(where, quota.total, quota)
+
+    def _is_second(self, quota: DeclaredQuota, *, is_new: bool) -> bool:
+        return is_new and quota.name not in RESERVED and Quirk.TAKES_ANY_QUOTA in self.quirks
+
+    def _regroup(self, group: str) -> None:
+        """A reserved group whose object is deleted is as at the start."""
+        quota = stock(group, self.args, self.quirks)
+        self.names.put(quota)
+        self.trees[""].amend(quota)
+
+    def _quota_gone(self, quota: DeclaredQuota) -> None:
+        if quota.name in RESERVED:
+            self._regroup(quota.name)
+        if quota.name in RESERVED or quota.name not in self.tree_of:
+            return
+        self._going.add(quota.name)
+        if Quirk.FORGETS_CHILDREN not in self.quirks:
+            return
+        where = self._drop(quota.name)
+        if where and quota.is_root and quota.total is not None and where in self.trees:
+            self._set_total(where, {}, quota)
+            del self.trees[where]
+
+    def _drop(self, name: str) -> str:
+        self._going.discard(name)
+        gone = self.names.quotas[name]
+        self.names.drop(name)
+        where = self.tree_of.pop(name)
+        self.pods.forget(where, name)
+        if where in self.trees and name in self.trees[where].accounts:
+            self.trees[where].retire(name)
+        if Quirk.FORGETS_CHILDREN not in self.quirks and where and gone.is_root and gone.total is not None:
+            self._set_total(where, {}, gone)
+        return where
+
+    def _drop_childless(self) -> None:
+        while True:
+            parents = {quota.parent for quota in self.names.quotas.values()}
+            childless = sorted(self._going - parents)
+            if not childless:
+                return
+            for name in childless:
+                self._drop(name)
+
+    def _set_total(self, where: str, size: Amounts, quota: DeclaredQuota) -> None:
+        tree, default = self.trees[where], self.trees[""]
+        delta = sub(size, tree.total)
+        tree.set_total(size)
+        if not quota.ignores_default_tree:
+            default.set_total(sub(default.total, delta))
+        self._drop_resources()
+
+    def _drop_resources(self) -> None:
+        if Quirk.KEEPS_RESOURCES in self.quirks:
+            return
+        tree = self.trees[""]
+        there = {name for sizes in self._nodes.values() for name in sizes}
+        there |= {name for where, other in self.trees.items() if where for name in other.total}
+        tree.set_total(mask(tree.total, there))
+
+    def _replace(self, raws: Sequence[Raw]) -> None:
+        """Takes the list with which a scheduler starts: nothing is in the books yet."""
+        for raw in raws:
+            self._quota(raw, is_new=True)
+        for tree in self.trees.values():
+            tree.accounts[ROOT].allocated = {}
+            tree.rebuild()
+
+
+def _allocatable(raw: Raw) -> Amounts:
+    return amounts((raw.get("status") or {}).get("allocatable") or {})

@@ -1,0 +1,79 @@
+"""The ledger's state as the log has it, at its head or at an instant; no service needs to run."""
+
+import time
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from services.quota_ledger.decide.next_events import caught_up
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
+from shared.events import EVENT_TYPES, RecordedEvent
+from shared.events.cluster import ObjectObserved
+from shared.events.log import ConfigApplied
+from shared.kube.elastic_quota import RESOURCES, weighs_its_max
+from shared.log.admin.session import reading
+from shared.log.codec import Codec
+from shared.log.reader import LogReader, recorded
+
+
+class Folded(NamedTuple):
+    """What was read.
+
+    Attributes:
+        settings: what the ledger decided by.
+        weigh_their_max: quotas whose objects say nothing of their weight.
+        own: the events of the `quota` context; made up where the log has none.
+        is_computed: no ledger has written: the numbers are what it would have recorded.
+    """
+
+    state: LedgerState
+    own: list[RecordedEvent]
+    settings: LedgerSettings
+    is_computed: bool
+    weigh_their_max: frozenset[str]
+
+
+async def fold(postgres: str, until: datetime | None = None) -> Folded:
+    """Read and fold what the ledger follows."""
+    async with reading(postgres) as log:
+        return await fold_log(log, until)
+
+
+async def fold_log(log: LogReader, until: datetime | None = None) -> Folded:
+    """As `fold`, from an open log."""
+    there = set(await log.contexts())
+    settings = LedgerSettings.of_text(await _config(log, until) if "quota" in there else "")
+    state, own = settings.new_state(), []
+    unweighted: dict[str, bool] = {}
+    for context in ("cluster", "scheduling", "quota"):
+        # Of the ledger's own log everything: that none is missing is part of what `verify` checks.
+        codec = Codec(list(EVENT_TYPES.values() if context == "quota" else FOLDED[context]))
+        if context not in there:
+            continue
+        async for row in log.rows(context=context):
+            if until is not None and row.at > until:
+                break
+            if (event := codec.one(row.type, row.data)) is not None:
+                record = recorded(row, event)
+                state.apply(record)
+                if context == "quota":
+                    own.append(record)
+                elif isinstance(event, ObjectObserved) and event.resource in RESOURCES:
+                    unweighted[event.object["metadata"]["name"]] = weighs_its_max(event.object)
+    weigh_their_max = frozenset(name for name, is_so in unweighted.items() if is_so)
+    if own:
+        return Folded(state, own, settings, is_computed=False, weigh_their_max=weigh_their_max)
+    now_ns = int(until.timestamp() * 1e9) if until else time.time_ns()
+    own = caught_up(state, settings, now_ns)
+    return Folded(state, own, settings, is_computed=True, weigh_their_max=weigh_their_max)
+
+
+async def _config(log: LogReader, until: datetime | None) -> str:
+    """The settings that the ledger decided by, as it last recorded them."""
+    text = ""
+    async for row in log.rows(context="quota", kind="ConfigApplied.v1"):
+        if until is None or row.at <= until:
+            text = msgspec.json.decode(row.data, type=ConfigApplied).text
+    return text

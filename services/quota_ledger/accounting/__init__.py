@@ -1,0 +1,1 @@
+"""Double-entry accounting: events as postings that sum to zero, the balances, and their verification."""

@@ -1,0 +1,161 @@
+"""The trial balance: the whole `quota` log folded anew, with every invariant that must hold after each event.
+
+Source: spec/quota.md 7.4. What must not be asserted there is not asserted here: that `used` is within the runtime, for one.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from services.quota_ledger.accounting.double_entry import CONSUMPTION, SUPPLY, held, pending, unbalanced, used
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.runtime_delta import Moved
+from shared.domain.amounts import Amounts, add, nonzero, sub, total
+from shared.events import RecordedEvent
+from shared.events.quota import (
+    PodAttached,
+    PodCharged,
+    PodChargeReverted,
+    PodMoved,
+    PodReleased,
+    PodResized,
+    RuntimeRecomputed,
+)
+from shared.kube.elastic_quota import RESERVED, ROOT
+
+_OF_PODS = (PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodChargeReverted)
+
+
+class Finding(NamedTuple):
+    """Something that does not hold, and the event after which it first did not.
+
+    Attributes:
+        rule: as the specification numbers it: `I1`.
+    """
+
+    seq: int
+    event: str
+    rule: str
+    what: str
+
+
+class Trial(NamedTuple):
+    """What came out.
+
+    Attributes:
+        events: how many were folded.
+        seq: of the last one.
+    """
+
+    events: int
+    seq: int
+    books: Books
+    findings: list[Finding]
+
+
+def verify(records: Iterable[RecordedEvent], books: Books | None = None, *, most: int = 20) -> Trial:
+    """Fold a log and check it after every event; stops after `most` findings.
+
+    Balances are checked by what each event touched, runtimes at each RuntimeRecomputed, and everything once more at the end.
+    """
+    books = books or Books()
+    findings: list[Finding] = []
+    events = seq = 0
+    for record in records:
+        if record.context != "quota":
+            continue
+        events += 1
+        if seq and record.seq != seq + 1:
+            findings.append(Finding(record.seq, "", "I19", f"the log goes from {seq} to {record.seq}"))
+        seq = record.seq
+        for rule, what in checked(books, record):
+            findings.append(Finding(seq, type(record.event).__name__, rule, what))
+        if len(findings) >= most:
+            break
+    findings += [Finding(seq, "", rule, what) for rule, what in holds(books)]
+    return Trial(events, seq, books, findings[:most])
+
+
+def checked(books: Books, record: RecordedEvent) -> Iterator[tuple[str, str]]:
+    """Fold one event, and say what is wrong with it."""
+    event = record.event
+    if isinstance(event, RuntimeRecomputed):
+        yield from _recomputed(books, event)
+    batch = books.apply(event)
+    for (tree, book, resource), size in unbalanced(batch).items():
+        yield "I1", f"postings of {book} in tree {tree!r} do not balance: {resource} is off by {size}"
+    if isinstance(event, _OF_PODS):
+        for quota in {event.quota, getattr(event, "before", "")} if isinstance(event, PodMoved) else {event.quota}:
+            tree = books.tree_of.get(quota, "")
+            yield from _of_quota(books, books.trees[tree], tree, quota)
+
+
+def holds(books: Books) -> Iterator[tuple[str, str]]:
+    """Every invariant of the books as they stand."""
+    for (name, book, resource), size in books.ledger.trial().items():
+        yield "I1", f"accounts of {book} in tree {name!r} do not balance: {resource} is off by {size}"
+    for name, tree in books.trees.items():
+        yield from _supply(books, name, tree)
+        for account in tree.accounts.values():
+            yield from _of_quota(books, tree, name, account.name)
+            below = [tree.accounts[child] for child in account.children]
+            if nonzero(sub(account.used, add(account.self_used, total(child.used for child in below)))):
+                yield "I13", f"{account.name} uses {account.used}, which is not what is used below it"
+            asked = add(account.self_request, total(child.limited() for child in below))
+            if account.name != ROOT and nonzero(sub(account.child_request, asked)):
+                yield "I12", f"{account.name} is asked for {account.child_request}, but {asked} is asked for below it"
+    for uid, pod in books.pods.items():
+        if uid not in books.pods_of.get(pod.quota, {}):
+            yield "I14", f"pod {uid} holds {pod.quota}, which does not know it"
+
+
+def _recomputed(books: Books, event: RuntimeRecomputed) -> Iterator[tuple[str, str]]:
+    ours, said = books.tree(event.tree).proposed(), Moved.recorded(event)
+    if ours == said:
+        return
+    for what, found, recorded in (
+        ("runtime", ours.runtimes, said.runtimes),
+        ("min in force", ours.floors, said.floors),
+    ):
+        for resource in sorted(found.keys() | recorded.keys()):
+            one, other = found.get(resource, {}), recorded.get(resource, {})
+            for quota in sorted(one.keys() | other.keys()):
+                if one.get(quota) != other.get(quota):
+                    computed = one.get(quota, "unchanged")
+                    yield (
+                        "I15",
+                        f"the {what} of {quota} is recorded as {other.get(quota)} {resource}, computed as {computed}",
+                    )
+    if ours.dropped != said.dropped:
+        yield "I15", f"shares are recorded as dropped of {said.dropped}, computed as {ours.dropped}"
+
+
+def _supply(books: Books, name: str, tree: Tree) -> Iterator[tuple[str, str]]:
+    granted: Amounts = {}
+    for (of, book, holder), balance in books.ledger.balances.items():
+        if of == name and book == SUPPLY and holder.startswith("hold:"):
+            granted = add(granted, balance)
+    if off := nonzero(sub(granted, tree.capacity)):
+        yield "I2", f"what is held in tree {name!r} differs from its capacity by {off}"
+    for account in tree.accounts.values():
+        if account.name in RESERVED:
+            continue
+        own = tree.capacity if account.name == ROOT else account.runtime
+        rest = sub(own, total(tree.accounts[child].runtime for child in account.children if child not in RESERVED))
+        if nonzero(sub(books.ledger.balance(name, SUPPLY, held(account.name)), rest)):
+            yield "I2", f"{account.name} should hold {nonzero(rest)}"
+
+
+def _of_quota(books: Books, tree: Tree, name: str, quota: str) -> Iterator[tuple[str, str]]:
+    account = tree.accounts.get(quota)
+    if account is None:
+        return
+    balance = books.ledger.balance
+    waiting = balance(name, CONSUMPTION, pending(quota))
+    own, np_used = (balance(name, CONSUMPTION, used(quota, preemptible=each)) for each in (True, False))
+    if any(size < 0 for each in (waiting, own, np_used) for size in each.values()):
+        yield "I13", f"an account of {quota} is below zero"
+    if nonzero(sub(account.self_used, add(own, np_used))) or nonzero(sub(account.self_np_used, np_used)):
+        yield "I13", f"{quota} uses {account.self_used}, its accounts say {add(own, np_used)}"
+    if nonzero(sub(account.self_request, add(waiting, add(own, np_used)))):
+        yield "I13", f"{quota} asks for {account.self_request}, its accounts say {add(waiting, add(own, np_used))}"

@@ -1,0 +1,1 @@
+"""Decisions: state in, events of the `quota` context out."""

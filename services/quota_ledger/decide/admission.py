@@ -1,0 +1,154 @@
+"""Whether a quota has room for a pod.
+
+Source: spec/quota.md 6.1; upstream pkg/scheduler/plugins/elasticquota/{plugin.go,plugin_helper.go}.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.tree.quota_tree import Tree
+from shared.domain.amounts import Amounts, add, exceeding_with
+from shared.kube.elastic_quota import RESERVED, ROOT
+from shared.kube.quantity_text import amount_text
+
+
+class AdmissionRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared.
+
+    Attributes:
+        runtime: with the runtime; else with max.
+        parents: every ancestor is compared too, below the root.
+        bounds_reserved: the maxima of the system and default groups hold also with runtime quota; upstream's do not.
+    """
+
+    runtime: bool = True
+    parents: bool = False
+    bounds_reserved: bool = False
+
+
+class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod has no room.
+
+    Attributes:
+        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above.
+        quota: the account that is short.
+        path: from the ancestor that is short down to the pod's quota, of the stage `ancestor`.
+        limit, used: what was compared there; the pod's request comes on top of `used`.
+        exceeded: the resources that are short, sorted.
+    """
+
+    stage: str
+    quota: str
+    limit: dict[str, int]
+    used: dict[str, int]
+    request: dict[str, int]
+    exceeded: tuple[str, ...]
+    path: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The message that schedulers and people know."""
+        exceeded = " ".join(self.exceeded)
+        tail = f"pod's request: {listed(self.request)}, exceedDimensions: [{exceeded}]"
+        if self.stage == "nonPreemptible":
+            return (
+                f"Insufficient non-preemptible quotas, quotaName: {self.quota}, min: {listed(self.limit)}, "
+                f"nonPreemptibleUsed: {listed(self.used)}, {tail}"
+            )
+        where = f"quotaNameTopo: [{' '.join(self.path)}]" if self.path else f"quotaName: {self.quota}"
+        return f"Insufficient quotas, {where}, runtime: {listed(self.limit)}, used: {listed(self.used)}, {tail}"
+
+
+def limit_of(account: Account, rules: AdmissionRules) -> Mapping[str, int]:
+    """What a quota may use; a resource that is absent is not limited."""
+    if rules.runtime and not (rules.bounds_reserved and account.name in RESERVED):
+        return account.runtime
+    return account.declared.max
+
+
+NOTHING: Mapping[str, Amounts] = {}
+NO_LIMIT = float("inf")
+"""An integer of any size compares with it exactly."""
+
+
+def shortfall(
+    tree: Tree,
+    name: str,
+    request: Mapping[str, int],
+    *,
+    preemptible: bool,
+    rules: AdmissionRules,
+    taken: Mapping[str, Amounts] = NOTHING,
+    np_taken: Mapping[str, Amounts] = NOTHING,
+) -> Shortfall | None:
+    """What a pod's quota, or one above it, is short of; None when there is room.
+
+    The pod's own quota is compared in every resource: over-used memory stops even a pod that asks for cpu only. Its min, for a
+    pod that is not preemptible, in the resources that min has. Ancestors are compared in the pod's own resources alone.
+
+    Args:
+        request: the pod's, in the resources that its quota counts.
+        taken, np_taken: by quota, what is about to be used beside what the tree says; np: by pods that are not preemptible.
+    """
+    path = tree.path(name)
+    own = path[0]
+    limit, used = limit_of(own, rules), own.used
+    if taken:
+        used = _with(used, taken.get(name))
+    if short := exceeding_with(used, request, limit):
+        return _short("quota", own, limit, used, request, short)
+    if not preemptible:
+        np_used = _with(own.np_used, np_taken.get(name))
+        if short := exceeding_with(np_used, request, own.declared.min):
+            return _short("nonPreemptible", own, own.declared.min, np_used, request, short)
+    return _shortfall_above(path, request, rules, taken) if rules.parents else None
+
+
+def _shortfall_above(
+    path: Sequence[Account], request: Mapping[str, int], rules: AdmissionRules, taken: Mapping[str, Amounts]
+) -> Shortfall | None:
+    """The first ancestor that is short. As a rule none is, so that no list is made before one is."""
+    asked = tuple(request.items())
+    is_runtime = rules.runtime and not rules.bounds_reserved
+    for at in range(1, len(path)):
+        account = path[at]
+        if account.name == ROOT:
+            break
+        limit = account.runtime if is_runtime else limit_of(account, rules)
+        used = account.used
+        if taken:
+            used = _with(used, taken.get(account.name))
+        for key, size in asked:
+            if used.get(key, 0) + size > limit.get(key, NO_LIMIT):
+                short = sorted(key for key, size in asked if used.get(key, 0) + size > limit.get(key, NO_LIMIT))
+                found = _short("ancestor", account, limit, used, request, short)
+                return msgspec.structs.replace(found, path=tuple(each.name for each in reversed(path[: at + 1])))
+    return None
+
+
+def listed(one: Mapping[str, int]) -> str:
+    """A resource list in one line: `cpu:1500m,memory:2Gi`."""
+    return ",".join(f"{name}:{amount_text(name, size)}" for name, size in sorted(one.items())) or "<empty>"
+
+
+def _with(used: Amounts, more: Amounts | None) -> Amounts:
+    return add(used, more) if more else used
+
+
+def _short(
+    stage: str,
+    account: Account,
+    limit: Mapping[str, int],
+    used: Mapping[str, int],
+    request: Mapping[str, int],
+    exceeded: list[str],
+) -> Shortfall:
+    return Shortfall(
+        stage=stage,
+        quota=account.name,
+        limit=dict(limit),
+        used=dict(used),
+        request=dict(request),
+        exceeded=tuple(exceeded),
+    )

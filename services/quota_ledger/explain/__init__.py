@@ -1,0 +1,1 @@
+"""The arithmetic behind runtimes and rejections, written out for `koord quota`."""

@@ -1,0 +1,111 @@
+"""Where a pod stands with its quota: which account is short of what, who holds it, and what would free it."""
+
+import msgspec
+
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.decide.admission import AdmissionRules, Shortfall, shortfall
+from services.quota_ledger.tree.quota_tree import Tree
+from shared.domain.amounts import Amounts, mask, sub, total
+
+MOST_HOLDERS = 5
+
+
+class Holders(msgspec.Struct, frozen=True):
+    """Pods that use what is missing, the largest first.
+
+    Attributes:
+        pods: namespace/name -> what it uses of it; `more` how many others there are, and what they use together.
+    """
+
+    pods: dict[str, dict[str, int]]
+    more: int
+    more_used: dict[str, int]
+
+
+class WhyPod(msgspec.Struct, frozen=True):
+    """Where a pod stands with its quota.
+
+    Attributes:
+        state: `used`, `fits` or `short`.
+        text: the scheduler's own words where it is short.
+        missing: resource -> by how much the account `short_of` is exceeded.
+        held_by: who uses that account.
+        bounded_by: `max` or `min` where the account's own stops the pod, whatever others give back, and `bound` how much that is; else empty.
+        frees: quotas it shares with, there or above, which use more than their min in force: what they gave back would be shared anew.
+    """
+
+    pod: str
+    quota: str
+    how: str
+    state: str
+    text: str = ""
+    short_of: str = ""
+    missing: dict[str, int] = msgspec.field(default_factory=dict)
+    held_by: Holders | None = None
+    bounded_by: str = ""
+    bound: dict[str, int] = msgspec.field(default_factory=dict)
+    frees: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+
+
+def why(books: Books, uid: str, rules: AdmissionRules) -> WhyPod:
+    """Which account a pod is short of, who holds it, and who could give it back."""
+    pod = books.pods[uid]
+    tree = books.trees[pod.tree]
+    if pod.charged:
+        return WhyPod(pod.pod, pod.quota, pod.how, "used")
+    short = shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules)
+    if short is None:
+        return WhyPod(pod.pod, pod.quota, pod.how, "fits")
+    over = sub(total((short.used, short.request)), short.limit)
+    missing = {name: over[name] for name in short.exceeded}
+    bounded_by, bound = _bound(tree, short)
+    return WhyPod(
+        pod.pod,
+        pod.quota,
+        pod.how,
+        "short",
+        text=short.text(),
+        short_of=short.quota,
+        missing=missing,
+        held_by=_holders(books, tree, short, missing),
+        bounded_by=bounded_by,
+        bound=bound,
+        frees={} if bounded_by else _borrowers(tree, short.quota, missing),
+    )
+
+
+def _bound(tree: Tree, short: Shortfall) -> tuple[str, Amounts]:
+    declared = tree.accounts[short.quota].declared
+    if short.stage == "nonPreemptible":
+        return "min", mask(declared.min, short.exceeded)
+    wanted = total((short.used, short.request))
+    most = {name: size for name in short.exceeded if wanted[name] > (size := declared.max.get(name, wanted[name]))}
+    return ("max", most) if most else ("", {})
+
+
+def _holders(books: Books, tree: Tree, short: Shortfall, missing: Amounts) -> Holders:
+    """Of pods that must not be preempted only such are compared with min."""
+    below = {name for name in tree.accounts if short.quota in (account.name for account in tree.path(name))}
+    held = [
+        (mask(pod.request, missing), pod.pod)
+        for quota in sorted(below)
+        for pod in (books.pods[uid] for uid in books.pods_of.get(quota, ()))
+        if pod.charged and not (pod.preemptible and short.stage == "nonPreemptible")
+    ]
+    held.sort(key=lambda each: (-sum(each[0].values()), each[1]))
+    rest = [uses for uses, _ in held[MOST_HOLDERS:]]
+    return Holders({pod: uses for uses, pod in held[:MOST_HOLDERS]}, len(rest), total(rest))
+
+
+def _borrowers(tree: Tree, quota: str, missing: Amounts) -> dict[str, Amounts]:
+    found: dict[str, Amounts] = {}
+    for account in tree.path(quota)[:-1]:
+        for sibling in tree.siblings(account.declared.parent):
+            borrowed = {}
+            for name in missing:
+                floor = max(sibling.scaled_min.get(name, 0), sibling.guaranteed.get(name, 0))
+                if sibling is not account and sibling.runtime.get(name, 0) > floor:
+                    borrowed[name] = sibling.runtime[name] - floor
+            if borrowed:
+                found[sibling.name] = borrowed
+    return found

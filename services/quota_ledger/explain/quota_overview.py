@@ -1,0 +1,125 @@
+"""Every quota at a glance: what it may use, uses, borrows and lends, and what waits in it."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.tree.quota_tree import Tree
+from shared.domain.amounts import Amounts, add, sub, total
+from shared.kube.elastic_quota import RESERVED, ROOT
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One quota in one resource.
+
+    Attributes:
+        depth: 1 below the root; 0 for the root itself, whose `min` is what the quotas below it are promised together.
+        runtime: of the system and default groups their max: nothing else limits them.
+        borrowed: what its runtime is above its min in force; `lent` what it is below.
+        used: of its pods and of those below; `waiting` what pods ask for and do not use yet.
+    """
+
+    tree: str
+    quota: str
+    parent: str
+    depth: int
+    resource: str
+    min: int
+    max: int | None
+    runtime: int
+    used: int
+    borrowed: int
+    lent: int
+    waiting: int
+
+
+def lines(books: Books) -> list[Line]:
+    """Every quota in every resource, parents before children; each tree begins with what it shares as a whole, at depth 0."""
+    found: list[Line] = []
+    for name, tree in sorted(books.trees.items()):
+        waiting: dict[str, Amounts] = {}
+        _sum_up(tree, ROOT, waiting)
+        found += _whole(name, tree, waiting)
+        for account in _in_order(tree, ROOT):
+            of_one = _reserved if account.name in RESERVED else _ordinary
+            found += of_one(name, account, waiting[account.name])
+    return found
+
+
+def _sum_up(tree: Tree, quota: str, waiting: dict[str, Amounts]) -> Amounts:
+    """What waits in each quota of a subtree: asked for by pods, and not used. Limits of max, and what is asked for min's sake, are of no account."""
+    account = tree.accounts[quota]
+    below = (_sum_up(tree, child, waiting) for child in account.children)
+    waiting[quota] = add(sub(account.self_request, account.self_used), total(below))
+    return waiting[quota]
+
+
+def _whole(name: str, tree: Tree, waiting: dict[str, Amounts]) -> Iterator[Line]:
+    """What a tree shares, and what is promised, used and waited for of it; the reserved groups take theirs before."""
+    below = [tree.accounts[child] for child in tree.accounts[ROOT].children if child not in RESERVED]
+    minima, used = total(each.declared.min for each in below), total(each.used for each in below)
+    waits = total(waiting[each.name] for each in below)
+    for resource in tree.dimensions(ROOT):
+        yield Line(
+            tree=name,
+            quota=ROOT,
+            parent="",
+            depth=0,
+            resource=resource,
+            min=minima.get(resource, 0),
+            max=None,
+            runtime=tree.capacity.get(resource, 0),
+            used=used.get(resource, 0),
+            borrowed=0,
+            lent=0,
+            waiting=waits.get(resource, 0),
+        )
+
+
+def _ordinary(name: str, account: Account, waiting: Amounts) -> Iterator[Line]:
+    declared = account.declared
+    for resource in sorted({*declared.max, *account.runtime}):
+        runtime = account.runtime.get(resource, 0)
+        floor = max(account.scaled_min.get(resource, 0), account.guaranteed.get(resource, 0))
+        yield Line(
+            tree=name,
+            quota=account.name,
+            parent=declared.parent,
+            depth=account.depth,
+            resource=resource,
+            min=declared.min.get(resource, 0),
+            max=declared.max.get(resource),
+            runtime=runtime,
+            used=account.used.get(resource, 0),
+            borrowed=max(0, runtime - floor),
+            lent=max(0, floor - runtime),
+            waiting=waiting.get(resource, 0),
+        )
+
+
+def _reserved(name: str, account: Account, waiting: Amounts) -> Iterator[Line]:
+    """The system or default group, in what its pods use or wait for."""
+    for resource in sorted(account.used.keys() | waiting.keys()):
+        most = account.declared.max.get(resource)
+        yield Line(
+            tree=name,
+            quota=account.name,
+            parent=account.declared.parent,
+            depth=account.depth,
+            resource=resource,
+            min=0,
+            max=most,
+            runtime=most if most is not None else 0,
+            used=account.used.get(resource, 0),
+            borrowed=0,
+            lent=0,
+            waiting=waiting.get(resource, 0),
+        )
+
+
+def _in_order(tree: Tree, parent: str) -> Iterator[Account]:
+    for name in sorted(tree.accounts[parent].children):
+        yield tree.accounts[name]
+        yield from _in_order(tree, name)

@@ -1,0 +1,47 @@
+"""What other minima, maxima or weights would change."""
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+import msgspec
+
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.snapshot_schema import BooksImage, image_of, restored
+from services.quota_ledger.explain.explain_runtime import tree_of
+
+
+def whatif(
+    books: Books, changes: Mapping[str, Mapping[str, Mapping[str, int]]], weigh_their_max: Container[str] = ()
+) -> dict[str, Any]:
+    """Whose runtime would be another; the books stay as they are.
+
+    Args:
+        changes: quota -> `min`, `max` or `weight` -> resource -> amount.
+        weigh_their_max: quotas for which another max is another weight, too.
+
+    Returns:
+        quota -> resource -> [runtime now, runtime then], where they differ.
+
+    Raises:
+        UnknownQuota: a quota of that name is not there.
+    """
+    other = books.empty()
+    encoded = msgspec.msgpack.encode(image_of(books))
+    restored(other, msgspec.msgpack.decode(encoded, type=BooksImage))
+    for quota, fields in changes.items():
+        _, tree = tree_of(other, quota)
+        declared = tree.accounts[quota].declared
+        others = {"weight": fields.get("max", {}), **fields} if quota in weigh_their_max else fields
+        amended = {field: {**getattr(declared, field), **amounts} for field, amounts in others.items()}
+        tree.amend(msgspec.structs.replace(declared, **amended))
+    for tree in other.trees.values():
+        tree.settle()
+    changed: dict[str, Any] = {}
+    for name, tree in books.trees.items():
+        for account in tree.accounts.values():
+            then = other.trees[name].accounts[account.name].runtime
+            for resource in sorted(account.runtime.keys() | then.keys()):
+                pair = [account.runtime.get(resource, 0), then.get(resource, 0)]
+                if pair[0] != pair[1]:
+                    changed.setdefault(account.name, {})[resource] = pair
+    return changed

@@ -1,0 +1,1 @@
+"""Upstream's debug API of elastic quotas over HTTP."""

@@ -1,0 +1,74 @@
+"""Levels of one depth and one width that are shared at once."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.quota_ledger.runtime.sibling_matrix import NEVER, Pool, address
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Turn:
+    """Some columns of one pool, what each has to share, and what came out.
+
+    Attributes:
+        columns: the columns of one level follow each other.
+        floors, runtimes: int64[width, columns], and what they were before.
+    """
+
+    def __init__(self, pool: Pool, columns: Int64, capacity: Int64, scales: Bools) -> None:
+        self.pool = pool
+        first = pool.first[columns]
+        order = np.argsort(first, kind="stable")
+        first = first[order]
+        self.columns = columns[order]
+        self._starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
+        self.floors, self.runtimes = pool.shared(self.columns, capacity[order], scales[order])
+        self.floors_before = pool.floors.take(self.columns, 1)
+        self.runtimes_before = pool.runtimes.take(self.columns, 1)
+        self._moved = self.runtimes != self.runtimes_before
+
+    def below(self) -> Iterator[tuple[int, Int64, Int64]]:
+        """The levels whose parents have another runtime: number of the pool, columns, what each has to share."""
+        below = self.pool.below.take(self.columns, 1)
+        reached = self._moved & (below != NEVER)
+        numbers, columns = address(below[reached])
+        capacity = self.runtimes[reached]
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():
+            chosen = numbers == number
+            yield number, columns[chosen], capacity[chosen]
+
+    def keep(self) -> int:
+        """These are the shares now; the accounts read them when they are asked. How many accounts changed."""
+        differ = self._moved | (self.floors != self.floors_before)
+        pool = self.pool
+        pool.floors[:, self.columns], pool.runtimes[:, self.columns] = self.floors, self.runtimes
+        changed = np.logical_or.reduceat(differ, self._starts, axis=1)  # in several resources: counts once
+        for at in self.columns[self._starts[changed.any(axis=0)]].tolist():
+            if (level := pool.levels[at]) is not None:
+                level.version += 1
+        return int(np.count_nonzero(changed))
+
+    def runtimes_moved(self) -> Iterator[tuple[str, list[str], list[int], list[int]]]:
+        """Resource, quotas, their runtimes and what these were before; 0 where there was none."""
+        for resource, names, now, before in self._by_resource(self._moved, self.runtimes, self.runtimes_before):
+            yield resource, names, now.tolist(), np.maximum(before, 0).tolist()
+
+    def floors_moved(self) -> Iterator[tuple[str, list[str], list[int]]]:
+        """Resource, quotas, their minima in force."""
+        differ = self.floors != self.floors_before
+        for resource, names, now, _ in self._by_resource(differ, self.floors, self.floors_before):
+            yield resource, names, now.tolist()
+
+    def _by_resource(self, chosen: Bools, now: Int64, before: Int64) -> Iterator[tuple[str, list[str], Int64, Int64]]:
+        if not chosen.any():
+            return
+        resources = self.pool.resources[self.columns]
+        for resource in sorted(set(resources.tolist())):
+            down, across = np.nonzero(chosen & (resources == resource))
+            if len(down):
+                names = self.pool.names[down, self.columns[across]].tolist()
+                yield resource, names, now[down, across], before[down, across]

@@ -1,0 +1,108 @@
+"""Where the levels of one tree lie, and how the accounts' numbers come there: many levels at once, each account looked at few times."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.quota_ledger.runtime.demand_matrix import ASKS, LARGEST, MINIMA, WEIGHTS, Sheet
+from services.quota_ledger.runtime.sibling_matrix import NEVER, Pool, Siblings
+from services.quota_ledger.tree.quota_info import Account
+
+Int64 = NDArray[np.int64]
+NARROWEST = 4
+WIDE = 32
+
+
+class Layout:
+    """Where the levels of one tree lie.
+
+    Attributes:
+        levels: parent -> its children.
+        pools: by number.
+    """
+
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheet = sheet
+        self.levels: dict[str, Siblings] = {}
+        self.pools: list[Pool] = []
+        self._of_width: dict[int, Pool] = {}
+
+    def add(self, found: Iterable[tuple[Account, Sequence[Account], Sequence[str]]]) -> None:
+        """Lay out levels: parent, children, resources."""
+        fresh: dict[int, list[Siblings]] = {}
+        shared: dict[int, list[Sequence[str]]] = {}
+        for parent, accounts, resources in found:
+            pool = self._pool(width_for(len(accounts)))
+            level = self.levels[parent.name] = Siblings(parent, accounts, pool)
+            fresh.setdefault(pool.number, []).append(level)
+            shared.setdefault(pool.number, []).append(resources)
+        for number, levels in fresh.items():
+            self.pools[number].take(levels, shared[number])
+            _fill(self.pools[number], levels, self._sheet)
+        made = [level for levels in fresh.values() for level in levels]
+        for level in made:
+            level.link()
+        if len(made) < len(self.levels):  # some below are older than their parent's
+            for level in made:
+                for account in level.accounts:
+                    if account.children and (own := self.levels.get(account.name)) is not None:
+                        own.link()
+
+    def drop(self, name: str) -> None:
+        """The level below this parent is laid out anew when it is needed."""
+        if (level := self.levels.pop(name, None)) is not None:
+            level.release()
+
+    def _pool(self, width: int) -> Pool:
+        if (pool := self._of_width.get(width)) is None:
+            pool = self._of_width[width] = Pool(width, len(self.pools))
+            self.pools.append(pool)
+        return pool
+
+
+def width_for(children: int) -> int:
+    """How wide the rows of so many children are: few widths, so that many levels share a pool, and little of it unused."""
+    if children <= WIDE:
+        return max(NARROWEST, -(-children // NARROWEST) * NARROWEST)
+    return 1 << (children - 1).bit_length()
+
+
+def _fill(pool: Pool, levels: Sequence[Siblings], sheet: Sheet) -> None:
+    """What the accounts of new levels ask for, have and are, in their cells."""
+    alike: dict[tuple[str, ...], list[Siblings]] = {}
+    for level in levels:
+        alike.setdefault(tuple(level.columns), []).append(level)
+    for resources, some in alike.items():
+        if resources:
+            _fill_alike(pool, some, resources, sheet)
+
+
+def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ...], sheet: Sheet) -> None:
+    """The same for levels that share the same resources. Accounts are looked at as little as can be: they do not fit a cache."""
+    columns = np.array([list(level.columns.values()) for level in levels])
+    for each in (pool.asks, pool.minima, pool.weights, pool.floors, pool.runtimes):
+        each[:, columns] = 0
+    pool.below[:, columns], pool.lends[:, columns], pool.first[columns] = NEVER, True, columns[:, :1]
+    accounts = [account for level in levels for account in level.accounts]
+    counts = np.array([len(level.accounts) for level in levels])
+    rows = np.arange(len(accounts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    cells = rows[:, None], np.repeat(columns, counts, axis=0)
+    lines = np.fromiter((account.line for account in accounts), np.intp, len(accounts))
+    minima = sheet.read(MINIMA, lines, resources)
+    is_new = all(account.is_new for account in accounts)
+    pool.asks[cells] = sheet.read(ASKS, lines, resources)
+    pool.weights[cells] = sheet.read(WEIGHTS, lines, resources)
+    pool.minima[cells] = minima
+    pool.floors[cells] = minima if is_new else _kept([account.kept_floor for account in accounts], resources, 0)
+    pool.runtimes[cells] = NEVER if is_new else _kept([account.kept_runtime for account in accounts], resources, NEVER)
+    pool.lends[cells] = np.array([account.lends for account in accounts])[:, None]
+    names = np.empty(len(accounts), np.object_)
+    names[:] = [account.name for account in accounts]
+    pool.names[cells] = names[:, None]
+
+
+def _kept(shares: Sequence[Mapping[str, int]], resources: tuple[str, ...], absent: int) -> Int64:
+    """[accounts, resources] of shares as they were last read; what is too large for the matrices as the largest that they hold."""
+    sizes = [min(each.get(name, absent), LARGEST) for each in shares for name in resources]
+    return np.array(sizes, np.int64).reshape(len(shares), len(resources))

@@ -1,1 +1,0 @@
-"""What the leading ledger answers over HTTP: upstream's views of quotas."""

@@ -1,0 +1,1 @@
+"""The State: a fold over `cluster`, `scheduling` and `quota`."""

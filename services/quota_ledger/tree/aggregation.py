@@ -1,0 +1,81 @@
+"""What quotas ask for and use, summed from the leaves to the root.
+
+A change moves the sums along one path, by the difference; it marks the levels on it.
+
+Source: spec/quota.md 2.3; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from services.quota_ledger.tree.hierarchy import Levels
+from services.quota_ledger.tree.quota_info import Account
+from shared.domain.amounts import Amounts, add_clamped, largest, mask, raise_clamped, sub
+from shared.kube.elastic_quota import RESERVED, ROOT
+
+
+class Sums(Levels):
+    """The half of a tree that adds up."""
+
+    def add_request(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
+        """Pods of a quota ask for more (or less)."""
+        if (account := self.accounts.get(name)) is None:
+            return
+        account.self_request = add_clamped(account.self_request, delta)
+        account.self_np_request = add_clamped(account.self_np_request, np_delta)
+        self._raise_request(self.path(name), delta, np_delta)
+
+    def add_used(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
+        """Pods of a quota use more (or less)."""
+        if (account := self.accounts.get(name)) is None:
+            return
+        raise_clamped(account.self_used, delta)
+        if np_delta:
+            raise_clamped(account.self_np_used, np_delta)
+        self._raise_used(self.path(name), delta, np_delta)
+
+    def _raise_request(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+        for account in path:
+            account.np_request = add_clamped(account.np_request, np_delta)
+            if account.name == ROOT:
+                account.request = add_clamped(account.request, delta)
+                break
+            before = account.limited()
+            account.child_request = add_clamped(account.child_request, delta)
+            account.floor_request()
+            after = account.limited()
+            if account.asked != after:
+                account.ask(after)
+                self._asked(account)
+            delta = sub(after, before)
+
+    def _raise_used(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+        self._raise_sums(path, delta, np_delta)
+        if self._guarantees and path:
+            path[0].allocated = add_clamped(path[0].allocated, mask(delta, self._dimensions))
+            self._raise_guaranteed(path, {})
+        if path and path[0].name in RESERVED:
+            self._recount_capacity()
+
+    def _raise_sums(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+        changes = tuple(delta.items())
+        for account in path:
+            used = account.used
+            for name, size in changes:
+                after = used.get(name, 0) + size
+                used[name] = after if after > 0 else 0  # noqa: FURB136 (half the time of max, for every account above a pod)
+            if np_delta:
+                raise_clamped(account.np_used, np_delta)
+
+    def _raise_guaranteed(self, path: Sequence[Account], delta: Mapping[str, int]) -> None:
+        """The first of the path has `delta` more allocated below it; each is guaranteed that, and at least its min."""
+        if not self._guarantees:
+            return
+        for account in path:
+            account.allocated = add_clamped(account.allocated, delta)
+            if account.name == ROOT:
+                break
+            before = account.guaranteed
+            account.guaranteed = largest(account.allocated, account.declared.min)
+            if account.guaranteed != before:
+                self._mark(account.declared.parent)
+            delta = sub(account.guaranteed, before)

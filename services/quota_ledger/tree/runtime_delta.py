@@ -1,0 +1,97 @@
+"""What sharing anew has changed: by resource, each quota whose share is another one, and nothing else."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from services.quota_ledger.runtime.level_batch import Turn
+from services.quota_ledger.tree.quota_info import Account
+from shared.domain.amounts import Amounts
+from shared.events.quota import RuntimeRecomputed
+
+ByResource = dict[str, dict[str, int]]
+"""Resource -> quota -> amount."""
+
+
+class Moved(msgspec.Struct, eq=False):
+    """Shares that are to be others.
+
+    Attributes:
+        runtimes, floors: what they are to be, names sorted.
+        dropped: resource -> quotas that no longer have a share of it.
+        differences: by how much the runtimes move; known to whom has computed them, and of no account for equality.
+    """
+
+    runtimes: ByResource
+    floors: ByResource
+    dropped: dict[str, list[str]] = {}
+    differences: ByResource = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.runtimes or self.floors or self.dropped)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Moved) and (self.runtimes, self.floors, self.dropped) == (
+            other.runtimes,
+            other.floors,
+            other.dropped,
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # what moved is compared, never kept in a set
+
+    def event(self, tree: str) -> RuntimeRecomputed:
+        """As it is recorded."""
+        return RuntimeRecomputed(tree=tree, runtimes=self.runtimes, floors=self.floors, dropped=self.dropped)
+
+    @classmethod
+    def recorded(cls, event: RuntimeRecomputed) -> "Moved":
+        """As an event has it."""
+        return cls(event.runtimes, event.floors, event.dropped)
+
+    @classmethod
+    def of_turns(cls, turns: Iterable[Turn]) -> "Moved":
+        """Of levels that were shared together."""
+        runtimes: ByResource = {}
+        floors: ByResource = {}
+        differences: ByResource = {}
+        for turn in turns:
+            for resource, names, now, before in turn.runtimes_moved():
+                runtimes.setdefault(resource, {}).update(zip(names, now, strict=True))
+                moved = (size - old for size, old in zip(now, before, strict=True))
+                differences.setdefault(resource, {}).update(zip(names, moved, strict=True))
+            for resource, names, now in turn.floors_moved():
+                floors.setdefault(resource, {}).update(zip(names, now, strict=True))
+        return cls(_sorted(runtimes), _sorted(floors), {}, differences)
+
+    @classmethod
+    def of_grants(
+        cls, grants: Mapping[str, tuple[Mapping[str, int], Amounts]], accounts: Mapping[str, Account]
+    ) -> "Moved":
+        """Of quotas with their whole floors and runtimes."""
+        found = cls({}, {}, {})
+        for name, (floor, runtime) in sorted(grants.items()):
+            account = accounts[name]
+            for shares, after, before in (
+                (found.runtimes, runtime, account.runtime),
+                (found.floors, floor, account.scaled_min),
+            ):
+                for resource, size in after.items():
+                    if before.get(resource) != size:
+                        shares.setdefault(resource, {})[name] = size
+            for resource in sorted(account.runtime.keys() - runtime.keys()):
+                found.dropped.setdefault(resource, []).append(name)
+        return found
+
+    def of_accounts(self) -> Iterator[tuple[str, Amounts, Amounts]]:
+        """Quota, its runtimes and its floors that are others."""
+        found: dict[str, tuple[Amounts, Amounts]] = {}
+        for index, shares in enumerate((self.runtimes, self.floors)):
+            for resource, sizes in shares.items():
+                for name, size in sizes.items():
+                    found.setdefault(name, ({}, {}))[index][resource] = size
+        for name, (runtime, floor) in found.items():
+            yield name, runtime, floor
+
+
+def _sorted(shares: ByResource) -> ByResource:
+    return {resource: dict(sorted(sizes.items())) for resource, sizes in sorted(shares.items())}

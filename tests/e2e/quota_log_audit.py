@@ -1,0 +1,45 @@
+"""The whole log of a quota ledger, looked at when everything is over."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cli.quota.rebuild_state import Folded
+from services.quota_ledger.accounting.verify import Trial, verify
+from shared.domain.amounts import exceeding
+from shared.events import RecordedEvent
+from shared.events.quota import PodCharged
+from shared.kube.elastic_quota import RESERVED
+
+
+class Audit(NamedTuple):
+    """What came out.
+
+    Attributes:
+        trial: the trial balance after each event.
+        exceeded: charges that the scheduler asked for, after which the quota used more than its runtime of the time.
+        charged: uids of the pods that are charged in the end.
+    """
+
+    trial: Trial
+    exceeded: list[RecordedEvent]
+    charged: set[str]
+
+
+def audit(folded: Folded) -> Audit:
+    """Fold the ledger's own log anew, with a look after each charge."""
+    books = folded.settings.new_state().books
+    exceeded: list[RecordedEvent] = []
+
+    def watched() -> Iterator[RecordedEvent]:
+        for record in folded.own:
+            event = record.event
+            before = books.pods.get(event.pod_uid) if isinstance(event, PodCharged) and event.epoch else None
+            yield record
+            # One that is charged already only changes hands; the default group has no runtime.
+            if before and not before.charged and before.quota not in RESERVED:
+                account = books.trees[before.tree].accounts[before.quota]
+                if exceeding(account.used, account.runtime):
+                    exceeded.append(record)
+
+    trial = verify(watched(), books)
+    return Audit(trial, exceeded, {uid for uid, held in books.pods.items() if held.charged})

@@ -1,0 +1,439 @@
+"""Scheduler, quota ledger and gateway without servers: three logs, each follower as far behind as chance has it, messages lost, late and doubled.
+
+What each decides is the real code; only the shells are short here. After every event of the ledger its books must balance, and after every
+step no pod may have a place by us without a charge.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.verify import checked, holds
+from services.quota_ledger.decide.admission import limit_of
+from services.quota_ledger.decide.charge import charge
+from services.quota_ledger.decide.next_events import MOST_PODS, postings, runtimes, structure
+from services.quota_ledger.settings import LedgerSettings
+from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.config_reload import config_drafts
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.quota.charge_result import Told, settled, to_charge
+from services.scheduler.quota.preemption import QuotaPreemptor
+from services.scheduler.state.cluster_view import ClusterView
+from shared.domain.amounts import exceeding
+from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort, answer_of, ask_of, encode
+from shared.events import Cause, Draft, Event, RecordedEvent
+from shared.events.cluster import (
+    BindRejected,
+    EvictionRefused,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    PodBound,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import EvictionRequested
+from shared.events.log import ConfigApplied, WriterStarted
+from shared.events.quota import PodCharged
+from shared.events.scheduling import CycleDecided, PodNominated, PodPlaced
+from shared.kube.elastic_quota import RESERVED
+from shared.kube.instants import SECOND
+from tests.support.quota_logs import pod, quota
+from tests.support.scheduling_world import START_NS
+from tests.support.scheduling_world import node as roomy
+
+CONTEXTS = ("cluster", "scheduling", "quota")
+TEAMS = ("a", "b")
+SETTINGS = LedgerSettings()
+
+
+class Waiting(NamedTuple):
+    """A cycle of the scheduler between its ask and its append."""
+
+    drafts: tuple[Draft, ...]
+    seen: dict[str, int]
+    ask: ChargeRequest
+    kept: dict[str, QuotaShort]
+
+
+class World:
+    """All of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.logs: dict[str, list[RecordedEvent]] = {context: [] for context in CONTEXTS}
+        self.now_ns = START_NS
+        self.books = Books()  # the ledger's log at its head
+        self.pods: dict[str, Event] = {}  # uid -> as the API has it
+        self.bound: dict[str, str] = {}
+        self.elsewhere: set[str] = set()  # pods that another scheduler has bound
+        self.answered: set[int] = set()  # placements (`scheduling` seq) with an outcome
+        self.asked_for: set[tuple[int, str]] = set()  # (cycle, uid) of which the ledger was asked
+        self.epoch = 0
+        self.made = 0
+        self.charged = self.refused = self.late = self.unanswered = self.preempted = self.kept = 0
+        self.bus: list[bytes] = []  # asks that may arrive, any number of times
+        self.answers: list[ChargeResponse] = []
+        self.waiting: Waiting | None = None
+        self.say("cluster", *(NodeObserved(node=f"n{n}", object=roomy(f"n{n}", cpu="12")) for n in range(2)))
+        self.say("cluster", quota("a", "4", "10"), quota("b", "6", "12"))
+        self.start_ledger()
+        self.start_scheduler()
+
+    # -- logs
+
+    def say(
+        self, context: str, *events: Event, cause: Cause | None = None, seen: dict[str, int] | None = None
+    ) -> list[RecordedEvent]:
+        """Append events in one transaction; the ledger's are checked one by one."""
+        records = []
+        if events and seen is not None:
+            events = (replace(events[0], seen=dict(seen), now_ns=self.now_ns), *events[1:])
+        for event in events:
+            record = RecordedEvent(context, len(self.logs[context]) + 1, event, self.now_ns, cause)
+            self.logs[context].append(record)
+            records.append(record)
+            if context == "quota":
+                self._check(record)
+        return records
+
+    def _check(self, record: RecordedEvent) -> None:
+        event = record.event
+        before = self.books.pods.get(getattr(event, "pod_uid", ""))
+        assert [*checked(self.books, record)] == [], record
+        if isinstance(event, PodCharged) and event.epoch and before is not None and not before.charged:
+            self.charged += 1
+            account = self.books.trees[before.tree].accounts[before.quota]
+            over = exceeding(account.used, limit_of(account, SETTINGS.admission()))
+            assert before.quota in RESERVED or not over, f"{record} exceeds {before.quota}"  # I17
+
+    def read(self, state: LedgerState | ClusterView, context: str, most: int) -> None:
+        """Fold some more of a context."""
+        at = state.positions.get(context, 0)
+        for record in self.logs[context][at : at + max(most, 0)]:
+            if isinstance(state, ClusterView) or isinstance(record.event, FOLDED[context]):
+                state.apply(record)
+            state.positions[context] = record.seq
+
+    def catch_up(self, state: LedgerState | ClusterView, own: str) -> None:
+        """Read what the last append of the own log had seen; before that nobody leads."""
+        seen = next((found for record in reversed(self.logs[own]) if (found := record.event.seen)), {})
+        for context, seq in seen.items():
+            self.read(state, context, seq - state.positions.get(context, 0))
+
+    # -- the ledger
+
+    def start_ledger(self) -> None:
+        """A new leader: its own log to the head, the others as far as chance has it; from a snapshot, or from the first event."""
+        state = SETTINGS.new_state()
+        old: LedgerState | None = getattr(self, "ledger", None)
+        if old is not None and self.chance.random() < 0.5:
+            state.restore(old.encode())
+        self.ledger = state
+        self.read(state, "quota", 10**6)
+        self.catch_up(state, "quota")
+        self.tell_ledger(
+            WriterStarted(epoch=self.now_ns, release="0"), ConfigApplied(source="", digest="", text=SETTINGS.text())
+        )
+
+    def tell_ledger(self, *events: Event) -> None:
+        """The ledger appends, and folds what it appended."""
+        if events:
+            self.say("quota", *events, seen=self.ledger.positions)
+            self.read(self.ledger, "quota", 10**6)
+
+    def book(self) -> None:
+        """As the service does, with other logs read between its appends."""
+        ledger = self.ledger
+        while drafts := structure(ledger, SETTINGS):
+            self.tell_ledger(*(draft.event for draft in drafts))
+            self.lag(ledger)
+        while True:
+            is_all = len(ledger.due) <= MOST_PODS
+            self.tell_ledger(*(draft.event for draft in postings(ledger)))
+            self.lag(ledger)
+            self.tell_ledger(*(draft.event for draft in runtimes(ledger)))
+            self.lag(ledger)
+            if is_all:
+                return
+
+    def serve(self) -> None:
+        """Book, and answer those of the asks on the bus that happen to arrive and rest on nothing unread."""
+        read = dict(self.ledger.positions)
+        self.book()
+        if not self.bus:
+            return
+        chance = self.chance
+        heard = [self.bus[-1] if chance.random() < 0.8 else chance.choice(self.bus) for _ in range(chance.randrange(4))]
+        arrived = [ask_of(data) for data in heard]
+        ready = [ask for ask in arrived if all(read.get(name, 0) >= ask.seen.get(name, 0) for name in CONTEXTS)]
+        if not ready:
+            return
+        drafts, answers = charge(self.ledger, ready, SETTINGS.admission())
+        self.tell_ledger(*(draft.event for draft in drafts))
+        for answer in answers:
+            self.late += answer.late
+            self.refused += len(answer.refused)
+            if self.chance.random() < 0.8:  # else it is lost, or the ledger dies before it answers
+                self.answers.append(answer_of(encode(replace(answer, charged_at=len(self.logs["quota"])))))
+
+    def lag(self, state: LedgerState | ClusterView) -> None:
+        """Read a little of what the others say, or nothing."""
+        for context in CONTEXTS:
+            if self.chance.random() < 0.6:
+                self.read(state, context, self.chance.randrange(12))
+
+    # -- the scheduler
+
+    def start_scheduler(self) -> None:
+        """A new leader of a later epoch; what it waited for is lost."""
+        self.waiting = None
+        self.answers.clear()
+        self.view = view = ClusterView()
+        self.read(view, "scheduling", 10**6)
+        self.catch_up(view, "scheduling")
+        self.read(view, "quota", self.chance.randrange(10**3))
+        self.epoch += 1
+        self.tell_scheduler(WriterStarted(epoch=self.epoch, release="0"))
+        self.tell_scheduler(*(draft.event for draft in config_drafts(view, None)))
+        self.index = Index(view, config_of(view).profiles)
+
+    def tell_scheduler(
+        self, *events: Event, causes: Sequence[Cause | None] = (), seen: dict[str, int] | None = None
+    ) -> None:
+        """The scheduler appends, and folds what it appended."""
+        if events:
+            self.say("scheduling", *events, seen=self.view.positions if seen is None else seen)
+            self.read(self.view, "scheduling", 10**6)
+
+    def begin_round(self) -> None:
+        """Place in memory and ask; or record a cycle that charges nobody."""
+        if self.waiting is not None:
+            return
+        view = self.view
+        seen = dict(view.positions)
+        drafts = decide(self.index, self.now_ns, self.chance.randrange(1, 9))
+        groups = to_charge(drafts, self._must_ask)
+        kept = QuotaPreemptor(self.index).refused_for_nominated(groups)
+        self.kept += len(kept)
+        groups = tuple(group for group in groups if group[0] not in kept)
+        if not groups:
+            after = settled(drafts, kept, self._told, 0)
+            self.tell_scheduler(*(draft.event for draft in after), seen=seen)
+            return
+        if len(groups) > 1 and self.chance.random() < 0.3:
+            groups = (groups[0] + groups[1], *groups[2:])  # a gang
+        decided = drafts[0].event
+        assert isinstance(decided, CycleDecided)
+        ask = ChargeRequest(epoch=self.epoch, cycle=decided.cycle, seen=seen, groups=groups)
+        self.waiting = Waiting(drafts, seen, ask, kept)
+        self.bus.append(encode(ask))
+
+    def end_round(self) -> None:
+        """Take the answer if it is there; else ask again, wait, or give up."""
+        if self.waiting is None:
+            return
+        drafts, seen, ask, kept = self.waiting
+        mine = [one for one in self.answers if (one.epoch, one.cycle) == (ask.epoch, ask.cycle) and not one.late]
+        chance = self.chance.random()
+        refused: dict[str, QuotaShort | None]
+        if mine:
+            refused, at = dict(mine[-1].refused), mine[-1].charged_at
+        elif chance < 0.15:
+            self.unanswered += 1
+            refused, at = {uid: None for group in ask.groups for uid in group}, 0
+        else:
+            self.bus += [encode(ask)] if chance < 0.35 else []
+            return
+        self.waiting = None
+        self.answers.clear()
+        refused |= kept
+        after = settled(drafts, refused, self._told, at)
+        made = [draft.event for draft in QuotaPreemptor(self.index).made(drafts, after, refused)]
+        self._check_preempted(made)
+        events = [*(draft.event for draft in after), *made]
+        self.asked_for |= {(ask.cycle, uid) for group in ask.groups for uid in group}
+        self.tell_scheduler(*events, seen=seen)
+
+    def _must_ask(self, uid: str) -> bool:
+        facts = self.view.pods.get(uid)
+        return (
+            facts is not None
+            and facts.ask is not None
+            and self.view.quota.needs_charge(facts.ask.namespace, facts.ask.labels)
+        )
+
+    def _told(self, uid: str) -> Told:
+        facts = self.view.pods.get(uid)
+        return Told(facts.told, facts.attempts + 1) if facts else Told("", 1)
+
+    def _check_preempted(self, made: Sequence[Event]) -> None:
+        """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""
+        pods = self.view.quota.pods
+        for said in made:
+            if isinstance(said, PodNominated) and said.quota:
+                self.preempted += len(said.victims)
+                asking = self.view.pods[said.pod_uid].ask
+                assert asking is not None
+                for uid in said.victims:
+                    entry, ask = pods[uid], self.view.pods[uid].ask
+                    assert ask is not None
+                    assert (entry.quota, entry.preemptible, entry.charged) == (said.quota, True, True)
+                    assert ask.priority < asking.priority
+
+    # -- the gateway and the cluster
+
+    def evict(self) -> None:
+        """A pod that was asked to go goes, or its budget lets it stay."""
+        open_ = [
+            record
+            for record in self.logs["scheduling"]
+            if isinstance(record.event, EvictionRequested) and record.seq not in self.answered
+        ]
+        if not open_:
+            return
+        record = self.chance.choice(open_)
+        self.answered.add(record.seq)
+        wish = record.event
+        assert isinstance(wish, EvictionRequested)
+        if self.chance.random() < 0.3:
+            refused = EvictionRefused(pod=wish.pod, pod_uid=wish.pod_uid, reason="budget")
+            self.say("cluster", refused, cause=Cause("scheduling", record.seq))
+        elif wish.pod_uid in self.pods:
+            self._lose(wish.pod_uid)
+
+    def carry_out(self) -> None:
+        """One placement without an outcome gets one."""
+        open_ = [
+            record
+            for record in self.logs["scheduling"]
+            if isinstance(record.event, PodPlaced) and record.seq not in self.answered
+        ]
+        if not open_:
+            return
+        record = self.chance.choice(open_)
+        placed = record.event
+        assert isinstance(placed, PodPlaced)
+        self.answered.add(record.seq)
+        cause = Cause("scheduling", record.seq)
+        taken = placed.pod_uid not in self.pods or placed.pod_uid in self.elsewhere
+        if taken or self.chance.random() < 0.25:
+            self.say("cluster", BindRejected(pod=placed.pod, pod_uid=placed.pod_uid, reason="no"), cause=cause)
+            return
+        assert placed.pod_uid not in self.bound, "bound twice"
+        self.say("cluster", PodBound(pod=placed.pod, pod_uid=placed.pod_uid, node=placed.node), cause=cause)
+        self._bind(placed.pod_uid, placed.node)
+
+    def _bind(self, uid: str, node: str) -> None:
+        event = self.pods[uid]
+        assert isinstance(event, PodObserved)
+        body = event.object
+        self.bound[uid] = node
+        self.pods[uid] = after = replace(event, object=replace(body, spec=replace(body.spec, node_name=node)))
+        self.say("cluster", after)
+
+    def create(self) -> None:
+        """A pod of a team, or of none."""
+        self.made += 1
+        team = self.chance.choice((*TEAMS, *TEAMS, ""))
+        event = pod(f"p{self.made}", team, str(self.chance.randrange(1, 4)), priority=self.chance.randrange(4))
+        spec = replace(event.object.spec, scheduler_name="koord-scheduler")
+        event = replace(event, object=replace(event.object, spec=spec))
+        self.pods[event.pod_uid] = event
+        self.say("cluster", event)
+
+    def delete(self) -> None:
+        """A pod goes."""
+        if self.pods:
+            self._lose(self.chance.choice(sorted(self.pods)))
+
+    def _lose(self, uid: str) -> None:
+        self.pods.pop(uid)
+        self.bound.pop(uid, None)
+        self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
+
+    def bind_elsewhere(self) -> None:
+        """Another scheduler takes a pod for which nobody has an intent."""
+        placed = {record.event.pod_uid for record in self.logs["scheduling"] if isinstance(record.event, PodPlaced)}
+        free = sorted(self.pods.keys() - self.bound.keys() - placed)
+        if free and self.waiting is None:
+            uid = self.chance.choice(free)
+            self.elsewhere.add(uid)
+            self._bind(uid, "n1")
+
+    def amend(self) -> None:
+        """A quota declares something else; or a node comes or goes."""
+        if self.chance.random() < 0.3:
+            event: Event = NodeObserved(node="n2", object=roomy("n2", cpu="8"))
+            self.say("cluster", event if self.chance.random() < 0.5 else NodeDeleted(node="n2", node_uid="node-n2"))
+        elif self.chance.random() < 0.15:
+            resource = "elasticquotas.scheduling.sigs.k8s.io"
+            self.say("cluster", ObjectDeleted(resource=resource, name="quotas/b", uid="b"))
+        else:
+            lowest = self.chance.randrange(1, 6)
+            self.say("cluster", quota(self.chance.choice(TEAMS), str(lowest), str(lowest + self.chance.randrange(8))))
+
+    # -- what must hold
+
+    def step(self) -> None:
+        """Something happens."""
+        actions: list[tuple[int, Callable[[], None]]] = [
+            (12, self.create),
+            (2, self.delete),
+            (1, self.bind_elsewhere),
+            (2, self.amend),
+            (8, self.carry_out),
+            (6, self.evict),
+            (10, self.begin_round),
+            (16, self.end_round),
+            (16, self.serve),
+            (20, lambda: self.lag(self.ledger)),
+            (20, lambda: self.lag(self.view)),
+            (1, self.start_ledger),
+            (1, self.start_scheduler),
+        ]
+        self.now_ns += self.chance.randrange(3) * SECOND
+        weights = [weight for weight, _ in actions]
+        [(_, act)] = self.chance.choices(actions, weights)
+        act()
+        self.check()
+
+    def check(self) -> None:
+        """No pod that the ledger was asked for may run by our word without a charge."""
+        assert [*holds(self.books)] == []
+        standing = {}
+        for record in self.logs["scheduling"]:
+            placed = record.event
+            if not isinstance(placed, PodPlaced) or record.seq in self.answered:
+                continue
+            if (placed.cycle, placed.pod_uid) in self.asked_for:
+                standing[placed.pod_uid] = record
+        for uid, record in standing.items():
+            held = self.books.pods.get(uid)
+            if uid in self.pods and held is not None and held.quota not in RESERVED:
+                assert held.charged, f"{record} stands without a charge"
+
+    def drain(self) -> None:
+        """Everything that is under way ends; then all pods go."""
+        for _ in range(2):
+            for _ in range(60):
+                self.now_ns += 10 * SECOND
+                for state in (self.ledger, self.view):
+                    for context in CONTEXTS:
+                        self.read(state, context, 10**6)
+                self.begin_round()
+                for _ in range(4):
+                    self.serve()
+                    self.end_round()
+                self.carry_out()
+                self.evict()
+                self.check()
+            for uid in sorted(self.pods):
+                self.say("cluster", PodDeleted(pod=f"ns/{uid}", pod_uid=uid))
+            self.pods.clear()
+            self.bound.clear()

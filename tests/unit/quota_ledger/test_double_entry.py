@@ -1,0 +1,148 @@
+"""The books balance after every event of any history, and say what their events say."""
+
+from hypothesis import given, settings
+
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.verify import checked, holds, verify
+from services.quota_ledger.tree.quota_tree import Tree
+from shared.events import RecordedEvent
+from shared.events.quota import (
+    CapacitySet,
+    PodAttached,
+    PodCharged,
+    PodReleased,
+    QuotaDeclared,
+    RuntimeRecomputed,
+)
+from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
+from tests.support.examples import examples
+from tests.unit.quota_ledger.random_histories import History, histories
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(histories())
+def test_every_invariant_holds_after_every_event(history: History) -> None:
+    books = Books()
+    for record in history.records:
+        assert list(checked(books, record)) == []
+        assert list(holds(books)) == []
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(histories())
+def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History) -> None:
+    """RuntimeRecomputed names changes alone; folded one after the other they give every runtime and every min in force."""
+    follower = Books()
+    for record in history.records:
+        follower.apply(record.event)
+    ours, theirs = history.books.trees[""].accounts, follower.trees[""].accounts
+    for name, account in ours.items():
+        assert (theirs[name].runtime, dict(theirs[name].scaled_min)) == (account.runtime, dict(account.scaled_min)), (
+            name
+        )
+    assert follower.ledger.balances == history.books.ledger.balances
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(histories())
+def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
+    """I12, I13, I15: sums and runtimes after any history are those of a tree that is built at once, in another order."""
+    found = history.books.trees[""]
+    fresh = Tree()
+    fresh.set_total(found.total)
+    for account in sorted(found.accounts.values(), key=lambda each: each.name, reverse=True):
+        if account.name != ROOT:
+            fresh.declare(account.declared)
+    for account in found.accounts.values():
+        fresh.add_request(account.name, account.self_request, account.self_np_request)
+        fresh.add_used(account.name, account.self_used, account.self_np_used)
+    fresh.settle()
+    fresh.levels.update(fresh.accounts)
+    assert fresh._proposed_by_level() == {}  # level by level, as it is written down, comes to the same
+    assert found.capacity == fresh.capacity
+    for name, account in found.accounts.items():
+        other = fresh.accounts[name]
+        assert account.runtime == other.runtime, name
+        assert {k: v for k, v in account.request.items() if v} == {k: v for k, v in other.request.items() if v}
+        assert {k: v for k, v in account.used.items() if v} == {k: v for k, v in other.used.items() if v}
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(histories())
+def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
+    """I3 to I11 of spec/quota.md 7.4, on settled trees with scaling."""
+    tree = history.books.trees[""]
+    for parent in tree.accounts.values():
+        children = [tree.accounts[name] for name in parent.children if name not in RESERVED]
+        for resource in tree.dimensions(parent.name):
+            capacity = tree.level_capacity(parent.name).get(resource)
+            if capacity is None or not children or parent.name in RESERVED:
+                continue
+            floors = [child.scaled_min.get(resource, 0) for child in children]
+            asks = [child.asked.get(resource, 0) for child in children]
+            got = [child.runtime[resource] for child in children]
+            lends = [child.lends for child in children]
+            weights = [child.declared.weight.get(resource, 0) for child in children]
+            certain = [
+                floor if ask > floor or not lend else ask for floor, ask, lend in zip(floors, asks, lends, strict=True)
+            ]
+            assert sum(got) <= max(capacity, 0)  # I4, which implies I3
+            rows = list(zip(floors, asks, got, lends, weights, certain, strict=True))
+            for floor, ask, runtime, lend, _, base in rows:
+                assert base <= runtime <= max(base, ask)  # I5
+                assert runtime >= min(ask, floor)  # I6
+                assert runtime >= floor or (lend and runtime == ask)  # I7, I8
+            borrowed = sum(max(0, runtime - floor) for floor, _, runtime, *_ in rows)
+            lent = sum(max(0, floor - runtime) for floor, _, runtime, *_ in rows)
+            idle = capacity - sum(got)
+            assert capacity - sum(floors) + lent == borrowed + idle  # I9
+            if idle > 0:
+                assert all(runtime >= ask for _, ask, runtime, _, weight, _ in rows if weight > 0)  # I10
+            if sum(asks) <= capacity and all(weights):
+                assert all(runtime in (ask, floor) for floor, ask, runtime, *_ in rows)  # I11
+
+
+def log(*events: object) -> list[RecordedEvent]:
+    return [RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)]  # type: ignore[arg-type]
+
+
+TEAM = DeclaredQuota(name="team", min={"cpu": 5}, max={"cpu": 10}, weight={"cpu": 10})
+LOG = (
+    CapacitySet(tree="", total={"cpu": 8}),
+    QuotaDeclared(quota="team", declared=TEAM),
+    PodAttached(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}),
+    RuntimeRecomputed(tree="", runtimes={"cpu": {"team": 3}}),
+    PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, cycle=1),
+)
+
+
+def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_asked() -> None:
+    trial = verify(log(*LOG, PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, cycle=2)))
+    assert trial.findings == []
+    assert trial.books.pods["u1"].cycle == 2
+    assert {name: balance for (_, _, name), balance in trial.books.ledger.balances.items()} == {
+        "supply": {"cpu": -8},
+        "hold:koordinator-root-quota": {"cpu": 5},
+        "hold:team": {"cpu": 3},
+        "pod:u1": {"cpu": -3},
+        "usedP:team": {"cpu": 3},
+    }
+
+
+def test_a_released_pod_leaves_nothing_behind() -> None:
+    trial = verify(log(*LOG, PodReleased(pod_uid="u1", pod="ns/a", quota="team", reason="deleted")))
+    assert trial.findings == []
+    accounts = [name for _, _, name in trial.books.ledger.balances]
+    assert accounts == ["supply", "hold:koordinator-root-quota", "hold:team"]
+
+
+def test_a_runtime_that_does_not_follow_names_its_event() -> None:
+    forged = RuntimeRecomputed(tree="", runtimes={"cpu": {"team": 4}})
+    findings = verify(log(*LOG[:3], forged)).findings
+    assert [(finding.seq, finding.rule) for finding in findings] == [(4, "I15")]
+    assert "recorded as 4 cpu, computed as 3" in findings[0].what
+
+
+def test_a_gap_in_the_log_is_found() -> None:
+    records = [*log(*LOG)[:2], *log(*LOG)[3:]]
+    assert "I19" in [finding.rule for finding in verify(records).findings]

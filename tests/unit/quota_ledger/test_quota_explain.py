@@ -1,0 +1,140 @@
+"""What is explained adds up, and is what was decided."""
+
+import pytest
+from hypothesis import given, settings
+
+from cli.quota import render
+from cli.quota.command import parsed
+from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.verify import verify
+from services.quota_ledger.decide.admission import AdmissionRules
+from services.quota_ledger.explain.explain_pod import why
+from services.quota_ledger.explain.explain_runtime import UnknownQuota, explain, level
+from services.quota_ledger.explain.quota_overview import lines
+from services.quota_ledger.explain.what_if import whatif
+from shared.errors import KoordError
+from shared.events import Event, RecordedEvent
+from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
+from shared.kube.elastic_quota import DEFAULT, ROOT, DeclaredQuota
+from tests.support.examples import examples
+from tests.unit.quota_ledger.random_histories import History, histories
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(histories())
+def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) -> None:
+    tree = history.books.trees[""]
+    for parent in tree.accounts:
+        for resource in tree.dimensions(parent):
+            found = level(tree, parent, resource)
+            assert found.surplus + found.lent == found.borrowed + found.idle
+            for step in found.children:
+                assert step.certain + sum(step.rounds) == step.runtime
+                assert step.runtime == tree.accounts[step.quota].runtime[resource]
+
+
+def books_of(*events: Event, books: Books | None = None) -> Books:
+    trial = verify([RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)], books)
+    trial.books.apply(trial.books.trees[""].proposed().event(""))
+    return trial.books
+
+
+def team(name: str, min_: int) -> QuotaDeclared:
+    quota = DeclaredQuota(name=name, min={"cpu": min_}, max={"cpu": 9_000}, weight={"cpu": 9_000})
+    return QuotaDeclared(quota=name, declared=quota)
+
+
+def asks(uid: str, quota: str, cpu: int) -> PodAttached:
+    return PodAttached(pod_uid=uid, pod=f"ns/{uid}", quota=quota, request={"cpu": cpu})
+
+
+def uses(uid: str, quota: str, cpu: int) -> PodCharged:
+    return PodCharged(pod_uid=uid, pod=f"ns/{uid}", quota=quota, request={"cpu": cpu})
+
+
+def borrowed() -> Books:
+    """Team a uses 8 of 10 cores, 3 of them borrowed; a pod of b waits for 5."""
+    return books_of(
+        CapacitySet(tree="", total={"cpu": 10_000}),
+        team("a", 5_000),
+        team("b", 5_000),
+        asks("x", "a", 8_000),
+        uses("x", "a", 8_000),
+        asks("y", "b", 6_000),
+    )
+
+
+def test_explain_writes_the_arithmetic_out() -> None:
+    books = borrowed()
+    text = render.explained(explain(books, "a"))
+    assert "a: asks 8, min 5, weight 9: 5 = 5" in text
+    assert "surplus 0 + lent 0 = borrowed 0 + idle 0" in text
+    assert "ns/x  uses cpu:8 " in text
+    with pytest.raises(UnknownQuota, match="koord quota tree"):
+        explain(books, "c")
+
+
+def test_why_names_the_account_that_is_short_and_who_holds_it() -> None:
+    found = why(borrowed(), "y", AdmissionRules())
+    assert (found.state, found.short_of, found.missing) == ("short", "b", {"cpu": 1_000})
+    assert found.text.startswith("Insufficient quotas, quotaName: b")
+    assert why(borrowed(), "x", AdmissionRules()).state == "used"
+
+
+def test_why_says_that_a_pod_that_must_stay_needs_room_in_min() -> None:
+    def stays(uid: str, cpu: int) -> PodAttached:
+        return PodAttached(pod_uid=uid, pod=f"ns/{uid}", quota="a", request={"cpu": cpu}, preemptible=False)
+
+    whole = CapacitySet(tree="", total={"cpu": 10_000})
+    books = books_of(
+        whole, team("a", 5_000), stays("x", 4_000), uses("x", "a", 4_000), asks("z", "a", 3_000), uses("z", "a", 3_000),
+        stays("y", 2_000),
+    )  # fmt: skip
+    text = render.why_pod(why(books, "y", AdmissionRules()))
+    assert "Quota a is short of cpu:1.\n  held by ns/x: cpu:4\n  its min is cpu:5: only a higher one" in text
+    assert "ns/z" not in text
+
+
+def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
+    books = books_of(
+        CapacitySet(tree="", total={"cpu": 10_000}), QuotaDeclared(quota=DEFAULT, declared=DeclaredQuota(name=DEFAULT, max={"cpu": 2**63 - 1})),
+        team("a", 5_000), asks("x", DEFAULT, 3_000), uses("x", DEFAULT, 3_000),
+    )  # fmt: skip
+    text = render.explained(explain(books, DEFAULT))
+    assert text.startswith(
+        f"{DEFAULT}: not limited, used cpu:3\n\ncpu below {ROOT}: 10 - 3 that {DEFAULT} uses = 7 to share"
+    )
+    assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(lines(books)))
+
+
+def test_whatif_changes_nothing_but_says_what_would() -> None:
+    books = borrowed()
+    before = lines(books)
+    assert whatif(books, parsed(("a.min.cpu=7",))) == {"a": {"cpu": [5000, 5834]}, "b": {"cpu": [5000, 4166]}}
+    assert lines(books) == before
+    rows = list(render.changes(whatif(books, parsed(("b.max.cpu=4",)))))
+    assert rows == [("a", "cpu", "5", "6", "+1"), ("b", "cpu", "5", "4", "-1")]
+    with pytest.raises(KoordError, match=r"NAME\.min\.RESOURCE"):
+        parsed(("nonsense",))
+
+
+@pytest.mark.parametrize("settings", [{"scales_min": False}, {"guarantees": True}])
+def test_whatif_shares_by_the_settings_that_are_in_force(settings: dict[str, bool]) -> None:
+    there = CapacitySet(tree="", total={"cpu": 8_000})
+    books = books_of(
+        there, team("a", 5_000), team("b", 5_000), asks("x", "a", 8_000), uses("x", "a", 8_000), asks("y", "b", 6_000),
+        books=Books(**settings),
+    )  # fmt: skip
+    a, b = (books.trees[""].accounts[name].runtime["cpu"] for name in "ab")
+    assert a + b > 8_000  # minima or use that exceed what there is stay as they are
+    assert whatif(books, parsed(("a.min.cpu=5",))) == {}
+    assert "the minima come to 10, more than there is, and stay as they are" in render.explained(explain(books, "a"))
+
+
+def test_the_tree_shows_what_there_is_and_who_borrows() -> None:
+    whole, a, b = found = lines(borrowed())
+    rows = list(render.rows(found))
+    assert rows[0] == ("all", "cpu", "10", "-", "10", "8", "0", "0", "6")
+    assert rows[1] == ("  a", "cpu", "5", "9", "5", "8", "0", "0", "0")
+    assert (whole.quota, whole.depth) == (ROOT, 0)
+    assert (render.bar(a), render.bar(b)) == ("████████████▓▓▓▓▓▓··", "▒▒▒▒▒▒▒▒▒▒▒▒········")
