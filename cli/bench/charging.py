@@ -18,7 +18,7 @@ from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.process import Process
 from cli.services import contexts
 from shared.bus import Bus, NoAnswer
-from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, answer_of, encode
+from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, decode_response, encode
 from shared.errors import KoordError
 from shared.events import Draft, Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
@@ -115,7 +115,7 @@ async def _ask(bus: Bus, ask: ChargeRequest) -> ChargeResponse:
     ends = time.monotonic() + DEADLINE_S
     while True:
         try:
-            return answer_of(await bus.ask(SUBJECT, encode(ask), deadline_s=ASK_S))
+            return decode_response(await bus.ask(SUBJECT, encode(ask), deadline_s=ASK_S))
         except NoAnswer:
             if time.monotonic() > ends:
                 raise

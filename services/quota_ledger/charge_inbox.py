@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from services.quota_ledger.state.ledger_state import FOLDED
 from shared.bus import Question
-from shared.domain.quota_charge import BadAsk, ChargeRequest, ChargeResponse, ask_of, encode
+from shared.domain.quota_charge import BadChargeMessage, ChargeRequest, ChargeResponse, decode_request, encode
 from shared.kube.instants import SECOND
 from shared.service import Runtime
 
@@ -42,8 +42,8 @@ class Desk:
     async def asked(self, question: Question) -> None:
         """Take a message; what is no ask is logged, and whoever sent it waits in vain."""
         try:
-            ask = ask_of(question.data)
-        except BadAsk as error:
+            ask = decode_request(question.data)
+        except BadChargeMessage as error:
             log.warning("an ask cannot be read", extra={"error": str(error)})
             return
         self._waiting.append(Asked(ask, question, self._runtime.now_ns()))

@@ -59,7 +59,7 @@ class ChargeResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: dict[str, QuotaShort] = {}
 
 
-class BadAsk(KoordError):
+class BadChargeMessage(KoordError):
     """A message that is no ask, or no answer."""
 
 
@@ -68,30 +68,30 @@ def encode(message: ChargeRequest | ChargeResponse) -> bytes:
     return _ENCODER.encode(message)
 
 
-def ask_of(data: bytes) -> ChargeRequest:
+def decode_request(data: bytes) -> ChargeRequest:
     """Read an ask.
 
     Raises:
-        BadAsk: it is none.
+        BadChargeMessage: it is none.
     """
     try:
-        return _ASK.decode(data)
+        return _REQUEST.decode(data)
     except msgspec.MsgspecError as error:
-        raise BadAsk(f"{SUBJECT}: {error}; send a ChargeRequest as JSON") from error
+        raise BadChargeMessage(f"{SUBJECT}: {error}; send a ChargeRequest as JSON") from error
 
 
-def answer_of(data: bytes) -> ChargeResponse:
+def decode_response(data: bytes) -> ChargeResponse:
     """Read an answer.
 
     Raises:
-        BadAsk: it is none.
+        BadChargeMessage: it is none.
     """
     try:
-        return _ANSWER.decode(data)
+        return _RESPONSE.decode(data)
     except msgspec.MsgspecError as error:
-        raise BadAsk(f"{SUBJECT}: the ledger answered what is no ChargeResponse: {error}") from error
+        raise BadChargeMessage(f"{SUBJECT}: the ledger answered what is no ChargeResponse: {error}") from error
 
 
 _ENCODER = msgspec.json.Encoder()
-_ASK = msgspec.json.Decoder(ChargeRequest)
-_ANSWER = msgspec.json.Decoder(ChargeResponse)
+_REQUEST = msgspec.json.Decoder(ChargeRequest)
+_RESPONSE = msgspec.json.Decoder(ChargeResponse)

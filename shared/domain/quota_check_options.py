@@ -3,7 +3,7 @@
 import msgspec
 
 
-class QuotaRules(msgspec.Struct, frozen=True, omit_defaults=True):
+class QuotaCheckOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How room is found.
 
     Attributes:
@@ -15,9 +15,9 @@ class QuotaRules(msgspec.Struct, frozen=True, omit_defaults=True):
     check_parents: bool = False
 
 
-def rules_of(text: str) -> QuotaRules:
+def options_of(text: str) -> QuotaCheckOptions:
     """Read the configuration that the ledger has recorded; fields of no interest here pass."""
     return _DECODER.decode(text)
 
 
-_DECODER = msgspec.json.Decoder(QuotaRules)
+_DECODER = msgspec.json.Decoder(QuotaCheckOptions)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from shared.kube.elastic_quota import DEFAULT, QUOTA_NAME, DeclaredQuota
 
 
-class Names:
+class QuotaLookup:
     """The quotas that pods may name, by any of the three ways.
 
     Attributes:

@@ -197,7 +197,7 @@ class RuntimeRecomputed(Event, frozen=True, tag="koord.quota.RuntimeRecomputed.v
 
     Attributes:
         runtimes: resource -> quota -> what it may use.
-        floors: resource -> quota -> its min in force.
+        scaled_mins: resource -> quota -> its min in force.
         dropped: resource -> quotas that have no share of it any more.
     """
 
@@ -205,7 +205,7 @@ class RuntimeRecomputed(Event, frozen=True, tag="koord.quota.RuntimeRecomputed.v
 
     tree: str
     runtimes: dict[str, dict[str, int]]
-    floors: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    scaled_mins: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     dropped: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 

@@ -25,7 +25,14 @@ from services.scheduler.quota.charge_result import Told, settled, to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.amounts import exceeding
-from shared.domain.quota_charge import ChargeRequest, ChargeResponse, QuotaShort, answer_of, ask_of, encode
+from shared.domain.quota_charge import (
+    ChargeRequest,
+    ChargeResponse,
+    QuotaShort,
+    decode_request,
+    decode_response,
+    encode,
+)
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
@@ -170,7 +177,7 @@ class World:
             return
         chance = self.chance
         heard = [self.bus[-1] if chance.random() < 0.8 else chance.choice(self.bus) for _ in range(chance.randrange(4))]
-        arrived = [ask_of(data) for data in heard]
+        arrived = [decode_request(data) for data in heard]
         ready = [ask for ask in arrived if all(read.get(name, 0) >= ask.seen.get(name, 0) for name in CONTEXTS)]
         if not ready:
             return
@@ -180,7 +187,7 @@ class World:
             self.late += answer.late
             self.refused += len(answer.refused)
             if self.chance.random() < 0.8:  # else it is lost, or the ledger dies before it answers
-                self.answers.append(answer_of(encode(replace(answer, charged_at=len(self.logs["quota"])))))
+                self.answers.append(decode_response(encode(replace(answer, charged_at=len(self.logs["quota"])))))
 
     def lag(self, state: LedgerState | ClusterView) -> None:
         """Read a little of what the others say, or nothing."""

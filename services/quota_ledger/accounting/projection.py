@@ -21,7 +21,7 @@ from services.quota_ledger.accounting.double_entry import (
 from services.quota_ledger.tree.quota_tree import Tree
 from services.quota_ledger.tree.runtime_delta import Moved
 from shared.domain.amounts import Amounts, negated, sub
-from shared.domain.quota_lookup import Names
+from shared.domain.quota_lookup import QuotaLookup
 from shared.events import Event
 from shared.events.quota import (
     CapacitySet,
@@ -99,7 +99,7 @@ class Books:
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         self._scales_min, self._guarantees, self._default_group = scales_min, guarantees, default_group
-        self.names = Names(default_group=default_group)
+        self.names = QuotaLookup(default_group=default_group)
         self.trees: dict[str, Tree] = {}
         self.tree_of: dict[str, str] = {}
         self.pods: dict[str, Held] = {}

@@ -115,7 +115,7 @@ def _recomputed(books: Books, event: RuntimeRecomputed) -> Iterator[tuple[str, s
         return
     for what, found, recorded in (
         ("runtime", ours.runtimes, said.runtimes),
-        ("min in force", ours.floors, said.floors),
+        ("min in force", ours.scaled_mins, said.scaled_mins),
     ):
         for resource in sorted(found.keys() | recorded.keys()):
             one, other = found.get(resource, {}), recorded.get(resource, {})

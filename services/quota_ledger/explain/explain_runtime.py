@@ -155,7 +155,7 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
         )
         for account, child, certain in steps
     ]
-    floors = sum(step.floor for step in children)
+    scaled_mins = sum(step.floor for step in children)
     groups = (tree.accounts[name] for name in RESERVED if name in tree.accounts) if parent == ROOT else ()
     return Level(
         parent=parent,
@@ -167,7 +167,7 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
         left=left,
         rounds=rounds,
         children=children,
-        surplus=capacity - floors,
+        surplus=capacity - scaled_mins,
         lent=sum(max(0, step.floor - step.runtime) for step in children),
         borrowed=sum(max(0, step.runtime - step.floor) for step in children),
         idle=capacity - sum(step.runtime for step in children),

@@ -44,17 +44,17 @@ def shared(
     if float(weights.sum(axis=0, dtype=np.float64).max()) > weightiest(width) * (1 - 2**-40):
         return None
     total = minima.sum(axis=0)
-    floors = minima
+    scaled_mins = minima
     short = np.flatnonzero(scales & (capacity < total))
     if len(short):
         if int(total[short].max()) > weightiest(width):
             return None
         fits = np.maximum(capacity[short], 0)
-        floors = minima.copy()
-        floors[:, short] = _divided(minima[:, short], fits, np.maximum(total[short], 1))[0]
-    given = np.where(lends, np.minimum(asks, floors), floors)
-    _share_out(given, capacity - given.sum(axis=0), asks, weights, asks > floors)
-    return floors, given
+        scaled_mins = minima.copy()
+        scaled_mins[:, short] = _divided(minima[:, short], fits, np.maximum(total[short], 1))[0]
+    given = np.where(lends, np.minimum(asks, scaled_mins), scaled_mins)
+    _share_out(given, capacity - given.sum(axis=0), asks, weights, asks > scaled_mins)
+    return scaled_mins, given
 
 
 def _share_out(given: Int64, left: Int64, asks: Int64, weights: Int64, hungry: Bools) -> None:

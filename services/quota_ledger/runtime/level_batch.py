@@ -16,7 +16,7 @@ class Turn:
 
     Attributes:
         columns: the columns of one level follow each other.
-        floors, runtimes: int64[width, columns], and what they were before.
+        scaled_mins, runtimes: int64[width, columns], and what they were before.
     """
 
     def __init__(self, pool: Pool, columns: Int64, capacity: Int64, scales: Bools) -> None:
@@ -26,8 +26,8 @@ class Turn:
         first = first[order]
         self.columns = columns[order]
         self._starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
-        self.floors, self.runtimes = pool.shared(self.columns, capacity[order], scales[order])
-        self.floors_before = pool.floors.take(self.columns, 1)
+        self.scaled_mins, self.runtimes = pool.shared(self.columns, capacity[order], scales[order])
+        self.floors_before = pool.scaled_mins.take(self.columns, 1)
         self.runtimes_before = pool.runtimes.take(self.columns, 1)
         self._moved = self.runtimes != self.runtimes_before
 
@@ -43,9 +43,9 @@ class Turn:
 
     def keep(self) -> int:
         """These are the shares now; the accounts read them when they are asked. How many accounts changed."""
-        differ = self._moved | (self.floors != self.floors_before)
+        differ = self._moved | (self.scaled_mins != self.floors_before)
         pool = self.pool
-        pool.floors[:, self.columns], pool.runtimes[:, self.columns] = self.floors, self.runtimes
+        pool.scaled_mins[:, self.columns], pool.runtimes[:, self.columns] = self.scaled_mins, self.runtimes
         changed = np.logical_or.reduceat(differ, self._starts, axis=1)  # in several resources: counts once
         for at in self.columns[self._starts[changed.any(axis=0)]].tolist():
             if (level := pool.levels[at]) is not None:
@@ -59,8 +59,8 @@ class Turn:
 
     def floors_moved(self) -> Iterator[tuple[str, list[str], list[int]]]:
         """Resource, quotas, their minima in force."""
-        differ = self.floors != self.floors_before
-        for resource, names, now, _ in self._by_resource(differ, self.floors, self.floors_before):
+        differ = self.scaled_mins != self.floors_before
+        for resource, names, now, _ in self._by_resource(differ, self.scaled_mins, self.floors_before):
             yield resource, names, now.tolist()
 
     def _by_resource(self, chosen: Bools, now: Int64, before: Int64) -> Iterator[tuple[str, list[str], Int64, Int64]]:

@@ -81,7 +81,7 @@ def _fill(pool: Pool, levels: Sequence[Siblings], sheet: Sheet) -> None:
 def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ...], sheet: Sheet) -> None:
     """The same for levels that share the same resources. Accounts are looked at as little as can be: they do not fit a cache."""
     columns = np.array([list(level.columns.values()) for level in levels])
-    for each in (pool.asks, pool.minima, pool.weights, pool.floors, pool.runtimes):
+    for each in (pool.asks, pool.minima, pool.weights, pool.scaled_mins, pool.runtimes):
         each[:, columns] = 0
     pool.below[:, columns], pool.lends[:, columns], pool.first[columns] = NEVER, True, columns[:, :1]
     accounts = [account for level in levels for account in level.accounts]
@@ -94,7 +94,7 @@ def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ..
     pool.asks[cells] = sheet.read(ASKS, lines, resources)
     pool.weights[cells] = sheet.read(WEIGHTS, lines, resources)
     pool.minima[cells] = minima
-    pool.floors[cells] = minima if is_new else _kept([account.kept_floor for account in accounts], resources, 0)
+    pool.scaled_mins[cells] = minima if is_new else _kept([account.kept_floor for account in accounts], resources, 0)
     pool.runtimes[cells] = NEVER if is_new else _kept([account.kept_runtime for account in accounts], resources, NEVER)
     pool.lends[cells] = np.array([account.lends for account in accounts])[:, None]
     names = np.empty(len(accounts), np.object_)

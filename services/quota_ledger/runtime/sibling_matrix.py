@@ -20,7 +20,7 @@ Int64 = NDArray[np.int64]
 NEVER = -1
 """Runtime of a child that has none yet; column of the children of one that has none."""
 
-_MATRICES = ("asks", "minima", "weights", "floors", "runtimes", "below", "lends", "names")
+_MATRICES = ("asks", "minima", "weights", "scaled_mins", "runtimes", "below", "lends", "names")
 _NAME = attrgetter("name")
 _SHIFT = 40  # an address is the number of a pool, shifted so far, and a column
 
@@ -30,7 +30,7 @@ class Pool:
 
     Attributes:
         number: of this pool among all.
-        asks, minima, weights, floors, runtimes: int64[width, columns], zeros behind a level's last child.
+        asks, minima, weights, scaled_mins, runtimes: int64[width, columns], zeros behind a level's last child.
         below: int64[width, columns], address of the child's own level in that resource; NEVER for none.
         lends: bool[width, columns].
         names: str[width, columns], of the children.
@@ -42,7 +42,7 @@ class Pool:
         self.width, self.number = width, number
         self._free: list[int] = []
         self._columns = 0
-        self.asks, self.minima, self.weights, self.floors, self.runtimes, self.below = (
+        self.asks, self.minima, self.weights, self.scaled_mins, self.runtimes, self.below = (
             np.zeros((width, 16), np.int64) for _ in range(6)
         )
         self.lends = np.ones((width, 16), np.bool_)
@@ -87,16 +87,16 @@ class Pool:
         return found or self._one_by_one(columns, capacity.tolist(), scales.tolist())
 
     def _one_by_one(self, columns: Int64, capacity: list[int], scales: list[bool]) -> tuple[Int64, Int64]:
-        floors, runtimes = (np.zeros((self.width, len(columns)), np.int64) for _ in range(2))
+        scaled_mins, runtimes = (np.zeros((self.width, len(columns)), np.int64) for _ in range(2))
         for at, column in enumerate(columns.tolist()):
             minima = self.minima[:, column].tolist()
             total = sum(minima)
             own = [scaled_min(capacity[at], each, total) for each in minima] if scales[at] else minima
             parts = (self.asks[:, column].tolist(), self.weights[:, column].tolist(), self.lends[:, column].tolist())
             children = [Child(f"{index:09}", *each) for index, each in enumerate(zip(own, *parts, strict=True))]
-            floors[:, at] = own
+            scaled_mins[:, at] = own
             runtimes[:, at] = share(capacity[at], children)
-        return floors, runtimes
+        return scaled_mins, runtimes
 
 
 class Siblings:
@@ -127,11 +127,11 @@ class Siblings:
     def shares(self, account: Account) -> tuple[dict[str, int], dict[str, int]]:
         """Runtime and scaled min of one child: as the columns have them, else as they were."""
         runtime, floor = dict(account.kept_runtime), dict(account.kept_floor)
-        runtimes, floors, row = self.pool.runtimes.item, self.pool.floors.item, account.row
+        runtimes, scaled_mins, row = self.pool.runtimes.item, self.pool.scaled_mins.item, account.row
         for resource, column in self.columns.items():
             runtime[resource] = runtimes(row, column)
             if resource in account.declared.min:
-                floor[resource] = floors(row, column)
+                floor[resource] = scaled_mins(row, column)
         return runtime, floor
 
     def put(self, account: Account, runtime: Mapping[str, int], floor: Mapping[str, int]) -> None:
@@ -140,7 +140,7 @@ class Siblings:
             if (size := runtime.get(resource)) is not None:
                 self.pool.runtimes[account.row, column] = size
             if (size := floor.get(resource)) is not None:
-                self.pool.floors[account.row, column] = size
+                self.pool.scaled_mins[account.row, column] = size
         self.version += 1
 
     def link(self) -> None:

@@ -17,23 +17,23 @@ class Moved(msgspec.Struct, eq=False):
     """Shares that are to be others.
 
     Attributes:
-        runtimes, floors: what they are to be, names sorted.
+        runtimes, scaled_mins: what they are to be, names sorted.
         dropped: resource -> quotas that no longer have a share of it.
         differences: by how much the runtimes move; known to whom has computed them, and of no account for equality.
     """
 
     runtimes: ByResource
-    floors: ByResource
+    scaled_mins: ByResource
     dropped: dict[str, list[str]] = {}
     differences: ByResource = {}
 
     def __bool__(self) -> bool:
-        return bool(self.runtimes or self.floors or self.dropped)
+        return bool(self.runtimes or self.scaled_mins or self.dropped)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Moved) and (self.runtimes, self.floors, self.dropped) == (
+        return isinstance(other, Moved) and (self.runtimes, self.scaled_mins, self.dropped) == (
             other.runtimes,
-            other.floors,
+            other.scaled_mins,
             other.dropped,
         )
 
@@ -41,18 +41,18 @@ class Moved(msgspec.Struct, eq=False):
 
     def event(self, tree: str) -> RuntimeRecomputed:
         """As it is recorded."""
-        return RuntimeRecomputed(tree=tree, runtimes=self.runtimes, floors=self.floors, dropped=self.dropped)
+        return RuntimeRecomputed(tree=tree, runtimes=self.runtimes, scaled_mins=self.scaled_mins, dropped=self.dropped)
 
     @classmethod
     def recorded(cls, event: RuntimeRecomputed) -> "Moved":
         """As an event has it."""
-        return cls(event.runtimes, event.floors, event.dropped)
+        return cls(event.runtimes, event.scaled_mins, event.dropped)
 
     @classmethod
     def of_turns(cls, turns: Iterable[Turn]) -> "Moved":
         """Of levels that were shared together."""
         runtimes: ByResource = {}
-        floors: ByResource = {}
+        scaled_mins: ByResource = {}
         differences: ByResource = {}
         for turn in turns:
             for resource, names, now, before in turn.runtimes_moved():
@@ -60,20 +60,20 @@ class Moved(msgspec.Struct, eq=False):
                 moved = (size - old for size, old in zip(now, before, strict=True))
                 differences.setdefault(resource, {}).update(zip(names, moved, strict=True))
             for resource, names, now in turn.floors_moved():
-                floors.setdefault(resource, {}).update(zip(names, now, strict=True))
-        return cls(_sorted(runtimes), _sorted(floors), {}, differences)
+                scaled_mins.setdefault(resource, {}).update(zip(names, now, strict=True))
+        return cls(_sorted(runtimes), _sorted(scaled_mins), {}, differences)
 
     @classmethod
     def of_grants(
         cls, grants: Mapping[str, tuple[Mapping[str, int], Amounts]], accounts: Mapping[str, Account]
     ) -> "Moved":
-        """Of quotas with their whole floors and runtimes."""
+        """Of quotas with their whole scaled_mins and runtimes."""
         found = cls({}, {}, {})
         for name, (floor, runtime) in sorted(grants.items()):
             account = accounts[name]
             for shares, after, before in (
                 (found.runtimes, runtime, account.runtime),
-                (found.floors, floor, account.scaled_min),
+                (found.scaled_mins, floor, account.scaled_min),
             ):
                 for resource, size in after.items():
                     if before.get(resource) != size:
@@ -83,9 +83,9 @@ class Moved(msgspec.Struct, eq=False):
         return found
 
     def of_accounts(self) -> Iterator[tuple[str, Amounts, Amounts]]:
-        """Quota, its runtimes and its floors that are others."""
+        """Quota, its runtimes and its scaled_mins that are others."""
         found: dict[str, tuple[Amounts, Amounts]] = {}
-        for index, shares in enumerate((self.runtimes, self.floors)):
+        for index, shares in enumerate((self.runtimes, self.scaled_mins)):
             for resource, sizes in shares.items():
                 for name, size in sizes.items():
                     found.setdefault(name, ({}, {}))[index][resource] = size

@@ -75,7 +75,7 @@ class Shares(Levels):
         return differences
 
     def put(self, grants: Grants) -> None:
-        """These quotas have these floors and runtimes, in all resources; every level is as it should be."""
+        """These quotas have these scaled_mins and runtimes, in all resources; every level is as it should be."""
         for name, (floor, runtime) in grants.items():
             if (account := self.accounts.get(name)) is not None:
                 self._mark(account.declared.parent)
@@ -187,8 +187,8 @@ class Shares(Levels):
         capacity = granted[1] if granted else self.level_capacity(parent.name)
         accounts = self.siblings(parent.name)
         minima = [account.declared.min for account in accounts]
-        floors = scaled_minima(capacity, minima) if self._scales_min else minima
-        floors = [{name: floor[name] for name in own} for own, floor in zip(minima, floors, strict=True)]
+        scaled_mins = scaled_minima(capacity, minima) if self._scales_min else minima
+        scaled_mins = [{name: floor[name] for name in own} for own, floor in zip(minima, scaled_mins, strict=True)]
         runtimes: list[Amounts] = [{} for _ in accounts]
         for resource in self.dimensions(parent.name):
             children = [
@@ -199,10 +199,10 @@ class Shares(Levels):
                     account.declared.weight.get(resource, 0),
                     account.lends,
                 )
-                for account, floor in zip(accounts, floors, strict=True)
+                for account, floor in zip(accounts, scaled_mins, strict=True)
             ]
             for runtime, given in zip(runtimes, share(capacity.get(resource, 0), children), strict=True):
                 runtime[resource] = given
-        for account, floor, runtime in zip(accounts, floors, runtimes, strict=True):
+        for account, floor, runtime in zip(accounts, scaled_mins, runtimes, strict=True):
             if account.runtime != runtime or account.scaled_min != floor:
                 yield account.name, floor, runtime

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.domain.amounts import Amounts, add, exceeding_with, raise_clamped
-from shared.domain.quota_check_options import QuotaRules
-from shared.domain.quota_lookup import Names
+from shared.domain.quota_check_options import QuotaCheckOptions
+from shared.domain.quota_lookup import QuotaLookup
 from shared.kube.elastic_quota import RESERVED, DeclaredQuota
 
 
@@ -38,8 +38,8 @@ class QuotaCapacity:
     """
 
     def __init__(self) -> None:
-        self.rules: QuotaRules | None = None
-        self.names = Names()
+        self.rules: QuotaCheckOptions | None = None
+        self.names = QuotaLookup()
         self.runtimes: dict[str, dict[str, int]] = {}
         self._used: dict[str, Amounts] = {}
         self._np_used: dict[str, Amounts] = {}

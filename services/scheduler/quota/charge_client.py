@@ -12,7 +12,15 @@ from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared import failpoints
 from shared.bus import NoAnswer, NotPermitted
-from shared.domain.quota_charge import SUBJECT, BadAsk, ChargeRequest, ChargeResponse, QuotaShort, answer_of, encode
+from shared.domain.quota_charge import (
+    SUBJECT,
+    BadChargeMessage,
+    ChargeRequest,
+    ChargeResponse,
+    QuotaShort,
+    decode_response,
+    encode,
+)
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided
 from shared.service import Runtime
@@ -78,10 +86,10 @@ class ChargeClient:
         for _ in range(TRIES):
             try:
                 data = await runtime.bus.ask(SUBJECT, encode(ask), deadline_s=self._timeout_s / TRIES)
-                answer = answer_of(data)
+                answer = decode_response(data)
             except NoAnswer:
                 continue
-            except (NotPermitted, BadAsk) as error:
+            except (NotPermitted, BadChargeMessage) as error:
                 log.warning("the quota ledger cannot be asked", extra={"error": str(error)})
                 break
             if (answer.epoch, answer.cycle) == (ask.epoch, ask.cycle) and not answer.late:

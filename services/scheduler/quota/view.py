@@ -10,8 +10,8 @@ import msgspec
 
 from services.scheduler.quota.capacity import Entry, QuotaCapacity
 from shared.domain.amounts import mask
-from shared.domain.quota_check_options import rules_of
-from shared.domain.quota_lookup import Names
+from shared.domain.quota_check_options import options_of
+from shared.domain.quota_lookup import QuotaLookup
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import (
@@ -68,7 +68,7 @@ class QuotaView(QuotaCapacity):
         self.freed: dict[str, int] = {}
         self.touched: dict[str, None] = {}
         self._observed: dict[str, DeclaredQuota] = {}
-        self._observed_names = Names()
+        self._observed_names = QuotaLookup()
 
     # -- `cluster`
 
@@ -125,7 +125,7 @@ class QuotaView(QuotaCapacity):
                 self._children = None
                 self.runtimes.pop(name, None)
             case ConfigApplied(text=text):
-                self._rules_text, self.rules = text, rules_of(text)
+                self._rules_text, self.rules = text, options_of(text)
             case WriterStarted():
                 self.is_led = True
 
@@ -173,7 +173,7 @@ class QuotaView(QuotaCapacity):
     def restore(self, image: QuotaSnapshot) -> None:
         """Take over what `image` gave."""
         self.is_led, self.runtimes, self.freed = image.is_led, image.runtimes, image.freed
-        self._rules_text, self.rules = image.rules, rules_of(image.rules) if image.rules else None
+        self._rules_text, self.rules = image.rules, options_of(image.rules) if image.rules else None
         self._observed = image.observed
         for quota in image.observed.values():
             self._observed_names.put(quota)

@@ -11,7 +11,7 @@ from cli.supervisor import Endpoints, Spec, Supervisor
 from services.quota_ledger.accounting.projection import Books
 from services.quota_ledger.accounting.verify import verify
 from shared.bus import Bus
-from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, answer_of, encode
+from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, decode_response, encode
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.log.database import Database
 from shared.log.reader import LogReader
@@ -48,7 +48,7 @@ class Stage:
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq, "scheduling": self.scheduling.head.seq}
         ask = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
-        return answer_of(await self.bus.ask(SUBJECT, encode(ask), deadline_s=deadline_s))
+        return decode_response(await self.bus.ask(SUBJECT, encode(ask), deadline_s=deadline_s))
 
     async def books(self) -> Books:
         """What the ledger's log adds up to; fails when it does not balance."""

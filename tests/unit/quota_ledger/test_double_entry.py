@@ -78,16 +78,17 @@ def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
             capacity = tree.level_capacity(parent.name).get(resource)
             if capacity is None or not children or parent.name in RESERVED:
                 continue
-            floors = [child.scaled_min.get(resource, 0) for child in children]
+            scaled_mins = [child.scaled_min.get(resource, 0) for child in children]
             asks = [child.asked.get(resource, 0) for child in children]
             got = [child.runtime[resource] for child in children]
             lends = [child.lends for child in children]
             weights = [child.declared.weight.get(resource, 0) for child in children]
             certain = [
-                floor if ask > floor or not lend else ask for floor, ask, lend in zip(floors, asks, lends, strict=True)
+                floor if ask > floor or not lend else ask
+                for floor, ask, lend in zip(scaled_mins, asks, lends, strict=True)
             ]
             assert sum(got) <= max(capacity, 0)  # I4, which implies I3
-            rows = list(zip(floors, asks, got, lends, weights, certain, strict=True))
+            rows = list(zip(scaled_mins, asks, got, lends, weights, certain, strict=True))
             for floor, ask, runtime, lend, _, base in rows:
                 assert base <= runtime <= max(base, ask)  # I5
                 assert runtime >= min(ask, floor)  # I6
@@ -95,7 +96,7 @@ def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
             borrowed = sum(max(0, runtime - floor) for floor, _, runtime, *_ in rows)
             lent = sum(max(0, floor - runtime) for floor, _, runtime, *_ in rows)
             idle = capacity - sum(got)
-            assert capacity - sum(floors) + lent == borrowed + idle  # I9
+            assert capacity - sum(scaled_mins) + lent == borrowed + idle  # I9
             if idle > 0:
                 assert all(runtime >= ask for _, ask, runtime, _, weight, _ in rows if weight > 0)  # I10
             if sum(asks) <= capacity and all(weights):

@@ -40,15 +40,15 @@ def test_a_batch_is_its_levels_one_by_one(
     assert found is not None
     for column, (amount, children, scaled) in enumerate(levels):
         minima = [{"cpu": own} for _, own, _, _ in children]
-        floors = [each["cpu"] for each in (scaled_minima({"cpu": amount}, minima) if scaled else minima)]
+        scaled_mins = [each["cpu"] for each in (scaled_minima({"cpu": amount}, minima) if scaled else minima)]
         alone = share(
             amount,
             [
                 Child(f"{index:02}", floor, ask, weight, lend)
-                for index, ((ask, _, weight, lend), floor) in enumerate(zip(children, floors, strict=True))
+                for index, ((ask, _, weight, lend), floor) in enumerate(zip(children, scaled_mins, strict=True))
             ],
         )
-        assert found[0][: len(children), column].tolist() == floors
+        assert found[0][: len(children), column].tolist() == scaled_mins
         assert found[1][: len(children), column].tolist() == alone
 
 

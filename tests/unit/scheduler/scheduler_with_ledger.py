@@ -11,7 +11,7 @@ from services.quota_ledger.state.ledger_state import LedgerState
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
-from shared.domain.quota_charge import ask_of, encode
+from shared.domain.quota_charge import decode_request, encode
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from tests.support.quota_logs import quota
@@ -61,7 +61,7 @@ class Teams(World):
 
     async def ask(self, _: str, data: bytes, **__: Any) -> bytes:
         """The bus: the ledger answers at once."""
-        drafts, [answer] = charge(self.ledger, [ask_of(data)], self.settings.admission())
+        drafts, [answer] = charge(self.ledger, [decode_request(data)], self.settings.admission())
         self._book(*(draft.event for draft in drafts))
         return encode(answer)
 

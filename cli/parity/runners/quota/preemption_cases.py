@@ -23,7 +23,7 @@ from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
-from shared.domain.quota_charge import ask_of, encode
+from shared.domain.quota_charge import decode_request, encode
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import ObjectObserved, PodObserved
 from shared.events.log import ConfigApplied, WriterStarted
@@ -123,7 +123,7 @@ class _Cluster:
 
     async def ask(self, _: str, data: bytes, **__: Any) -> bytes:
         """Answers as the bus does: with what the ledger charges."""
-        _drafts, [answer] = charge(self._ledger.state, [ask_of(data)], self._ledger.settings.admission())
+        _drafts, [answer] = charge(self._ledger.state, [decode_request(data)], self._ledger.settings.admission())
         return encode(answer)
 
     def _apply(self, context: str, event: Event) -> None:

@@ -16,7 +16,7 @@ from cli.parity.upstream.quota.quota_objects import bounded, is_same, keeps_rule
 from cli.parity.upstream.quota.quota_tree import Tree
 from services.quota_ledger.state.pod_request import counted_request
 from shared.domain.amounts import Amounts, add, mask, sub
-from shared.domain.quota_lookup import Names
+from shared.domain.quota_lookup import QuotaLookup
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota, declared
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.pod import Pod
@@ -41,7 +41,7 @@ class Scheduler:
         self._nodes: dict[str, Amounts] = {}
         self.trees: dict[str, Tree] = {}
         self.tree_of: dict[str, str] = {}
-        self.names = Names(default_group="DisableDefaultQuota" not in self.gates)
+        self.names = QuotaLookup(default_group="DisableDefaultQuota" not in self.gates)
         self.pods = PodsByEvent(self) if Quirk.LATE_HOMES in self.quirks else PodsAtOnce(self)
         self._going: set[str] = set()
         tree = self.tree("")
