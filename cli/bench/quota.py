@@ -18,11 +18,11 @@ import uvloop
 from cli.bench import charging
 from cli.bench.charging import ChargingFigures
 from cli.output import show_table
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import holds
 from services.quota_ledger.decide.admission import AdmissionRules, shortfall
 from services.quota_ledger.explain.explain_runtime import explain
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import negated
 from shared.events import Event
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
@@ -95,7 +95,7 @@ def measure(quota_count: int, pod_count: int) -> QuotaFigures:
     books, leaves = build(quota_count)
     tree = books.trees[""]
     attach(books, leaves, pod_count)
-    alone = Tree()
+    alone = QuotaTree()
     copy_into(alone, tree)
     gc.collect()
     gc.freeze()
@@ -135,10 +135,10 @@ def measure(quota_count: int, pod_count: int) -> QuotaFigures:
     )
 
 
-def build(count: int) -> tuple[Books, list[str]]:
+def build(count: int) -> tuple[LedgerProjection, list[str]]:
     """A tree of four levels, each parent with about as many children as every other; its leaves."""
     width = max(2, round(count ** (1 / LEVELS)))
-    books, leaves, parents, made = Books(), [], [ROOT], 0
+    books, leaves, parents, made = LedgerProjection(), [], [ROOT], 0
     for depth in range(LEVELS):
         last = depth == LEVELS - 1
         size = max(1, (count - made) // len(parents)) if last else width
@@ -160,7 +160,7 @@ def build(count: int) -> tuple[Books, list[str]]:
     return books, leaves
 
 
-def attach(books: Books, leaves: list[str], count: int) -> None:
+def attach(books: LedgerProjection, leaves: list[str], count: int) -> None:
     """Pods that wait, small enough that every leaf has room for its own."""
     each = -(-count // len(leaves))
     for number in range(count):
@@ -169,14 +169,14 @@ def attach(books: Books, leaves: list[str], count: int) -> None:
         books.apply(PodAttached(pod_uid=uid, pod=f"team/{uid}", quota=name, request=request))
 
 
-def recompute(books: Books) -> int:
+def recompute(books: LedgerProjection) -> int:
     """Runtimes that moved, as the event that records them, folded."""
     event = books.trees[""].proposed().event("")
     books.apply(event)
     return len({name for sizes in event.runtimes.values() for name in sizes})
 
 
-def copy_into(alone: Tree, tree: Tree) -> None:
+def copy_into(alone: QuotaTree, tree: QuotaTree) -> None:
     """The same quotas and requests, without books."""
     for account in tree.accounts.values():
         if account.name != ROOT:
@@ -185,7 +185,7 @@ def copy_into(alone: Tree, tree: Tree) -> None:
     alone.set_total(tree.total)
 
 
-def moving(tree: Tree, leaves: list[str]) -> list[str]:
+def moving(tree: QuotaTree, leaves: list[str]) -> list[str]:
     """Leaves whose request moves the root's shares: every quota above them gets all that it asks for."""
     return [
         name
@@ -195,7 +195,7 @@ def moving(tree: Tree, leaves: list[str]) -> list[str]:
     ]
 
 
-def change(tree: Tree, leaves: list[str]) -> tuple[list[float], list[float]]:
+def change(tree: QuotaTree, leaves: list[str]) -> tuple[list[float], list[float]]:
     """One leaf after the other asks for another amount, and for the former again: milliseconds, quotas affected."""
     took, affected = [], []
     candidates = moving(tree, leaves)
@@ -212,7 +212,7 @@ def change(tree: Tree, leaves: list[str]) -> tuple[list[float], list[float]]:
     return took, affected
 
 
-def charge(books: Books, count: int) -> float:
+def charge(books: LedgerProjection, count: int) -> float:
     """Check and charge every pod, one event each: pods a second."""
     tree, rules = books.trees[""], AdmissionRules(parents=True)
     charged = 0

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from services.quota_ledger.accounting.projection import Held
+from services.quota_ledger.accounting.projection import AttachedPod
 from services.quota_ledger.decide.admission import listed
 from services.quota_ledger.explain.explain_pod import WhyPod
-from services.quota_ledger.explain.explain_runtime import Explained, Level, Step
-from services.quota_ledger.explain.quota_overview import Line
+from services.quota_ledger.explain.explain_runtime import ChildShare, LevelShares, RuntimeExplanation
+from services.quota_ledger.explain.quota_overview import OverviewRow
 from shared.domain.amounts import nonzero, sub
 from shared.kube.quantity_text import amount_text
 
@@ -30,7 +30,7 @@ STYLES = {USED: "green", OVER: "bold red", FREE: "cyan", BEYOND: "dim"}
 LEGEND = f"{USED} used  {OVER} used beyond the runtime  {FREE} free of the runtime  {BEYOND} up to max"
 
 
-def rows(lines: Iterable[Line]) -> Iterator[tuple[str, ...]]:
+def rows(lines: Iterable[OverviewRow]) -> Iterator[tuple[str, ...]]:
     """The table of `koord quota tree`."""
     for line in lines:
         sizes = (line.min, line.max, line.runtime, line.used, line.borrowed, line.lent, line.waiting)
@@ -38,7 +38,7 @@ def rows(lines: Iterable[Line]) -> Iterator[tuple[str, ...]]:
         yield name, line.resource, *(amount(line.resource, size) for size in sizes)
 
 
-def bar(line: Line) -> str:
+def bar(line: OverviewRow) -> str:
     """What is used, free and beyond the runtime, on a scale of the largest of max, runtime and used.
 
     Cells are rounded up, so that what is not zero is seen.
@@ -61,7 +61,7 @@ def bar(line: Line) -> str:
     return USED * within + OVER * (used - within) + FREE * max(0, runtime - used) + BEYOND * (BAR - max(used, runtime))
 
 
-def explained(found: Explained) -> str:
+def explained(found: RuntimeExplanation) -> str:
     """The arithmetic, level by level."""
     over = {name: size for name, size in sub(found.used, found.runtime).items() if size > 0 and name in found.runtime}
     ending = f", {listed(over)} too much" if over else ""
@@ -108,7 +108,7 @@ def changes(found: Mapping[str, Mapping[str, list[int]]]) -> Iterator[tuple[str,
             yield quota, resource, amount(resource, now), amount(resource, then), sign + amount(resource, then - now)
 
 
-def _pod(pod: Held) -> str:
+def _pod(pod: AttachedPod) -> str:
     return f"  {pod.pod}  {'uses' if pod.charged else 'waits for'} {listed(pod.request)}  (by {pod.how})"
 
 
@@ -124,7 +124,7 @@ def _short(found: WhyPod) -> Iterator[str]:
     yield from (f"  quota {quota} borrows {listed(sizes)}" for quota, sizes in found.frees.items())
 
 
-def _level(level: Level) -> Iterator[str]:
+def _level(level: LevelShares) -> Iterator[str]:
     def of(size: int) -> str:
         return amount(level.resource, size)
 
@@ -146,7 +146,7 @@ def _level(level: Level) -> Iterator[str]:
     yield f"  surplus {of(level.surplus)} + lent {of(level.lent)} = borrowed {of(level.borrowed)} + idle {of(level.idle)}"
 
 
-def _terms(step: Step, of: Callable[[int], str]) -> str:
+def _terms(step: ChildShare, of: Callable[[int], str]) -> str:
     """What a child's share rests on."""
     asks = f"asks {of(step.request)}"
     if step.asked != step.request:
@@ -159,7 +159,7 @@ def _terms(step: Step, of: Callable[[int], str]) -> str:
     return f"{asks}, {floor}, weight {of(step.weight)}" + ("" if step.lends else ", does not lend")
 
 
-def _left(level: Level, of: Callable[[int], str]) -> str:
+def _left(level: LevelShares, of: Callable[[int], str]) -> str:
     """What was left after that was certain, and how it was divided."""
     if level.left <= 0:
         return "nothing is left to share by weight"

@@ -11,7 +11,7 @@ import click
 
 from cli.output import Format, show, show_table
 from cli.quota import render
-from services.quota_ledger.explain.quota_overview import Line
+from services.quota_ledger.explain.quota_overview import OverviewRow
 
 INTERVAL_S = 2
 OTHER_LINES = 5
@@ -20,11 +20,11 @@ OTHER_LINES = 5
 _HOME, _CLEAR_BELOW, _HIDE, _SHOW = "\x1b[H\x1b[2J", "\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 
-def draw(lines: list[Line], most: int | None = None) -> None:
+def draw(lines: list[OverviewRow], most: int | None = None) -> None:
     """The table with bars and what they mean; of more than `most` lines the rest is counted."""
     from rich.text import Text
 
-    def bar(line: Line) -> Text:
+    def bar(line: OverviewRow) -> Text:
         text = Text()
         for cell, run in groupby(render.bar(line)):
             text.append("".join(run), render.STYLES[cell])
@@ -45,7 +45,7 @@ def draw(lines: list[Line], most: int | None = None) -> None:
         click.echo(click.style(render.LEGEND, dim=True))
 
 
-def watch(found: Callable[[], list[Line]], output: Format) -> None:
+def watch(found: Callable[[], list[OverviewRow]], output: Format) -> None:
     """Again every two seconds until interrupted: the screen in place on a terminal, else one after the other."""
     is_screen = output == "table" and sys.stdout.isatty()
     if is_screen:

@@ -21,7 +21,7 @@ MOST_PODS = 4_096
 """Pods of the asks that are decided in one append, unless the first of them has more."""
 
 
-class Asked(NamedTuple):
+class PendingCharge(NamedTuple):
     """An ask, and who waits for its answer."""
 
     ask: ChargeRequest
@@ -29,12 +29,12 @@ class Asked(NamedTuple):
     at_ns: int
 
 
-class Desk:
+class ChargeInbox:
     """Takes asks from the bus, and hands out those that can be decided."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._waiting: list[Asked] = []
+        self._waiting: list[PendingCharge] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -46,18 +46,18 @@ class Desk:
         except BadChargeMessage as error:
             log.warning("an ask cannot be read", extra={"error": str(error)})
             return
-        self._waiting.append(Asked(ask, question, self._runtime.now_ns()))
+        self._waiting.append(PendingCharge(ask, question, self._runtime.now_ns()))
         self._runtime.follower.wake()
 
-    def ready(self, read: Mapping[str, int]) -> list[Asked]:
+    def ready(self, read: Mapping[str, int]) -> list[PendingCharge]:
         """The asks that rest on nothing that is not in the books, oldest first; they leave the desk.
 
         Args:
             read: positions of what has been booked.
         """
         oldest_ns = self._runtime.now_ns() - FORGOTTEN_AFTER_S * SECOND
-        found: list[Asked] = []
-        left: list[Asked] = []
+        found: list[PendingCharge] = []
+        left: list[PendingCharge] = []
         pods = 0
         for each in self._waiting:
             known = all(read.get(context, 0) >= each.ask.seen.get(context, 0) for context in FOLDED)
@@ -70,6 +70,6 @@ class Desk:
         self._waiting = left
         return found
 
-    async def answer(self, asked: Asked, answer: ChargeResponse, charged_at: int) -> None:
+    async def answer(self, asked: PendingCharge, answer: ChargeResponse, charged_at: int) -> None:
         """Answer an ask whose charges are committed."""
         await asked.question.answer(encode(replace(answer, charged_at=charged_at)))

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from services.quota_ledger.decide.quota_status import numbers
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.quota_ledger.state.profile_resources import tree_of
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.quota_tree import QuotaTree
 
 MOST = 500
 """Quotas that one look measures."""
@@ -73,7 +73,7 @@ class QuotaMetrics:
         return b"".join((HEAD, *self._shown.values())) if self._shown else b""
 
 
-def series(state: LedgerState, name: str, account: Account) -> str:
+def series(state: LedgerState, name: str, account: QuotaInfo) -> str:
     """One quota of a tree: a line for each number."""
     tree, declared = state.books.trees[name], account.declared
     texts = (account.name, name, str(declared.is_parent).lower(), declared.parent)
@@ -92,7 +92,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _fields(state: LedgerState, tree: Tree, account: Account) -> Iterator[tuple[str, Mapping[str, int]]]:
+def _fields(state: LedgerState, tree: QuotaTree, account: QuotaInfo) -> Iterator[tuple[str, Mapping[str, int]]]:
     yield from numbers(tree, account)
     yield "used", account.used
     yield "min", account.declared.min

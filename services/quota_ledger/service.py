@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from prometheus_client import Counter
 
-from services.quota_ledger.charge_inbox import Asked, Desk
+from services.quota_ledger.charge_inbox import ChargeInbox, PendingCharge
 from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.next_events import MOST_PODS, overuse, postings, runtimes, structure
 from services.quota_ledger.decide.profile_quotas import made_by_profiles
@@ -37,7 +37,7 @@ class Ledger:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._settings: LedgerSettings = runtime.settings
-        self._desk = Desk(runtime)
+        self._desk = ChargeInbox(runtime)
         self._look_due_ns = 0
         registry = runtime.metrics.registry
         self._metrics = QuotaMetrics(registry)
@@ -94,7 +94,7 @@ class Ledger:
             await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
         return bool(drafts)
 
-    async def _answer(self, asked: list[Asked]) -> None:
+    async def _answer(self, asked: list[PendingCharge]) -> None:
         """Charge what the asks name in one append, then answer each."""
         drafts, answers = charge(self._state, [each.ask for each in asked], self._settings.admission())
         failpoints.hit("quota.before-charge")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cli.quota.rebuild_state import Folded
-from services.quota_ledger.accounting.verify import Trial, verify
+from services.quota_ledger.accounting.verify import VerifyReport, verify
 from shared.domain.amounts import exceeding
 from shared.events import RecordedEvent
 from shared.events.quota import PodCharged
@@ -20,7 +20,7 @@ class Audit(NamedTuple):
         charged: uids of the pods that are charged in the end.
     """
 
-    trial: Trial
+    trial: VerifyReport
     exceeded: list[RecordedEvent]
     charged: set[str]
 

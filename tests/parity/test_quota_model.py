@@ -13,7 +13,7 @@ from cli.parity.tally import Case, read_cases, without
 from cli.parity.upstream.quota import admission_cases, runtime_cases
 from cli.parity.upstream.quota.quirk_rules import Predicted
 from cli.parity.upstream.quota.quirks import ALL, NONE
-from cli.parity.upstream.quota.quota_tree import Tree
+from cli.parity.upstream.quota.quota_tree import QuotaTree
 from shared.kube.elastic_quota import ROOT
 from tests.support.examples import examples
 from tests.support.quota_cases import add, case, change, drop, node, pod, quota
@@ -28,7 +28,7 @@ MODELS: dict[str, Predicted] = {"quota-runtime": runtime_cases.predicted, "quota
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_runtimes_are_the_specifications(example: str) -> None:
     total, quotas, options, expected = EXAMPLES[example]
-    tree = Tree(NONE, scales_min=options.get("scales_min", True), guarantees=options.get("guarantees", False))
+    tree = QuotaTree(NONE, scales_min=options.get("scales_min", True), guarantees=options.get("guarantees", False))
     tree.set_total({"cpu": total})
     for each in quotas:
         tree.declare(declared(each))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import checked, holds
 from services.quota_ledger.decide.admission import limit_of
 from services.quota_ledger.decide.charge import charge
@@ -21,7 +21,7 @@ from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.config_reload import config_drafts
 from services.scheduler.framework.config.profiles import config_of
-from services.scheduler.quota.charge_result import Told, settled, to_charge
+from services.scheduler.quota.charge_result import PublishedPatch, settled, to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.amounts import exceeding
@@ -75,7 +75,7 @@ class World:
         self.chance = random.Random(seed)
         self.logs: dict[str, list[RecordedEvent]] = {context: [] for context in CONTEXTS}
         self.now_ns = START_NS
-        self.books = Books()  # the ledger's log at its head
+        self.books = LedgerProjection()  # the ledger's log at its head
         self.pods: dict[str, Event] = {}  # uid -> as the API has it
         self.bound: dict[str, str] = {}
         self.elsewhere: set[str] = set()  # pods that another scheduler has bound
@@ -275,9 +275,9 @@ class World:
             and self.view.quota.needs_charge(facts.ask.namespace, facts.ask.labels)
         )
 
-    def _told(self, uid: str) -> Told:
+    def _told(self, uid: str) -> PublishedPatch:
         facts = self.view.pods.get(uid)
-        return Told(facts.told, facts.attempts + 1) if facts else Told("", 1)
+        return PublishedPatch(facts.told, facts.attempts + 1) if facts else PublishedPatch("", 1)
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
         """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""

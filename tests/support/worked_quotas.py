@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 
@@ -45,9 +45,9 @@ def tree_of(
     pods: Mapping[str, Mapping[str, int]] | None = None,
     scales_min: bool = True,
     guarantees: bool = False,
-) -> Tree:
+) -> QuotaTree:
     """A settled tree; `pods`: what the own pods of each quota ask for."""
-    tree = Tree(scales_min=scales_min, guarantees=guarantees)
+    tree = QuotaTree(scales_min=scales_min, guarantees=guarantees)
     tree.set_total(dict(total))
     for quota in quotas:
         tree.declare(declared(quota) if isinstance(quota, Q) else quota)
@@ -60,7 +60,7 @@ def tree_of(
     return tree
 
 
-def runtimes(tree: Tree, resource: str = "cpu") -> dict[str, int]:
+def runtimes(tree: QuotaTree, resource: str = "cpu") -> dict[str, int]:
     return {
         name: account.runtime[resource]
         for name, account in tree.accounts.items()

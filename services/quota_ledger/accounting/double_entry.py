@@ -20,7 +20,7 @@ Posting = tuple[Account, Mapping[str, int]]
 """One line: an account and what is added to it."""
 
 
-class Ledger:
+class Balances:
     """Balances of all accounts.
 
     Attributes:
@@ -61,7 +61,7 @@ class Ledger:
 
 def unbalanced(batch: Iterable[Posting]) -> dict[tuple[str, str, str], int]:
     """Where one batch does not sum to zero."""
-    own = Ledger()
+    own = Balances()
     own.post(batch)
     return own.trial()
 

@@ -11,15 +11,15 @@ from services.quota_ledger.accounting import double_entry
 from services.quota_ledger.accounting.double_entry import (
     CONSUMPTION,
     SUPPLY,
-    Ledger,
+    Balances,
     Posting,
     contra,
     held,
     moved,
     pending,
 )
-from services.quota_ledger.tree.quota_tree import Tree
-from services.quota_ledger.tree.runtime_delta import Moved
+from services.quota_ledger.tree.quota_tree import QuotaTree
+from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts, negated, sub
 from shared.domain.quota_lookup import QuotaLookup
 from shared.events import Event
@@ -44,7 +44,7 @@ from shared.events.quota import (
 from shared.kube.elastic_quota import RESERVED, ROOT
 
 
-class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+class AttachedPod(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a pod holds in the books.
 
     Attributes:
@@ -62,9 +62,9 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     cycle: int = 0
 
-    def charged_by(self, epoch: int, cycle: int) -> "Held":
+    def charged_by(self, epoch: int, cycle: int) -> "AttachedPod":
         """The same pod once an ask has charged it."""
-        return Held(
+        return AttachedPod(
             self.pod,
             self.tree,
             self.quota,
@@ -77,14 +77,14 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
         )  # half the time of replacing some fields, for every charge
 
 
-class Over(NamedTuple):
+class OveruseClock(NamedTuple):
     """An over-used quota's clock: since when, or when its pods were last revoked."""
 
     tree: str
     since_ns: int
 
 
-class Books:
+class LedgerProjection:
     """Trees, pods, balances.
 
     Attributes:
@@ -100,23 +100,25 @@ class Books:
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         self._scales_min, self._guarantees, self._default_group = scales_min, guarantees, default_group
         self.names = QuotaLookup(default_group=default_group)
-        self.trees: dict[str, Tree] = {}
+        self.trees: dict[str, QuotaTree] = {}
         self.tree_of: dict[str, str] = {}
-        self.pods: dict[str, Held] = {}
+        self.pods: dict[str, AttachedPod] = {}
         self.pods_of: dict[str, dict[str, None]] = {}
-        self.over: dict[str, Over] = {}
+        self.over: dict[str, OveruseClock] = {}
         self.rejected: dict[str, str] = {}
-        self.ledger = Ledger()
+        self.ledger = Balances()
         self.tree("")
 
-    def empty(self) -> "Books":
-        """Books without an entry, which share by the same settings."""
-        return Books(scales_min=self._scales_min, guarantees=self._guarantees, default_group=self._default_group)
+    def empty(self) -> "LedgerProjection":
+        """LedgerProjection without an entry, which share by the same settings."""
+        return LedgerProjection(
+            scales_min=self._scales_min, guarantees=self._guarantees, default_group=self._default_group
+        )
 
-    def tree(self, name: str) -> Tree:
+    def tree(self, name: str) -> QuotaTree:
         """A tree, made at its first mention."""
         if name not in self.trees:
-            self.trees[name] = Tree(scales_min=self._scales_min, guarantees=self._guarantees)
+            self.trees[name] = QuotaTree(scales_min=self._scales_min, guarantees=self._guarantees)
         return self.trees[name]
 
     def apply(self, event: Event) -> list[Posting]:
@@ -134,7 +136,9 @@ class Books:
             case PodCharged():
                 return self._charged(event)
             case PodAttached(pod_uid=uid, pod=pod, tree=tree, quota=quota):
-                return self._attached(uid, Held(pod, tree, quota, event.request, event.preemptible, how=event.how))
+                return self._attached(
+                    uid, AttachedPod(pod, tree, quota, event.request, event.preemptible, how=event.how)
+                )
             case PodChargeReverted(pod_uid=uid):
                 return self._uncharged(uid)
             case PodReleased(pod_uid=uid):
@@ -144,7 +148,7 @@ class Books:
             case PodMoved():
                 return self._moved(event)
             case RuntimeRecomputed(tree=name):
-                return self._granted(name, Moved.recorded(event))
+                return self._granted(name, RuntimeDelta.recorded(event))
             case CapacitySet(tree=name, total=total):
                 delta = sub(total, self.tree(name).total)
                 self.tree(name).set_total(total)
@@ -157,9 +161,9 @@ class Books:
     def _noted(self, event: Event) -> None:
         match event:
             case OveruseStarted(quota=quota, tree=name, at_ns=at):
-                self.over[quota] = Over(name, at)
+                self.over[quota] = OveruseClock(name, at)
             case RevocationDecided(quota=quota, tree=name, at_ns=at):
-                self.over[quota] = Over(name, at)
+                self.over[quota] = OveruseClock(name, at)
             case OveruseEnded(quota=quota):
                 self.over.pop(quota, None)
             case QuotaRejected(quota=quota, reason=reason):
@@ -192,7 +196,7 @@ class Books:
                 tree.declare(declared)
         return []
 
-    def _granted(self, name: str, moved: Moved) -> list[Posting]:
+    def _granted(self, name: str, moved: RuntimeDelta) -> list[Posting]:
         """Each child takes from its parent's what its runtime moves by; one posting for what an account gains and gives."""
         tree = self.tree(name)
         accounts = tree.accounts
@@ -205,7 +209,7 @@ class Books:
             batch += [((name, SUPPLY, held(quota)), {resource: size}) for quota, size in sums.items() if size]
         return batch
 
-    def _attached(self, uid: str, pod: Held) -> list[Posting]:
+    def _attached(self, uid: str, pod: AttachedPod) -> list[Posting]:
         if uid in self.pods:
             return []
         self.pods[uid] = pod
@@ -260,7 +264,7 @@ class Books:
         if before is None:
             return []
         batch = self._released(event.pod_uid)
-        after = Held(event.pod, event.tree, event.quota, event.request, event.preemptible, how=event.how)
+        after = AttachedPod(event.pod, event.tree, event.quota, event.request, event.preemptible, how=event.how)
         batch += self._attached(event.pod_uid, after)
         if before.charged:
             self.pods[event.pod_uid] = msgspec.structs.replace(
@@ -269,19 +273,19 @@ class Books:
             batch += self._use(after)
         return batch
 
-    def _use(self, pod: Held, *, back: bool = False) -> list[Posting]:
+    def _use(self, pod: AttachedPod, *, back: bool = False) -> list[Posting]:
         vector = negated(pod.request) if back else pod.request
         self._count_used(pod, vector)
         where = double_entry.used(pod.quota, preemptible=pod.preemptible)
         batch = moved(pod.tree, CONSUMPTION, pending(pod.quota), where, vector)
         return batch + self._reserved(pod, vector) if pod.quota in RESERVED else batch
 
-    def _reserved(self, pod: Held, vector: Amounts) -> list[Posting]:
+    def _reserved(self, pod: AttachedPod, vector: Amounts) -> list[Posting]:
         """What the system and default groups use is out of the capacity that is shared."""
         return moved(pod.tree, SUPPLY, held(ROOT), "supply", vector) if pod.quota in RESERVED else []
 
-    def _ask(self, pod: Held, vector: Amounts) -> None:
+    def _ask(self, pod: AttachedPod, vector: Amounts) -> None:
         self.tree(pod.tree).add_request(pod.quota, vector, {} if pod.preemptible else vector)
 
-    def _count_used(self, pod: Held, vector: Amounts) -> None:
+    def _count_used(self, pod: AttachedPod, vector: Amounts) -> None:
         self.tree(pod.tree).add_used(pod.quota, vector, {} if pod.preemptible else vector)

@@ -12,13 +12,13 @@ from services.quota_ledger.accounting.double_entry import (
     pending,
     used,
 )
-from services.quota_ledger.accounting.projection import Books, Held, Over
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.accounting.projection import AttachedPod, LedgerProjection, OveruseClock
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, negated, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
 
-class TreeImage(msgspec.Struct, frozen=True):
+class TreeSnapshot(msgspec.Struct, frozen=True):
     """One tree.
 
     Attributes:
@@ -30,18 +30,18 @@ class TreeImage(msgspec.Struct, frozen=True):
     quotas: dict[str, tuple[DeclaredQuota, Amounts, Amounts]]
 
 
-class BooksImage(msgspec.Struct, frozen=True):
+class ProjectionSnapshot(msgspec.Struct, frozen=True):
     """All of it."""
 
-    trees: dict[str, TreeImage]
-    pods: dict[str, Held]
-    over: dict[str, Over]
+    trees: dict[str, TreeSnapshot]
+    pods: dict[str, AttachedPod]
+    over: dict[str, OveruseClock]
     rejected: dict[str, str]
 
 
-def image_of(books: Books) -> BooksImage:
+def image_of(books: LedgerProjection) -> ProjectionSnapshot:
     """For a snapshot."""
-    return BooksImage(
+    return ProjectionSnapshot(
         trees={name: _tree_image(tree) for name, tree in books.trees.items()},
         pods=books.pods,
         over=books.over,
@@ -49,7 +49,7 @@ def image_of(books: Books) -> BooksImage:
     )
 
 
-def restored(books: Books, image: BooksImage) -> None:
+def restored(books: LedgerProjection, image: ProjectionSnapshot) -> None:
     """Put a snapshot into new books."""
     for name, stored in image.trees.items():
         tree = books.tree(name)
@@ -77,18 +77,18 @@ def restored(books: Books, image: BooksImage) -> None:
     books.rejected.update(image.rejected)
 
 
-def _tree_image(tree: Tree) -> TreeImage:
+def _tree_image(tree: QuotaTree) -> TreeSnapshot:
     accounts = sorted(
         (account for account in tree.accounts.values() if account.name != ROOT), key=lambda a: (a.depth, a.name)
     )
-    return TreeImage(
+    return TreeSnapshot(
         total=tree.total,
         capacity=tree.capacity,
         quotas={a.name: (a.declared, dict(a.scaled_min), a.runtime) for a in accounts},
     )
 
 
-def _supply(name: str, tree: Tree) -> list[Posting]:
+def _supply(name: str, tree: QuotaTree) -> list[Posting]:
     batch: list[Posting] = [((name, SUPPLY, "supply"), negated(tree.capacity))]
     for account in tree.accounts.values():
         own = tree.capacity if account.name == ROOT else account.runtime

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from services.quota_ledger.accounting.double_entry import CONSUMPTION, SUPPLY, held, pending, unbalanced, used
-from services.quota_ledger.accounting.projection import Books
-from services.quota_ledger.tree.quota_tree import Tree
-from services.quota_ledger.tree.runtime_delta import Moved
+from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.tree.quota_tree import QuotaTree
+from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts, add, nonzero, sub, total
 from shared.events import RecordedEvent
 from shared.events.quota import (
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
     what: str
 
 
-class Trial(NamedTuple):
+class VerifyReport(NamedTuple):
     """What came out.
 
     Attributes:
@@ -49,16 +49,16 @@ class Trial(NamedTuple):
 
     events: int
     seq: int
-    books: Books
+    books: LedgerProjection
     findings: list[Finding]
 
 
-def verify(records: Iterable[RecordedEvent], books: Books | None = None, *, most: int = 20) -> Trial:
+def verify(records: Iterable[RecordedEvent], books: LedgerProjection | None = None, *, most: int = 20) -> VerifyReport:
     """Fold a log and check it after every event; stops after `most` findings.
 
     Balances are checked by what each event touched, runtimes at each RuntimeRecomputed, and everything once more at the end.
     """
-    books = books or Books()
+    books = books or LedgerProjection()
     findings: list[Finding] = []
     events = seq = 0
     for record in records:
@@ -73,10 +73,10 @@ def verify(records: Iterable[RecordedEvent], books: Books | None = None, *, most
         if len(findings) >= most:
             break
     findings += [Finding(seq, "", rule, what) for rule, what in holds(books)]
-    return Trial(events, seq, books, findings[:most])
+    return VerifyReport(events, seq, books, findings[:most])
 
 
-def checked(books: Books, record: RecordedEvent) -> Iterator[tuple[str, str]]:
+def checked(books: LedgerProjection, record: RecordedEvent) -> Iterator[tuple[str, str]]:
     """Fold one event, and say what is wrong with it."""
     event = record.event
     if isinstance(event, RuntimeRecomputed):
@@ -90,7 +90,7 @@ def checked(books: Books, record: RecordedEvent) -> Iterator[tuple[str, str]]:
             yield from _of_quota(books, books.trees[tree], tree, quota)
 
 
-def holds(books: Books) -> Iterator[tuple[str, str]]:
+def holds(books: LedgerProjection) -> Iterator[tuple[str, str]]:
     """Every invariant of the books as they stand."""
     for (name, book, resource), size in books.ledger.trial().items():
         yield "I1", f"accounts of {book} in tree {name!r} do not balance: {resource} is off by {size}"
@@ -109,8 +109,8 @@ def holds(books: Books) -> Iterator[tuple[str, str]]:
             yield "I14", f"pod {uid} holds {pod.quota}, which does not know it"
 
 
-def _recomputed(books: Books, event: RuntimeRecomputed) -> Iterator[tuple[str, str]]:
-    ours, said = books.tree(event.tree).proposed(), Moved.recorded(event)
+def _recomputed(books: LedgerProjection, event: RuntimeRecomputed) -> Iterator[tuple[str, str]]:
+    ours, said = books.tree(event.tree).proposed(), RuntimeDelta.recorded(event)
     if ours == said:
         return
     for what, found, recorded in (
@@ -130,7 +130,7 @@ def _recomputed(books: Books, event: RuntimeRecomputed) -> Iterator[tuple[str, s
         yield "I15", f"shares are recorded as dropped of {said.dropped}, computed as {ours.dropped}"
 
 
-def _supply(books: Books, name: str, tree: Tree) -> Iterator[tuple[str, str]]:
+def _supply(books: LedgerProjection, name: str, tree: QuotaTree) -> Iterator[tuple[str, str]]:
     granted: Amounts = {}
     for (of, book, holder), balance in books.ledger.balances.items():
         if of == name and book == SUPPLY and holder.startswith("hold:"):
@@ -146,7 +146,7 @@ def _supply(books: Books, name: str, tree: Tree) -> Iterator[tuple[str, str]]:
             yield "I2", f"{account.name} should hold {nonzero(rest)}"
 
 
-def _of_quota(books: Books, tree: Tree, name: str, quota: str) -> Iterator[tuple[str, str]]:
+def _of_quota(books: LedgerProjection, tree: QuotaTree, name: str, quota: str) -> Iterator[tuple[str, str]]:
     account = tree.accounts.get(quota)
     if account is None:
         return

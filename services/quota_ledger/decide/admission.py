@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, add, exceeding_with
 from shared.kube.elastic_quota import RESERVED, ROOT
 from shared.kube.quantity_text import amount_text
@@ -60,7 +60,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
         return f"Insufficient quotas, {where}, runtime: {listed(self.limit)}, used: {listed(self.used)}, {tail}"
 
 
-def limit_of(account: Account, rules: AdmissionRules) -> Mapping[str, int]:
+def limit_of(account: QuotaInfo, rules: AdmissionRules) -> Mapping[str, int]:
     """What a quota may use; a resource that is absent is not limited."""
     if rules.runtime and not (rules.bounds_reserved and account.name in RESERVED):
         return account.runtime
@@ -73,7 +73,7 @@ NO_LIMIT = float("inf")
 
 
 def shortfall(
-    tree: Tree,
+    tree: QuotaTree,
     name: str,
     request: Mapping[str, int],
     *,
@@ -106,7 +106,7 @@ def shortfall(
 
 
 def _shortfall_above(
-    path: Sequence[Account], request: Mapping[str, int], rules: AdmissionRules, taken: Mapping[str, Amounts]
+    path: Sequence[QuotaInfo], request: Mapping[str, int], rules: AdmissionRules, taken: Mapping[str, Amounts]
 ) -> Shortfall | None:
     """The first ancestor that is short. As a rule none is, so that no list is made before one is."""
     asked = tuple(request.items())
@@ -138,7 +138,7 @@ def _with(used: Amounts, more: Amounts | None) -> Amounts:
 
 def _short(
     stage: str,
-    account: Account,
+    account: QuotaInfo,
     limit: Mapping[str, int],
     used: Mapping[str, int],
     request: Mapping[str, int],

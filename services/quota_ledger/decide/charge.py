@@ -8,7 +8,7 @@ Source: architecture.md, Charging quota; spec/quota.md 6.1, 7.3.
 
 from collections.abc import Sequence
 
-from services.quota_ledger.accounting.projection import Held
+from services.quota_ledger.accounting.projection import AttachedPod
 from services.quota_ledger.decide.admission import AdmissionRules, Shortfall, shortfall
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.amounts import Amounts, add, negated, nonzero, raise_clamped, sub
@@ -39,7 +39,7 @@ class _Desk:
     def __init__(self, state: LedgerState, rules: AdmissionRules) -> None:
         self._state = state
         self._rules = rules
-        self._newest: dict[str, Held] = {}
+        self._newest: dict[str, AttachedPod] = {}
         self._used: dict[str, Amounts] = {}
         self._np_used: dict[str, Amounts] = {}
         self.events: list[Event] = []
@@ -57,13 +57,13 @@ class _Desk:
                 self._charge(ask, members, charged)
         return ChargeResponse(epoch=ask.epoch, cycle=ask.cycle, charged=charged, refused=refused)
 
-    def _held(self, uid: str) -> Held | None:
+    def _held(self, uid: str) -> AttachedPod | None:
         """None for a pod that is gone or belongs to no quota: there is nothing to charge."""
         return self._newest.get(uid) or self._state.books.pods.get(uid)
 
-    def _short_of(self, members: list[tuple[str, Held]]) -> Shortfall | None:
+    def _short_of(self, members: list[tuple[str, AttachedPod]]) -> Shortfall | None:
         """What the members together are short of; None when there is room for all, and then it is taken."""
-        taken: list[Held] = []
+        taken: list[AttachedPod] = []
         for _, held in members:
             if held.charged:
                 continue
@@ -76,7 +76,7 @@ class _Desk:
             taken.append(held)
         return None
 
-    def _shortfall(self, held: Held) -> Shortfall | None:
+    def _shortfall(self, held: AttachedPod) -> Shortfall | None:
         tree = self._state.books.trees[held.tree]
         return shortfall(
             tree,
@@ -88,12 +88,12 @@ class _Desk:
             np_taken=self._np_used,
         )
 
-    def _take(self, held: Held, vector: Amounts) -> None:
+    def _take(self, held: AttachedPod, vector: Amounts) -> None:
         for account in self._state.books.trees[held.tree].path(held.quota):
             for sums in (self._used,) if held.preemptible else (self._used, self._np_used):
                 raise_clamped(sums.setdefault(account.name, {}), vector)
 
-    def _charge(self, ask: ChargeRequest, members: list[tuple[str, Held]], charged: dict[str, str]) -> None:
+    def _charge(self, ask: ChargeRequest, members: list[tuple[str, AttachedPod]], charged: dict[str, str]) -> None:
         for uid, held in members:
             charged[uid] = held.quota
             if held.charged and (held.epoch, held.cycle) == (ask.epoch, ask.cycle):

@@ -7,7 +7,7 @@ Source: spec/quota.md 2.4, 5.2, 6.4, 7.3; docs/architecture.md, Charging quota.
 
 from collections.abc import Iterator
 
-from services.quota_ledger.accounting.projection import Held, Over
+from services.quota_ledger.accounting.projection import AttachedPod, OveruseClock
 from services.quota_ledger.decide.overuse_revoke import Holder, is_overdue, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
@@ -144,7 +144,7 @@ def _pods(state: LedgerState) -> Iterator[Event]:
         yield from _pod(state, uid, state.books.pods.get(uid), state.wanted(uid))
 
 
-def _pod(state: LedgerState, uid: str, held: Held | None, wanted: Held | None) -> Iterator[Event]:
+def _pod(state: LedgerState, uid: str, held: AttachedPod | None, wanted: AttachedPod | None) -> Iterator[Event]:
     if wanted is None:
         if held is not None:
             seen = state.seen.get(uid)
@@ -197,7 +197,7 @@ def _pod(state: LedgerState, uid: str, held: Held | None, wanted: Held | None) -
     )
 
 
-def _why_uncharged(state: LedgerState, uid: str, held: Held) -> str:
+def _why_uncharged(state: LedgerState, uid: str, held: AttachedPod) -> str:
     placed = state.placed.get(uid)
     if held.epoch == 0 or (placed is not None and placed.cycle == held.cycle and placed.seq):
         return "bind-refused"
@@ -228,7 +228,9 @@ def _overuse(state: LedgerState, settings: LedgerSettings, now_ns: int) -> Itera
                 yield from _revoked(state, settings, now_ns, account.name, clock)
 
 
-def _revoked(state: LedgerState, settings: LedgerSettings, now_ns: int, quota: str, clock: Over) -> Iterator[Event]:
+def _revoked(
+    state: LedgerState, settings: LedgerSettings, now_ns: int, quota: str, clock: OveruseClock
+) -> Iterator[Event]:
     """Pods that are leaving are not asked to go again, and where they are enough nobody goes in their place."""
     if not is_overdue(clock.since_ns, now_ns, int(settings.revoke_after_s * 1e9)):
         return

@@ -10,7 +10,7 @@ import msgspec
 
 from services.quota_ledger.decide.quota_status import texts
 from services.quota_ledger.state.ledger_state import LedgerState
-from services.quota_ledger.state.profile_resources import RESOURCE, Profile, Sums, is_labelled, tree_of
+from services.quota_ledger.state.profile_resources import RESOURCE, NodeTotals, Profile, is_labelled, tree_of
 from shared.domain.amounts import Amounts
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -57,7 +57,7 @@ def made_by_profiles(state: LedgerState, now_ns: int, *, interval_s: float = INT
     return drafts
 
 
-def body_of(profile: Profile, sums: Sums) -> dict[str, Any]:
+def body_of(profile: Profile, sums: NodeTotals) -> dict[str, Any]:
     """The quota that a profile makes: min as large as its nodes in the resources it is about, max as good as none."""
     total, unusable = (scaled(each, profile.spec.resource_ratio) for each in (sums.total, sums.unusable))
     labels = {

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from services.quota_ledger.state.ledger_state import LedgerState
-from services.quota_ledger.state.published_status import NUMBERS, STATUS, USED, Told
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.state.published_status import NUMBERS, STATUS, USED, PublishedPatch
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import nonzero
 from shared.events import Draft
 from shared.events.intents import FieldsDesired
@@ -58,7 +58,9 @@ def statuses(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S,
     return drafts
 
 
-def patch_of(tree: Tree, account: Account, told: Told | None, says: Container[str] = ()) -> dict[str, Any]:
+def patch_of(
+    tree: QuotaTree, account: QuotaInfo, told: PublishedPatch | None, says: Container[str] = ()
+) -> dict[str, Any]:
     """What an object is to say, as a merge patch; empty when there is nothing to say and nothing to take back.
 
     Args:
@@ -80,7 +82,7 @@ def patch_of(tree: Tree, account: Account, told: Told | None, says: Container[st
     return patch
 
 
-def numbers(tree: Tree, account: Account) -> Iterator[tuple[str, Mapping[str, int]]]:
+def numbers(tree: QuotaTree, account: QuotaInfo) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Suffix of an annotation, and its amounts."""
     runtime = tree.capacity if account.name == ROOT else account.runtime
     yield from zip(

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.decide.admission import AdmissionRules, Shortfall, shortfall
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, mask, sub, total
 
 MOST_HOLDERS = 5
@@ -47,7 +47,7 @@ class WhyPod(msgspec.Struct, frozen=True):
     frees: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
 
 
-def why(books: Books, uid: str, rules: AdmissionRules) -> WhyPod:
+def why(books: LedgerProjection, uid: str, rules: AdmissionRules) -> WhyPod:
     """Which account a pod is short of, who holds it, and who could give it back."""
     pod = books.pods[uid]
     tree = books.trees[pod.tree]
@@ -74,7 +74,7 @@ def why(books: Books, uid: str, rules: AdmissionRules) -> WhyPod:
     )
 
 
-def _bound(tree: Tree, short: Shortfall) -> tuple[str, Amounts]:
+def _bound(tree: QuotaTree, short: Shortfall) -> tuple[str, Amounts]:
     declared = tree.accounts[short.quota].declared
     if short.stage == "nonPreemptible":
         return "min", mask(declared.min, short.exceeded)
@@ -83,7 +83,7 @@ def _bound(tree: Tree, short: Shortfall) -> tuple[str, Amounts]:
     return ("max", most) if most else ("", {})
 
 
-def _holders(books: Books, tree: Tree, short: Shortfall, missing: Amounts) -> Holders:
+def _holders(books: LedgerProjection, tree: QuotaTree, short: Shortfall, missing: Amounts) -> Holders:
     """Of pods that must not be preempted only such are compared with min."""
     below = {name for name in tree.accounts if short.quota in (account.name for account in tree.path(name))}
     held = [
@@ -97,7 +97,7 @@ def _holders(books: Books, tree: Tree, short: Shortfall, missing: Amounts) -> Ho
     return Holders({pod: uses for uses, pod in held[:MOST_HOLDERS]}, len(rest), total(rest))
 
 
-def _borrowers(tree: Tree, quota: str, missing: Amounts) -> dict[str, Amounts]:
+def _borrowers(tree: QuotaTree, quota: str, missing: Amounts) -> dict[str, Amounts]:
     found: dict[str, Amounts] = {}
     for account in tree.path(quota)[:-1]:
         for sibling in tree.siblings(account.declared.parent):

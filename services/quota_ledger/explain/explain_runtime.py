@@ -5,9 +5,9 @@ Every number is computed by the code that decides, so that what is explained is 
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import Books, Held
+from services.quota_ledger.accounting.projection import AttachedPod, LedgerProjection
 from services.quota_ledger.runtime.fair_share import Child, apportion
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import total
 from shared.errors import KoordError
 from shared.kube.elastic_quota import RESERVED, ROOT
@@ -22,7 +22,7 @@ class UnknownQuota(KoordError):
         super().__init__(f"there is no quota {name!r}; `koord quota tree` shows those there are")
 
 
-class Step(msgspec.Struct, frozen=True):
+class ChildShare(msgspec.Struct, frozen=True):
     """How one child came to its share.
 
     Attributes:
@@ -45,14 +45,14 @@ class Step(msgspec.Struct, frozen=True):
     runtime: int
 
 
-class Round(msgspec.Struct, frozen=True):
+class ShareRound(msgspec.Struct, frozen=True):
     """What a round of sharing divides among those who ask for more, and what they weigh together."""
 
     left: int
     weights: int
 
 
-class Level(msgspec.Struct, frozen=True):
+class LevelShares(msgspec.Struct, frozen=True):
     """One set of siblings in one resource.
 
     Attributes:
@@ -70,15 +70,15 @@ class Level(msgspec.Struct, frozen=True):
     capacity: int
     minima: int
     left: int
-    rounds: list[Round]
-    children: list[Step]
+    rounds: list[ShareRound]
+    children: list[ChildShare]
     surplus: int
     lent: int
     borrowed: int
     idle: int
 
 
-class Explained(msgspec.Struct, frozen=True):
+class RuntimeExplanation(msgspec.Struct, frozen=True):
     """A quota's runtime: the levels from the root down to it, and who holds it.
 
     Attributes:
@@ -90,15 +90,15 @@ class Explained(msgspec.Struct, frozen=True):
     tree: str
     runtime: dict[str, int]
     used: dict[str, int]
-    levels: list[Level]
+    levels: list[LevelShares]
     below: dict[str, dict[str, int]]
-    pods: list[Held]
+    pods: list[AttachedPod]
     more_pods: int
     more_used: dict[str, int]
     more_waiting: dict[str, int]
 
 
-def explain(books: Books, quota: str) -> Explained:
+def explain(books: LedgerProjection, quota: str) -> RuntimeExplanation:
     """How a quota came to its runtime.
 
     Raises:
@@ -110,7 +110,7 @@ def explain(books: Books, quota: str) -> Explained:
     account = tree.accounts[quota]
     pods = sorted((books.pods[uid] for uid in books.pods_of.get(quota, ())), key=lambda pod: (not pod.charged, pod.pod))
     rest = pods[MOST_PODS:]
-    return Explained(
+    return RuntimeExplanation(
         quota,
         name,
         runtime=account.runtime,
@@ -124,7 +124,7 @@ def explain(books: Books, quota: str) -> Explained:
     )
 
 
-def level(tree: Tree, parent: str, resource: str) -> Level:
+def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:
     """The sharing among a parent's children, step by step; ends in the runtimes that were granted."""
     accounts = sorted(tree.siblings(parent), key=lambda each: each.name)
     capacity = tree.level_capacity(parent).get(resource, 0)
@@ -141,7 +141,7 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
         steps.append((account, child, certain))
     rounds, added = _shared(left, hungry)
     children = [
-        Step(
+        ChildShare(
             child.name,
             min=account.declared.min.get(resource, 0),
             floor=child.floor,
@@ -157,7 +157,7 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
     ]
     scaled_mins = sum(step.floor for step in children)
     groups = (tree.accounts[name] for name in RESERVED if name in tree.accounts) if parent == ROOT else ()
-    return Level(
+    return LevelShares(
         parent=parent,
         resource=resource,
         total=tree.total.get(resource, 0) if parent == ROOT else capacity,
@@ -174,7 +174,7 @@ def level(tree: Tree, parent: str, resource: str) -> Level:
     )
 
 
-def tree_of(books: Books, quota: str) -> tuple[str, Tree]:
+def tree_of(books: LedgerProjection, quota: str) -> tuple[str, QuotaTree]:
     """The tree that a quota is in, with its name.
 
     Raises:
@@ -186,14 +186,14 @@ def tree_of(books: Books, quota: str) -> tuple[str, Tree]:
     return name, books.trees[name]
 
 
-def _shared(left: int, hungry: list[Child]) -> tuple[list[Round], dict[str, list[int]]]:
+def _shared(left: int, hungry: list[Child]) -> tuple[list[ShareRound], dict[str, list[int]]]:
     """The rounds in which what is left is shared, and what each round adds to each child."""
-    rounds: list[Round] = []
+    rounds: list[ShareRound] = []
     added: dict[str, list[int]] = {}
     got = {child.name: child.floor for child in hungry}
     weights = sum(child.weight for child in hungry)
     while left > 0 and weights > 0:
-        rounds.append(Round(left, weights))
+        rounds.append(ShareRound(left, weights))
         portions = apportion(left, weights, [(child.weight, child.name) for child in hungry])
         left, still = 0, []
         for child, portion in zip(hungry, portions, strict=True):

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import Books
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, add, sub, total
 from shared.kube.elastic_quota import RESERVED, ROOT
 
 
-class Line(msgspec.Struct, frozen=True):
+class OverviewRow(msgspec.Struct, frozen=True):
     """One quota in one resource.
 
     Attributes:
@@ -35,9 +35,9 @@ class Line(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def lines(books: Books) -> list[Line]:
+def lines(books: LedgerProjection) -> list[OverviewRow]:
     """Every quota in every resource, parents before children; each tree begins with what it shares as a whole, at depth 0."""
-    found: list[Line] = []
+    found: list[OverviewRow] = []
     for name, tree in sorted(books.trees.items()):
         waiting: dict[str, Amounts] = {}
         _sum_up(tree, ROOT, waiting)
@@ -48,7 +48,7 @@ def lines(books: Books) -> list[Line]:
     return found
 
 
-def _sum_up(tree: Tree, quota: str, waiting: dict[str, Amounts]) -> Amounts:
+def _sum_up(tree: QuotaTree, quota: str, waiting: dict[str, Amounts]) -> Amounts:
     """What waits in each quota of a subtree: asked for by pods, and not used. Limits of max, and what is asked for min's sake, are of no account."""
     account = tree.accounts[quota]
     below = (_sum_up(tree, child, waiting) for child in account.children)
@@ -56,13 +56,13 @@ def _sum_up(tree: Tree, quota: str, waiting: dict[str, Amounts]) -> Amounts:
     return waiting[quota]
 
 
-def _whole(name: str, tree: Tree, waiting: dict[str, Amounts]) -> Iterator[Line]:
+def _whole(name: str, tree: QuotaTree, waiting: dict[str, Amounts]) -> Iterator[OverviewRow]:
     """What a tree shares, and what is promised, used and waited for of it; the reserved groups take theirs before."""
     below = [tree.accounts[child] for child in tree.accounts[ROOT].children if child not in RESERVED]
     minima, used = total(each.declared.min for each in below), total(each.used for each in below)
     waits = total(waiting[each.name] for each in below)
     for resource in tree.dimensions(ROOT):
-        yield Line(
+        yield OverviewRow(
             tree=name,
             quota=ROOT,
             parent="",
@@ -78,12 +78,12 @@ def _whole(name: str, tree: Tree, waiting: dict[str, Amounts]) -> Iterator[Line]
         )
 
 
-def _ordinary(name: str, account: Account, waiting: Amounts) -> Iterator[Line]:
+def _ordinary(name: str, account: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
     declared = account.declared
     for resource in sorted({*declared.max, *account.runtime}):
         runtime = account.runtime.get(resource, 0)
         floor = max(account.scaled_min.get(resource, 0), account.guaranteed.get(resource, 0))
-        yield Line(
+        yield OverviewRow(
             tree=name,
             quota=account.name,
             parent=declared.parent,
@@ -99,11 +99,11 @@ def _ordinary(name: str, account: Account, waiting: Amounts) -> Iterator[Line]:
         )
 
 
-def _reserved(name: str, account: Account, waiting: Amounts) -> Iterator[Line]:
+def _reserved(name: str, account: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
     """The system or default group, in what its pods use or wait for."""
     for resource in sorted(account.used.keys() | waiting.keys()):
         most = account.declared.max.get(resource)
-        yield Line(
+        yield OverviewRow(
             tree=name,
             quota=account.name,
             parent=account.declared.parent,
@@ -119,7 +119,7 @@ def _reserved(name: str, account: Account, waiting: Amounts) -> Iterator[Line]:
         )
 
 
-def _in_order(tree: Tree, parent: str) -> Iterator[Account]:
+def _in_order(tree: QuotaTree, parent: str) -> Iterator[QuotaInfo]:
     for name in sorted(tree.accounts[parent].children):
         yield tree.accounts[name]
         yield from _in_order(tree, name)

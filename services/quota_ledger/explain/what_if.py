@@ -5,13 +5,15 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import Books
-from services.quota_ledger.accounting.snapshot_schema import BooksImage, image_of, restored
+from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, image_of, restored
 from services.quota_ledger.explain.explain_runtime import tree_of
 
 
 def whatif(
-    books: Books, changes: Mapping[str, Mapping[str, Mapping[str, int]]], weigh_their_max: Container[str] = ()
+    books: LedgerProjection,
+    changes: Mapping[str, Mapping[str, Mapping[str, int]]],
+    weigh_their_max: Container[str] = (),
 ) -> dict[str, Any]:
     """Whose runtime would be another; the books stay as they are.
 
@@ -27,7 +29,7 @@ def whatif(
     """
     other = books.empty()
     encoded = msgspec.msgpack.encode(image_of(books))
-    restored(other, msgspec.msgpack.decode(encoded, type=BooksImage))
+    restored(other, msgspec.msgpack.decode(encoded, type=ProjectionSnapshot))
     for quota, fields in changes.items():
         _, tree = tree_of(other, quota)
         declared = tree.accounts[quota].declared

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.decide.quota_status import texts
-from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.tree.quota_info import QuotaInfo
 from shared.kube.elastic_quota import ROOT
 
 Json = dict[str, Any]
 
 
-def quota(books: Books, name: str, *, version: int, pods: bool = False) -> Json | None:
+def quota(books: LedgerProjection, name: str, *, version: int, pods: bool = False) -> Json | None:
     """One quota's summary; None when there is none of that name. `koordinator-root-quota` is the default tree's.
 
     Args:
@@ -23,7 +23,7 @@ def quota(books: Books, name: str, *, version: int, pods: bool = False) -> Json 
     return _summary(books, tree, account, version=version, pods=pods) if account is not None else None
 
 
-def quotas(books: Books, tree: str, *, version: int, pods: bool = False) -> Json:
+def quotas(books: LedgerProjection, tree: str, *, version: int, pods: bool = False) -> Json:
     """Name -> summary of every quota but the roots; of one tree, or of all when `tree` is empty."""
     found: Json = {}
     for each, there in sorted(books.trees.items()):
@@ -34,7 +34,7 @@ def quotas(books: Books, tree: str, *, version: int, pods: bool = False) -> Json
     return found
 
 
-def _summary(books: Books, tree: str, account: Account, *, version: int, pods: bool) -> Json:
+def _summary(books: LedgerProjection, tree: str, account: QuotaInfo, *, version: int, pods: bool) -> Json:
     declared = account.declared
     runtime = books.trees[tree].capacity if account.name == ROOT else account.runtime
     summary: Json = {

@@ -10,7 +10,7 @@ LARGEST = 2**63 - 1
 MINIMA, WEIGHTS, ASKS = range(3)
 
 
-class Sheet:
+class DemandMatrix:
     """One line a quota, one column a resource, of each kind; 0 where nothing is said. What is too large stands as the largest."""
 
     def __init__(self) -> None:

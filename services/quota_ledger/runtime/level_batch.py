@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from services.quota_ledger.runtime.sibling_matrix import NEVER, Pool, address
+from services.quota_ledger.runtime.sibling_matrix import NEVER, MatrixPool, address
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-class Turn:
+class LevelBatch:
     """Some columns of one pool, what each has to share, and what came out.
 
     Attributes:
@@ -19,7 +19,7 @@ class Turn:
         scaled_mins, runtimes: int64[width, columns], and what they were before.
     """
 
-    def __init__(self, pool: Pool, columns: Int64, capacity: Int64, scales: Bools) -> None:
+    def __init__(self, pool: MatrixPool, columns: Int64, capacity: Int64, scales: Bools) -> None:
         self.pool = pool
         first = pool.first[columns]
         order = np.argsort(first, kind="stable")

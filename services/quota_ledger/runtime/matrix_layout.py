@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.quota_ledger.runtime.demand_matrix import ASKS, LARGEST, MINIMA, WEIGHTS, Sheet
-from services.quota_ledger.runtime.sibling_matrix import NEVER, Pool, Siblings
-from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.runtime.demand_matrix import ASKS, LARGEST, MINIMA, WEIGHTS, DemandMatrix
+from services.quota_ledger.runtime.sibling_matrix import NEVER, MatrixPool, SiblingMatrix
+from services.quota_ledger.tree.quota_info import QuotaInfo
 
 Int64 = NDArray[np.int64]
 NARROWEST = 4
 WIDE = 32
 
 
-class Layout:
+class MatrixLayout:
     """Where the levels of one tree lie.
 
     Attributes:
@@ -22,19 +22,19 @@ class Layout:
         pools: by number.
     """
 
-    def __init__(self, sheet: Sheet) -> None:
+    def __init__(self, sheet: DemandMatrix) -> None:
         self._sheet = sheet
-        self.levels: dict[str, Siblings] = {}
-        self.pools: list[Pool] = []
-        self._of_width: dict[int, Pool] = {}
+        self.levels: dict[str, SiblingMatrix] = {}
+        self.pools: list[MatrixPool] = []
+        self._of_width: dict[int, MatrixPool] = {}
 
-    def add(self, found: Iterable[tuple[Account, Sequence[Account], Sequence[str]]]) -> None:
+    def add(self, found: Iterable[tuple[QuotaInfo, Sequence[QuotaInfo], Sequence[str]]]) -> None:
         """Lay out levels: parent, children, resources."""
-        fresh: dict[int, list[Siblings]] = {}
+        fresh: dict[int, list[SiblingMatrix]] = {}
         shared: dict[int, list[Sequence[str]]] = {}
         for parent, accounts, resources in found:
             pool = self._pool(width_for(len(accounts)))
-            level = self.levels[parent.name] = Siblings(parent, accounts, pool)
+            level = self.levels[parent.name] = SiblingMatrix(parent, accounts, pool)
             fresh.setdefault(pool.number, []).append(level)
             shared.setdefault(pool.number, []).append(resources)
         for number, levels in fresh.items():
@@ -54,9 +54,9 @@ class Layout:
         if (level := self.levels.pop(name, None)) is not None:
             level.release()
 
-    def _pool(self, width: int) -> Pool:
+    def _pool(self, width: int) -> MatrixPool:
         if (pool := self._of_width.get(width)) is None:
-            pool = self._of_width[width] = Pool(width, len(self.pools))
+            pool = self._of_width[width] = MatrixPool(width, len(self.pools))
             self.pools.append(pool)
         return pool
 
@@ -68,9 +68,9 @@ def width_for(children: int) -> int:
     return 1 << (children - 1).bit_length()
 
 
-def _fill(pool: Pool, levels: Sequence[Siblings], sheet: Sheet) -> None:
+def _fill(pool: MatrixPool, levels: Sequence[SiblingMatrix], sheet: DemandMatrix) -> None:
     """What the accounts of new levels ask for, have and are, in their cells."""
-    alike: dict[tuple[str, ...], list[Siblings]] = {}
+    alike: dict[tuple[str, ...], list[SiblingMatrix]] = {}
     for level in levels:
         alike.setdefault(tuple(level.columns), []).append(level)
     for resources, some in alike.items():
@@ -78,7 +78,9 @@ def _fill(pool: Pool, levels: Sequence[Siblings], sheet: Sheet) -> None:
             _fill_alike(pool, some, resources, sheet)
 
 
-def _fill_alike(pool: Pool, levels: Sequence[Siblings], resources: tuple[str, ...], sheet: Sheet) -> None:
+def _fill_alike(
+    pool: MatrixPool, levels: Sequence[SiblingMatrix], resources: tuple[str, ...], sheet: DemandMatrix
+) -> None:
     """The same for levels that share the same resources. Accounts are looked at as little as can be: they do not fit a cache."""
     columns = np.array([list(level.columns.values()) for level in levels])
     for each in (pool.asks, pool.minima, pool.weights, pool.scaled_mins, pool.runtimes):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from services.quota_ledger.runtime import fair_share_batch
 from services.quota_ledger.runtime.demand_matrix import LARGEST
 from services.quota_ledger.runtime.fair_share import Child, scaled_min, share
-from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.tree.quota_info import QuotaInfo
 
 Int64 = NDArray[np.int64]
 NEVER = -1
@@ -25,7 +25,7 @@ _NAME = attrgetter("name")
 _SHIFT = 40  # an address is the number of a pool, shifted so far, and a column
 
 
-class Pool:
+class MatrixPool:
     """Levels of at most `width` children.
 
     Attributes:
@@ -49,9 +49,9 @@ class Pool:
         self.names: NDArray[np.object_] = np.zeros((width, 16), np.object_)
         self.first = np.zeros(16, np.int64)
         self.resources: NDArray[np.object_] = np.zeros(16, np.object_)
-        self.levels: list[Siblings | None] = []
+        self.levels: list[SiblingMatrix | None] = []
 
-    def take(self, levels: Sequence["Siblings"], resources: Sequence[Sequence[str]]) -> None:
+    def take(self, levels: Sequence["SiblingMatrix"], resources: Sequence[Sequence[str]]) -> None:
         """Free columns for levels, each with its resources."""
         wanted = [(level, resource) for level, each in zip(levels, resources, strict=True) for resource in each]
         columns = [self._free.pop() for _ in range(min(len(self._free), len(wanted)))]
@@ -99,7 +99,7 @@ class Pool:
         return scaled_mins, runtimes
 
 
-class Siblings:
+class SiblingMatrix:
     """All children of one parent, and the resources that they share.
 
     Attributes:
@@ -110,7 +110,7 @@ class Siblings:
 
     __slots__ = ("accounts", "columns", "parent", "pool", "version")
 
-    def __init__(self, parent: Account, accounts: Sequence[Account], pool: Pool) -> None:
+    def __init__(self, parent: QuotaInfo, accounts: Sequence[QuotaInfo], pool: MatrixPool) -> None:
         self.parent, self.pool, self.version = parent, pool, 0
         self.accounts = sorted(accounts, key=_NAME)
         self.columns: dict[str, int] = {}
@@ -119,12 +119,12 @@ class Siblings:
                 account.catch_up()
             account.laid_out, account.row, account.version = self, row, 0
 
-    def ask(self, account: Account) -> None:
+    def ask(self, account: QuotaInfo) -> None:
         """One child asks for something else."""
         for resource, column in self.columns.items():
             self.pool.asks[account.row, column] = min(account.asked.get(resource, 0), LARGEST)
 
-    def shares(self, account: Account) -> tuple[dict[str, int], dict[str, int]]:
+    def shares(self, account: QuotaInfo) -> tuple[dict[str, int], dict[str, int]]:
         """Runtime and scaled min of one child: as the columns have them, else as they were."""
         runtime, floor = dict(account.kept_runtime), dict(account.kept_floor)
         runtimes, scaled_mins, row = self.pool.runtimes.item, self.pool.scaled_mins.item, account.row
@@ -134,7 +134,7 @@ class Siblings:
                 floor[resource] = scaled_mins(row, column)
         return runtime, floor
 
-    def put(self, account: Account, runtime: Mapping[str, int], floor: Mapping[str, int]) -> None:
+    def put(self, account: QuotaInfo, runtime: Mapping[str, int], floor: Mapping[str, int]) -> None:
         """One child has other shares."""
         for resource, column in self.columns.items():
             if (size := runtime.get(resource)) is not None:
@@ -164,5 +164,5 @@ class Siblings:
 
 
 def address(value: Int64) -> tuple[Int64, Int64]:
-    """Numbers of pools and columns, of `Pool.below`."""
+    """Numbers of pools and columns, of `MatrixPool.below`."""
     return value >> _SHIFT, value & (1 << _SHIFT) - 1

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from services.quota_ledger.accounting.projection import Held
-from services.quota_ledger.state.pod_record import Placed, Seen, same
-from services.quota_ledger.state.state_fields import Known
+from services.quota_ledger.accounting.projection import AttachedPod
+from services.quota_ledger.state.pod_record import Placement, PodRecord, same
+from services.quota_ledger.state.state_fields import StateFields
 from shared.domain.amounts import mask
 from shared.events import Cause, RecordedEvent
 from shared.events.log import WriterStarted
@@ -12,10 +12,10 @@ from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.elastic_quota import QUOTA_NAME
 
 
-class KnownPods(Known):
+class PodFold(StateFields):
     """The half of the fold that is of pods."""
 
-    def wanted(self, uid: str) -> Held | None:
+    def wanted(self, uid: str) -> AttachedPod | None:
         """What a pod should hold, by all that has been read; None when nothing."""
         seen = self.seen.get(uid)
         if seen is None or seen.ended:
@@ -25,7 +25,7 @@ class KnownPods(Known):
         if tree is None:
             return None
         counted = self.books.trees[tree].accounts[quota].declared.max
-        return Held(
+        return AttachedPod(
             seen.pod,
             tree,
             quota,
@@ -67,17 +67,17 @@ class KnownPods(Known):
     def _place(self, uid: str, number: int, seq: int) -> None:
         # The cycle saw this pod; absent although we have read as far means gone for good.
         if uid in self.seen or self.positions.get("cluster", 0) < self.cycle_saw:
-            placed = self.placed.get(uid, Placed())
+            placed = self.placed.get(uid, Placement())
             self.placed[uid] = replace(placed, seq=seq, cycle=number)
             self._look(uid)
 
     def _bind_refused(self, uid: str, cause: Cause | None) -> None:
         if cause is not None and cause.context == "scheduling" and uid in self.seen:
-            placed = self.placed.get(uid, Placed())
+            placed = self.placed.get(uid, Placement())
             self.placed[uid] = replace(placed, refused_seq=max(placed.refused_seq, cause.seq))
             self._look(uid)
 
-    def _put(self, uid: str, seen: Seen) -> None:
+    def _put(self, uid: str, seen: PodRecord) -> None:
         self._unindex(uid)
         self.seen[uid] = seen
         self._in_namespace.setdefault(seen.namespace, {})[uid] = None

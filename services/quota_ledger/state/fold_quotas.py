@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from services.quota_ledger.state.published_status import numbers_on
-from services.quota_ledger.state.state_fields import Fault, Known
+from services.quota_ledger.state.state_fields import ObjectError, StateFields
 from shared.admission.quota.quota_validation import check_self
 from shared.admission.rejection import Refused
 from shared.domain.amounts import Amounts, sub, total
@@ -20,7 +20,7 @@ STOCK_MAX = {"cpu": LARGEST, "memory": LARGEST // 5}
 """Of the system and default groups, unless their objects say otherwise."""
 
 
-class KnownQuotas(Known):
+class QuotaFold(StateFields):
     """The half of the fold that is of quotas and of what they share."""
 
     def total(self, tree: str) -> Amounts:
@@ -45,7 +45,7 @@ class KnownQuotas(Known):
         return found.total if found else {}
 
     def declared_roots(self) -> list[tuple[str, DeclaredQuota]]:
-        """Tree id and root of each tree beside the default one, by the tree that a quota was declared in: its label may name one that is
+        """QuotaTree id and root of each tree beside the default one, by the tree that a quota was declared in: its label may name one that is
         not there, or that it was not in.
         """
         if self._roots is None:
@@ -67,7 +67,7 @@ class KnownQuotas(Known):
             return msgspec.structs.replace(self.objects[min(keys)], deleting=False)
         return DeclaredQuota(name=name, max=STOCK_MAX, weight=STOCK_MAX) if name in RESERVED else None
 
-    def fault_of(self, name: str) -> "Fault | None":
+    def fault_of(self, name: str) -> "ObjectError | None":
         """What is wrong with the newest object of that name in itself; its last good declaration stays."""
         return min((fault for fault in self.faults.values() if fault.name == name), default=None)
 
@@ -93,9 +93,9 @@ class KnownQuotas(Known):
             if after != before:
                 check_self(raw, after)
         except BadQuantity as error:
-            fault = Fault(name, "unreadable", f"quota {name}: {error}")
+            fault = ObjectError(name, "unreadable", f"quota {name}: {error}")
         except Refused as error:
-            fault = Fault(name, error.code, str(error))
+            fault = ObjectError(name, error.code, str(error))
         if fault is not None:
             self.faults[key] = fault  # the last good one stays
             self._look_at_quota(name)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import msgspec
 
-from services.quota_ledger.accounting.snapshot_schema import BooksImage, image_of, restored
-from services.quota_ledger.state.fold_pods import KnownPods
-from services.quota_ledger.state.fold_quotas import KnownQuotas, spaces_of
-from services.quota_ledger.state.pod_record import Placed, Seen, seen_of
-from services.quota_ledger.state.profile_resources import ProfilesImage
-from services.quota_ledger.state.published_status import Told
-from services.quota_ledger.state.state_fields import Fault
+from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot, image_of, restored
+from services.quota_ledger.state.fold_pods import PodFold
+from services.quota_ledger.state.fold_quotas import QuotaFold, spaces_of
+from services.quota_ledger.state.pod_record import Placement, PodRecord, seen_of
+from services.quota_ledger.state.profile_resources import ProfilesSnapshot
+from services.quota_ledger.state.published_status import PublishedPatch
+from services.quota_ledger.state.state_fields import ObjectError
 from shared.domain.amounts import Amounts
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -67,8 +67,8 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 """Context -> event types folded; the others pass."""
 
 
-class LedgerState(KnownQuotas, KnownPods):
-    """A fold over `cluster`, `scheduling` and `quota`; its fields are those of `Known`."""
+class LedgerState(QuotaFold, PodFold):
+    """A fold over `cluster`, `scheduling` and `quota`; its fields are those of `StateFields`."""
 
     SCHEMA: ClassVar[int] = 3
 
@@ -91,7 +91,7 @@ class LedgerState(KnownQuotas, KnownPods):
 
     def encode(self) -> bytes:
         """Everything, names sorted."""
-        image = StateImage(
+        image = StateSnapshot(
             positions=self.positions,
             books=image_of(self.books),
             told=self.published.told,
@@ -110,7 +110,7 @@ class LedgerState(KnownQuotas, KnownPods):
 
     def restore(self, data: bytes) -> None:
         """Take over what `encode` wrote."""
-        image = msgspec.msgpack.decode(data, type=StateImage)
+        image = msgspec.msgpack.decode(data, type=StateSnapshot)
         self.positions, self.cycle_saw = image.positions, image.cycle_saw
         self.epoch, self.cycle = image.epoch, image.cycle
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
@@ -185,19 +185,19 @@ class LedgerState(KnownQuotas, KnownPods):
                 self._look(event.pod_uid)
 
 
-class StateImage(msgspec.Struct, frozen=True):
+class StateSnapshot(msgspec.Struct, frozen=True):
     """What a snapshot holds."""
 
     positions: dict[str, int]
-    books: BooksImage
-    told: dict[str, Told]
-    profiles: ProfilesImage
+    books: ProjectionSnapshot
+    told: dict[str, PublishedPatch]
+    profiles: ProfilesSnapshot
     objects: dict[str, DeclaredQuota]
-    faults: dict[str, Fault]
+    faults: dict[str, ObjectError]
     says: dict[str, tuple[str, ...]]
     nodes: dict[str, Amounts]
-    seen: dict[str, Seen]
-    placed: dict[str, Placed]
+    seen: dict[str, PodRecord]
+    placed: dict[str, Placement]
     cycle_saw: int
     epoch: int
     cycle: int

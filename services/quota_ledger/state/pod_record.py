@@ -2,14 +2,14 @@
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import Held
+from services.quota_ledger.accounting.projection import AttachedPod
 from services.quota_ledger.state.pod_request import ENDED, counted_request, is_preemptible
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 
 
-class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod as `cluster` has it, as far as quota asks.
 
     Attributes:
@@ -31,7 +31,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     leaving: bool = False
 
 
-class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
+class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Our scheduler's newest word on a pod, and whether it was refused.
 
     Attributes:
@@ -44,7 +44,7 @@ class Placed(msgspec.Struct, frozen=True, omit_defaults=True):
     refused_seq: int = 0
 
 
-def same(held: Held | None, wanted: Held | None) -> bool:
+def same(held: AttachedPod | None, wanted: AttachedPod | None) -> bool:
     """Whether the books hold what is wanted; the cycle that asked is of no account."""
     if held is None or wanted is None:
         return held is wanted
@@ -57,13 +57,13 @@ def same(held: Held | None, wanted: Held | None) -> bool:
     )
 
 
-def seen_of(pod: Pod) -> Seen:
+def seen_of(pod: Pod) -> PodRecord:
     """A pod as far as quota asks."""
     try:
         started = instant_ns(pod.status.start_time) if pod.status.start_time else 0
     except BadTime:
         started = 0
-    return Seen(
+    return PodRecord(
         pod=pod.metadata.key,
         namespace=pod.metadata.namespace,
         label=(pod.metadata.labels or {}).get(QUOTA_NAME, ""),

@@ -38,7 +38,7 @@ class Profile(msgspec.Struct, frozen=True):
     spec: ProfileSpec
 
 
-class Seen(msgspec.Struct, frozen=True):
+class NodeRecord(msgspec.Struct, frozen=True):
     """A node as far as profiles ask.
 
     Attributes:
@@ -50,7 +50,7 @@ class Seen(msgspec.Struct, frozen=True):
     usable: bool
 
 
-class Sums(NamedTuple):
+class NodeTotals(NamedTuple):
     """Of the nodes that a profile selects; those that are not usable count in both.
 
     Attributes:
@@ -77,9 +77,9 @@ class ProfileView:
     def __init__(self) -> None:
         self.profiles: dict[str, Profile] = {}
         self.problems: dict[str, str] = {}
-        self.sums: dict[str, Sums] = {}
+        self.sums: dict[str, NodeTotals] = {}
         self.changed: dict[str, None] = {}
-        self._nodes: dict[str, Seen] = {}
+        self._nodes: dict[str, NodeRecord] = {}
 
     def apply(self, event: Event) -> None:
         """Fold one event of the `cluster` context."""
@@ -94,11 +94,11 @@ class ProfileView:
                 for each in (self.profiles, self.problems, self.sums, self.changed):
                     each.pop(key, None)
 
-    def image(self) -> "ProfilesImage":
+    def image(self) -> "ProfilesSnapshot":
         """For a snapshot."""
-        return ProfilesImage(self.profiles, self.problems, self._nodes)
+        return ProfilesSnapshot(self.profiles, self.problems, self._nodes)
 
-    def restore(self, image: "ProfilesImage") -> None:
+    def restore(self, image: "ProfilesSnapshot") -> None:
         """Take over what was kept."""
         self.problems.update(image.problems)
         self._nodes.update(image.nodes)
@@ -121,12 +121,12 @@ class ProfileView:
 
     def _put(self, key: str, profile: Profile) -> None:
         self.profiles[key] = profile
-        self.sums[key] = Sums({}, {}, {})
+        self.sums[key] = NodeTotals({}, {}, {})
         self.changed[key] = None
         for node in self._nodes.values():
             self._count(key, None, node)
 
-    def _node(self, name: str, after: Seen | None) -> None:
+    def _node(self, name: str, after: NodeRecord | None) -> None:
         before = self._nodes.pop(name, None)
         if after is not None:
             self._nodes[name] = after
@@ -134,35 +134,35 @@ class ProfileView:
             for key in self.profiles:
                 self._count(key, before, after)
 
-    def _count(self, key: str, before: Seen | None, after: Seen | None) -> None:
+    def _count(self, key: str, before: NodeRecord | None, after: NodeRecord | None) -> None:
         selector = self.profiles[key].spec.node_selector
         sums = self.sums[key]
         for node, moved in ((before, sub), (after, add)):
             if node is not None and selects(selector, node.labels):
                 unusable = sums.unusable if node.usable else nonzero(moved(sums.unusable, node.allocatable))
                 naming = nonzero(moved(sums.naming, dict.fromkeys(node.allocatable, 1)))
-                sums = Sums(mask(moved(sums.total, node.allocatable), naming), unusable, naming)
+                sums = NodeTotals(mask(moved(sums.total, node.allocatable), naming), unusable, naming)
         if sums != self.sums[key]:
             self.sums[key] = sums
             self.changed[key] = None
 
 
-class ProfilesImage(NamedTuple):
+class ProfilesSnapshot(NamedTuple):
     """What a snapshot holds."""
 
     profiles: dict[str, Profile]
     problems: dict[str, str]
-    nodes: dict[str, Seen]
+    nodes: dict[str, NodeRecord]
 
 
-def seen_of(node: Node) -> Seen:
+def seen_of(node: Node) -> NodeRecord:
     """A node as far as profiles ask."""
     try:
         allocatable = amounts(node.status.allocatable or {})
     except BadQuantity:
         allocatable = {}
     ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
-    return Seen(node.metadata.labels or {}, allocatable, ready and not node.spec.unschedulable)
+    return NodeRecord(node.metadata.labels or {}, allocatable, ready and not node.spec.unschedulable)
 
 
 def is_labelled(profile: Profile) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from shared.events import Event, RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.quota import (
@@ -41,7 +41,7 @@ USED = "used"
 """And of its status."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class PublishedPatch(msgspec.Struct, frozen=True):
     """The newest level of one object.
 
     Attributes:
@@ -54,7 +54,7 @@ class Told(msgspec.Struct, frozen=True):
     at_ns: int
 
 
-class Published:
+class PublishedStatus:
     """A fold over the own log.
 
     Attributes:
@@ -64,7 +64,7 @@ class Published:
     """
 
     def __init__(self) -> None:
-        self.told: dict[str, Told] = {}
+        self.told: dict[str, PublishedPatch] = {}
         self.due: dict[str, None] = {}
         self.unshown: dict[str, None] = {}
 
@@ -72,16 +72,16 @@ class Published:
         """Fold one event of the `quota` context."""
         match record.event:
             case FieldsDesired(resource=resource, name=key, uid=uid, patch=patch):
-                self.told[f"{resource}/{key}"] = Told(uid, patch, record.at_ns)
+                self.told[f"{resource}/{key}"] = PublishedPatch(uid, patch, record.at_ns)
             case ObjectDesired(resource=resource, name=key, body=body):
-                self.told[f"{resource}/{key}#"] = Told("", body or {}, record.at_ns)
+                self.told[f"{resource}/{key}#"] = PublishedPatch("", body or {}, record.at_ns)
 
-    def restore(self, told: Mapping[str, Told], books: Books) -> None:
+    def restore(self, told: Mapping[str, PublishedPatch], books: LedgerProjection) -> None:
         """Take over what was told; every quota is looked at once."""
         self.told.update(told)
         self._note((ROOT, *books.names.quotas))
 
-    def touch(self, event: Event, books: Books) -> None:
+    def touch(self, event: Event, books: LedgerProjection) -> None:
         """Note whose numbers an event is about; asked before and after it is booked, for a quota that moves or goes."""
         match event:
             case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
@@ -113,7 +113,7 @@ class Published:
         if not all(PREFIX + number in known if number in NUMBERS else "status" in patch for number in says):
             self.due[name] = None
 
-    def _path(self, quota: str, books: Books) -> None:
+    def _path(self, quota: str, books: LedgerProjection) -> None:
         if (tree := books.tree_of.get(quota)) is not None:
             self._note(account.name for account in books.trees[tree].path(quota))
 

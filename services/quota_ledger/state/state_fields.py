@@ -2,15 +2,15 @@
 
 from typing import NamedTuple
 
-from services.quota_ledger.accounting.projection import Books
-from services.quota_ledger.state.pod_record import Placed, Seen
+from services.quota_ledger.accounting.projection import LedgerProjection
+from services.quota_ledger.state.pod_record import Placement, PodRecord
 from services.quota_ledger.state.profile_resources import ProfileView
-from services.quota_ledger.state.published_status import Published
+from services.quota_ledger.state.published_status import PublishedStatus
 from shared.domain.amounts import Amounts
 from shared.kube.elastic_quota import DeclaredQuota
 
 
-class Fault(NamedTuple):
+class ObjectError(NamedTuple):
     """Why an ElasticQuota's newest object is not followed."""
 
     name: str
@@ -18,7 +18,7 @@ class Fault(NamedTuple):
     reason: str
 
 
-class Known:
+class StateFields:
     """A fold over `cluster`, `scheduling` and `quota`.
 
     Attributes:
@@ -37,15 +37,15 @@ class Known:
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         self.positions: dict[str, int] = {}
-        self.books = Books(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
-        self.published = Published()
+        self.books = LedgerProjection(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
+        self.published = PublishedStatus()
         self.profiles = ProfileView()
         self.objects: dict[str, DeclaredQuota] = {}
-        self.faults: dict[str, Fault] = {}
+        self.faults: dict[str, ObjectError] = {}
         self.says: dict[str, tuple[str, ...]] = {}
         self.nodes: dict[str, Amounts] = {}
-        self.seen: dict[str, Seen] = {}
-        self.placed: dict[str, Placed] = {}
+        self.seen: dict[str, PodRecord] = {}
+        self.placed: dict[str, Placement] = {}
         self.cycle_saw = 0
         self.epoch = 0
         self.cycle = 0

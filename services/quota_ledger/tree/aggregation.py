@@ -7,13 +7,13 @@ Source: spec/quota.md 2.3; upstream pkg/scheduler/plugins/elasticquota/core/grou
 
 from collections.abc import Mapping, Sequence
 
-from services.quota_ledger.tree.hierarchy import Levels
-from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.tree.hierarchy import Hierarchy
+from services.quota_ledger.tree.quota_info import QuotaInfo
 from shared.domain.amounts import Amounts, add_clamped, largest, mask, raise_clamped, sub
 from shared.kube.elastic_quota import RESERVED, ROOT
 
 
-class Sums(Levels):
+class Aggregation(Hierarchy):
     """The half of a tree that adds up."""
 
     def add_request(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
@@ -33,7 +33,7 @@ class Sums(Levels):
             raise_clamped(account.self_np_used, np_delta)
         self._raise_used(self.path(name), delta, np_delta)
 
-    def _raise_request(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def _raise_request(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         for account in path:
             account.np_request = add_clamped(account.np_request, np_delta)
             if account.name == ROOT:
@@ -48,7 +48,7 @@ class Sums(Levels):
                 self._asked(account)
             delta = sub(after, before)
 
-    def _raise_used(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def _raise_used(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         self._raise_sums(path, delta, np_delta)
         if self._guarantees and path:
             path[0].allocated = add_clamped(path[0].allocated, mask(delta, self._dimensions))
@@ -56,7 +56,7 @@ class Sums(Levels):
         if path and path[0].name in RESERVED:
             self._recount_capacity()
 
-    def _raise_sums(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def _raise_sums(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         changes = tuple(delta.items())
         for account in path:
             used = account.used
@@ -66,7 +66,7 @@ class Sums(Levels):
             if np_delta:
                 raise_clamped(account.np_used, np_delta)
 
-    def _raise_guaranteed(self, path: Sequence[Account], delta: Mapping[str, int]) -> None:
+    def _raise_guaranteed(self, path: Sequence[QuotaInfo], delta: Mapping[str, int]) -> None:
         """The first of the path has `delta` more allocated below it; each is guaranteed that, and at least its min."""
         if not self._guarantees:
             return

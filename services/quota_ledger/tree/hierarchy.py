@@ -5,16 +5,16 @@ Source: spec/quota.md 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota/core
 
 from collections.abc import Mapping
 
-from services.quota_ledger.runtime.demand_matrix import Sheet
-from services.quota_ledger.runtime.level_batch import Turn
-from services.quota_ledger.runtime.matrix_layout import Layout
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.runtime_delta import Moved
+from services.quota_ledger.runtime.demand_matrix import DemandMatrix
+from services.quota_ledger.runtime.level_batch import LevelBatch
+from services.quota_ledger.runtime.matrix_layout import MatrixLayout
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
 
-class Levels:
+class Hierarchy:
     """The quotas of one tree id.
 
     Attributes:
@@ -30,18 +30,18 @@ class Levels:
         self.total: Amounts = {}
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
-        self._sheet = Sheet()
-        self.accounts: dict[str, Account] = {ROOT: Account(root, self._sheet, lends=False)}
+        self._sheet = DemandMatrix()
+        self.accounts: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, self._sheet, lends=False)}
         self._orphans: dict[str, dict[str, None]] = {}  # a parent that is not there -> those that name it
         self._dimensions: dict[str, int] = {}
         self.levels: set[str] = set()
-        self._layout = Layout(self._sheet)
+        self._layout = MatrixLayout(self._sheet)
         self._bare: dict[str, None] = {}  # parents whose children are to be laid out
-        self._proposal: tuple[Moved, list[Turn]] | None = None
-        self._paths: dict[str, tuple[Account, ...]] = {}
+        self._proposal: tuple[RuntimeDelta, list[LevelBatch]] | None = None
+        self._paths: dict[str, tuple[QuotaInfo, ...]] = {}
         self._reshaped = False  # resources came or went, so shares may have to lose some
 
-    def path(self, name: str) -> tuple[Account, ...]:
+    def path(self, name: str) -> tuple[QuotaInfo, ...]:
         """From a quota to the root, both included; shorter when a parent is unknown."""
         found = self._paths.get(name)
         if found is None:
@@ -52,7 +52,7 @@ class Levels:
             found = self._paths[name] = tuple(path)
         return found
 
-    def siblings(self, parent: str) -> list[Account]:
+    def siblings(self, parent: str) -> list[QuotaInfo]:
         """The quotas that share what a parent may use; the reserved groups are none of them."""
         return [self.accounts[name] for name in self.accounts[parent].children if name not in RESERVED]
 
@@ -98,7 +98,7 @@ class Levels:
             self._layout.drop(name)
             self._bare[name] = None
 
-    def _asked(self, account: Account) -> None:
+    def _asked(self, account: QuotaInfo) -> None:
         self.levels.add(account.declared.parent)
         self._proposal = None
         if account.laid_out is not None:

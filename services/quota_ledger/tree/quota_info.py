@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services.quota_ledger.runtime.demand_matrix import ASKS, MINIMA, WEIGHTS, Sheet
+from services.quota_ledger.runtime.demand_matrix import ASKS, MINIMA, WEIGHTS, DemandMatrix
 from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
 
 if TYPE_CHECKING:
-    from services.quota_ledger.runtime.sibling_matrix import Siblings
+    from services.quota_ledger.runtime.sibling_matrix import SiblingMatrix
 
 
-class Account:
+class QuotaInfo:
     """What a quota declares, what its pods ask for and use, and what it may use at the moment.
 
     Attributes:
@@ -36,7 +36,7 @@ class Account:
         "used", "version",
     )  # fmt: skip
 
-    def __init__(self, declared: DeclaredQuota, sheet: Sheet, *, lends: bool) -> None:
+    def __init__(self, declared: DeclaredQuota, sheet: DemandMatrix, *, lends: bool) -> None:
         self.sheet = sheet
         self.line = sheet.take()
         self.declare(declared, lends=lends)
@@ -45,7 +45,7 @@ class Account:
         self.children: dict[str, None] = {}
         self.depth = 0
         self.asked: Amounts = {}
-        self.laid_out: Siblings | None = None
+        self.laid_out: SiblingMatrix | None = None
         self.row = 0
         self.version = 0
         self.kept_floor: Mapping[str, int] = declared.min

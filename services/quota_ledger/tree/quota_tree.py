@@ -3,14 +3,14 @@
 Source: spec/quota.md 2.3, 2.5, 3.1; upstream pkg/scheduler/plugins/elasticquota/core/group_quota_manager.go.
 """
 
-from services.quota_ledger.tree.aggregation import Sums
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.runtime_update import Shares
+from services.quota_ledger.tree.aggregation import Aggregation
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.runtime_update import RuntimeUpdate
 from shared.domain.amounts import Amounts, capped, mask, negated, sub
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
 
 
-class Tree(Sums, Shares):
+class QuotaTree(Aggregation, RuntimeUpdate):
     """The quotas of one tree id, their sums and their runtimes: how they come, change and go."""
 
     def set_total(self, total: Amounts) -> None:
@@ -20,7 +20,7 @@ class Tree(Sums, Shares):
 
     def declare(self, quota: DeclaredQuota) -> None:
         """A quota is new. Its children may be there already."""
-        account = Account(quota, self._sheet, lends=self._lends(quota))
+        account = QuotaInfo(quota, self._sheet, lends=self._lends(quota))
         self.accounts[quota.name] = account
         self._count_dimensions(quota, +1)
         account.children = self._orphans.pop(quota.name, {})
@@ -75,7 +75,7 @@ class Tree(Sums, Shares):
             self._raise_request(path, account.self_request, account.self_np_request)
             self._raise_used(path, account.self_used, account.self_np_used)
 
-    def _amend_amounts(self, account: Account, quota: DeclaredQuota) -> None:
+    def _amend_amounts(self, account: QuotaInfo, quota: DeclaredQuota) -> None:
         before = account.declared
         account.declare(quota, lends=account.lends)
         limited = capped(account.request, before.max)
@@ -85,7 +85,7 @@ class Tree(Sums, Shares):
         self._raise_guaranteed([account, *self.path(quota.parent)], {})
         self._raise_request(self.path(quota.parent), sub(after, limited), {})
 
-    def _attach(self, account: Account) -> None:
+    def _attach(self, account: QuotaInfo) -> None:
         self._paths.clear()
         if (parent := self.accounts.get(account.declared.parent)) is not None:
             parent.children[account.name] = None
@@ -94,12 +94,12 @@ class Tree(Sums, Shares):
             self._orphans.setdefault(account.declared.parent, {})[account.name] = None
         self._set_depth(account, parent.depth + 1 if parent else 1)
 
-    def _set_depth(self, account: Account, depth: int) -> None:
+    def _set_depth(self, account: QuotaInfo, depth: int) -> None:
         account.depth = depth
         for name in account.children:
             self._set_depth(self.accounts[name], depth + 1)
 
-    def _detach(self, account: Account) -> None:
+    def _detach(self, account: QuotaInfo) -> None:
         self._paths.clear()
         above = self.path(account.declared.parent)
         if above:
@@ -113,7 +113,7 @@ class Tree(Sums, Shares):
         self._raise_sums(above, negated(account.used), negated(account.np_used))
         self._raise_guaranteed(above, negated(account.guaranteed))
 
-    def _enter(self, account: Account) -> None:
+    def _enter(self, account: QuotaInfo) -> None:
         """A quota without pods: what its min alone asks for and guarantees."""
         if account.name == ROOT:
             return
@@ -126,7 +126,7 @@ class Tree(Sums, Shares):
         self._raise_guaranteed([account, *above], {})
         self._raise_request(above, sub(after, before), {})
 
-    def _reenter(self, account: Account) -> None:
+    def _reenter(self, account: QuotaInfo) -> None:
         above = self.path(account.declared.parent)
         account.floor_request()
         account.ask(account.limited())

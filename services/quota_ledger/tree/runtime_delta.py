@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from services.quota_ledger.runtime.level_batch import Turn
-from services.quota_ledger.tree.quota_info import Account
+from services.quota_ledger.runtime.level_batch import LevelBatch
+from services.quota_ledger.tree.quota_info import QuotaInfo
 from shared.domain.amounts import Amounts
 from shared.events.quota import RuntimeRecomputed
 
@@ -13,8 +13,8 @@ ByResource = dict[str, dict[str, int]]
 """Resource -> quota -> amount."""
 
 
-class Moved(msgspec.Struct, eq=False):
-    """Shares that are to be others.
+class RuntimeDelta(msgspec.Struct, eq=False):
+    """RuntimeUpdate that are to be others.
 
     Attributes:
         runtimes, scaled_mins: what they are to be, names sorted.
@@ -31,7 +31,7 @@ class Moved(msgspec.Struct, eq=False):
         return bool(self.runtimes or self.scaled_mins or self.dropped)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Moved) and (self.runtimes, self.scaled_mins, self.dropped) == (
+        return isinstance(other, RuntimeDelta) and (self.runtimes, self.scaled_mins, self.dropped) == (
             other.runtimes,
             other.scaled_mins,
             other.dropped,
@@ -44,12 +44,12 @@ class Moved(msgspec.Struct, eq=False):
         return RuntimeRecomputed(tree=tree, runtimes=self.runtimes, scaled_mins=self.scaled_mins, dropped=self.dropped)
 
     @classmethod
-    def recorded(cls, event: RuntimeRecomputed) -> "Moved":
+    def recorded(cls, event: RuntimeRecomputed) -> "RuntimeDelta":
         """As an event has it."""
         return cls(event.runtimes, event.scaled_mins, event.dropped)
 
     @classmethod
-    def of_turns(cls, turns: Iterable[Turn]) -> "Moved":
+    def of_turns(cls, turns: Iterable[LevelBatch]) -> "RuntimeDelta":
         """Of levels that were shared together."""
         runtimes: ByResource = {}
         scaled_mins: ByResource = {}
@@ -65,8 +65,8 @@ class Moved(msgspec.Struct, eq=False):
 
     @classmethod
     def of_grants(
-        cls, grants: Mapping[str, tuple[Mapping[str, int], Amounts]], accounts: Mapping[str, Account]
-    ) -> "Moved":
+        cls, grants: Mapping[str, tuple[Mapping[str, int], Amounts]], accounts: Mapping[str, QuotaInfo]
+    ) -> "RuntimeDelta":
         """Of quotas with their whole scaled_mins and runtimes."""
         found = cls({}, {}, {})
         for name, (floor, runtime) in sorted(grants.items()):

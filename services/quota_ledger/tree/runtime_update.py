@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from services.quota_ledger.runtime.demand_matrix import LARGEST
 from services.quota_ledger.runtime.fair_share import Child, scaled_minima, share
-from services.quota_ledger.runtime.level_batch import Turn
-from services.quota_ledger.runtime.sibling_matrix import Pool
-from services.quota_ledger.tree.hierarchy import Levels
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.runtime_delta import Moved
+from services.quota_ledger.runtime.level_batch import LevelBatch
+from services.quota_ledger.runtime.sibling_matrix import MatrixPool
+from services.quota_ledger.tree.hierarchy import Hierarchy
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts
 
 Int64 = NDArray[np.int64]
@@ -23,7 +23,7 @@ Grants = dict[str, tuple[Mapping[str, int], Amounts]]
 """Quota -> its floor at its level, and its runtime."""
 
 
-class Shares(Levels):
+class RuntimeUpdate(Hierarchy):
     """The half of a tree that shares."""
 
     def settle(self) -> int:
@@ -41,21 +41,21 @@ class Shares(Levels):
         self.put(grants)
         return len(grants)
 
-    def proposed(self) -> Moved:
+    def proposed(self) -> RuntimeDelta:
         """What sharing anew would change. No share is another one before it is accepted."""
         if not self._guarantees and not self._reshaped:
             turns = list(self._sharing())
-            moved = Moved.of_turns(turns)
+            moved = RuntimeDelta.of_turns(turns)
             self._proposal = (moved, turns)
         else:
-            moved = Moved.of_grants(self._proposed_by_level(), self.accounts)
+            moved = RuntimeDelta.of_grants(self._proposed_by_level(), self.accounts)
         if not moved:
             self.levels.clear()
             self._reshaped = False
             self._proposal = None
         return moved
 
-    def accept(self, moved: Moved) -> Mapping[str, Mapping[str, int]]:
+    def accept(self, moved: RuntimeDelta) -> Mapping[str, Mapping[str, int]]:
         """These are the shares now; every level is as it should be.
 
         Returns:
@@ -85,7 +85,7 @@ class Shares(Levels):
         self._reshaped = False
         self.levels.clear()
 
-    def _taken(self, moved: Moved) -> dict[str, dict[str, int]]:
+    def _taken(self, moved: RuntimeDelta) -> dict[str, dict[str, int]]:
         """As recorded, whatever we would have come to."""
         differences: dict[str, dict[str, int]] = {}
         for resource, shares in moved.runtimes.items():
@@ -110,7 +110,7 @@ class Shares(Levels):
                     account.runtime = {key: size for key, size in account.runtime.items() if key != resource}
         return differences
 
-    def _sharing(self) -> Iterator[Turn]:
+    def _sharing(self) -> Iterator[LevelBatch]:
         """Every level and resource whose shares are others now, parents before children, many at once.
 
         A level is shared anew where it was marked, or where its parent has another runtime in that resource.
@@ -133,8 +133,8 @@ class Shares(Levels):
                 yield turn
             reached, depth = below, depth + 1
 
-    def _turn(self, pool: Pool, marked: list[int], reached: list[tuple[Int64, Int64]]) -> Turn:
-        """Levels that were reached by another capacity, and those that were marked and keep theirs."""
+    def _turn(self, pool: MatrixPool, marked: list[int], reached: list[tuple[Int64, Int64]]) -> LevelBatch:
+        """Hierarchy that were reached by another capacity, and those that were marked and keep theirs."""
         columns = [each for each, _ in reached]
         capacity = [each for _, each in reached]
         scales = [np.full(len(each), self._scales_min) for each in columns]
@@ -148,9 +148,9 @@ class Shares(Levels):
             columns.append(rest)
             capacity.append(np.array([max(-LARGEST, min(size or 0, LARGEST)) for size in own], np.int64))
             scales.append(np.array([self._scales_min and size is not None for size in own], np.bool_))
-        return Turn(pool, np.concatenate(columns), np.concatenate(capacity), np.concatenate(scales))
+        return LevelBatch(pool, np.concatenate(columns), np.concatenate(capacity), np.concatenate(scales))
 
-    def _capacity_of(self, pool: Pool, column: int) -> int | None:
+    def _capacity_of(self, pool: MatrixPool, column: int) -> int | None:
         level = pool.levels[column]
         return self.level_capacity(level.parent.name).get(pool.resources[column]) if level else None
 
@@ -182,7 +182,7 @@ class Shares(Levels):
                 del by_depth[depth + 1]
         return grants
 
-    def _share_level(self, parent: Account, grants: Grants) -> Iterator[tuple[str, Mapping[str, int], Amounts]]:
+    def _share_level(self, parent: QuotaInfo, grants: Grants) -> Iterator[tuple[str, Mapping[str, int], Amounts]]:
         granted = grants.get(parent.name)
         capacity = granted[1] if granted else self.level_capacity(parent.name)
         accounts = self.siblings(parent.name)

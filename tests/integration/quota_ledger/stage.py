@@ -8,7 +8,7 @@ from pathlib import Path
 from cli.embedded import EmbeddedNats
 from cli.quota.rebuild_state import fold_log
 from cli.supervisor import Endpoints, Spec, Supervisor
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import verify
 from shared.bus import Bus
 from shared.domain.quota_charge import SUBJECT, ChargeRequest, ChargeResponse, decode_response, encode
@@ -50,7 +50,7 @@ class Stage:
         ask = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
         return decode_response(await self.bus.ask(SUBJECT, encode(ask), deadline_s=deadline_s))
 
-    async def books(self) -> Books:
+    async def books(self) -> LedgerProjection:
         """What the ledger's log adds up to; fails when it does not balance."""
         folded = await fold_log(self.log)
         trial = verify(folded.own)
@@ -101,5 +101,5 @@ async def _writer(running: AsyncExitStack, database: Database, bus: Bus, context
     return writer
 
 
-def used(books: Books, name: str) -> dict[str, int]:
+def used(books: LedgerProjection, name: str) -> dict[str, int]:
     return {key: size for key, size in books.trees[""].accounts[name].used.items() if size}

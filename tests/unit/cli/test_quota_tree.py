@@ -3,12 +3,12 @@
 import pytest
 
 from cli.quota import render, watch
-from services.quota_ledger.explain.quota_overview import Line
+from services.quota_ledger.explain.quota_overview import OverviewRow
 
 
-def line(**numbers: int | None) -> Line:
+def line(**numbers: int | None) -> OverviewRow:
     fields = {"min": 0, "max": 100, "runtime": 0, "used": 0, "borrowed": 0, "lent": 0, "waiting": 0} | numbers
-    return Line(tree="", quota="web", parent="", depth=1, resource="example.com/chip", **fields)  # type: ignore[arg-type]
+    return OverviewRow(tree="", quota="web", parent="", depth=1, resource="example.com/chip", **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ def line(**numbers: int | None) -> Line:
         (line(max=1_000, runtime=500, used=501), "██████████▓·········"),
     ],
 )
-def test_a_bar_shows_what_is_used_free_over_used_and_beyond(of: Line, bar: str) -> None:
+def test_a_bar_shows_what_is_used_free_over_used_and_beyond(of: OverviewRow, bar: str) -> None:
     assert render.bar(of) == bar
 
 
 def test_the_whole_of_a_tree_comes_first_and_children_are_indented() -> None:
-    whole = Line("gpu", "koordinator-root-quota", "", 0, "cpu", 9_000, None, 10_000, 0, 0, 0, 0)
-    child = Line("gpu", "web", "koordinator-root-quota", 1, "cpu", 1_000, 5_000, 1_000, 0, 0, 0, 0)
+    whole = OverviewRow("gpu", "koordinator-root-quota", "", 0, "cpu", 9_000, None, 10_000, 0, 0, 0, 0)
+    child = OverviewRow("gpu", "web", "koordinator-root-quota", 1, "cpu", 1_000, 5_000, 1_000, 0, 0, 0, 0)
     assert [row[:5] for row in render.rows([whole, child])] == [
         ("all of tree gpu", "cpu", "9", "-", "10"),
         ("  web", "cpu", "1", "5", "1"),
@@ -43,7 +43,7 @@ def test_watching_shows_the_tree_again_until_interrupted(
 ) -> None:
     looks = [[line(used=1)], [line(used=2)]]
 
-    def found() -> list[Line]:
+    def found() -> list[OverviewRow]:
         if not looks:
             raise KeyboardInterrupt
         return looks.pop(0)

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from shared.events import Event, RecordedEvent
 from shared.events.quota import (
     CapacitySet,
@@ -45,7 +45,7 @@ class History:
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
-        self.books = Books()
+        self.books = LedgerProjection()
         self.records: list[RecordedEvent] = []
         for name in (SYSTEM, DEFAULT):
             self.add(QuotaDeclared(quota=name, declared=DeclaredQuota(name=name, max=dict.fromkeys(RESOURCES, 500))))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.quota_ledger.runtime.demand_matrix import ASKS, LARGEST, MINIMA, Sheet
+from services.quota_ledger.runtime.demand_matrix import ASKS, LARGEST, MINIMA, DemandMatrix
 
 NAMES = ("cpu", "memory", "gpu", "pods", "rdma")
 SIZES = st.one_of(st.integers(-5, 5), st.integers(-(2**70), 2**70))
@@ -13,7 +13,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(NAMES), SIZES)
 
 @given(st.lists(st.tuples(st.integers(0, 40), AMOUNTS, st.booleans()), max_size=60))
 def test_a_sheet_says_what_was_put_last(steps: list[tuple[int, dict[str, int], bool]]) -> None:
-    sheet, lines = Sheet(), dict[int, int]()
+    sheet, lines = DemandMatrix(), dict[int, int]()
     said: dict[int, dict[str, int]] = {}
     for quota, amounts, goes in steps:
         if goes and quota in lines:

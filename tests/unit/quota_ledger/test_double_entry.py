@@ -2,9 +2,9 @@
 
 from hypothesis import given, settings
 
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import checked, holds, verify
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.events import RecordedEvent
 from shared.events.quota import (
     CapacitySet,
@@ -22,7 +22,7 @@ from tests.unit.quota_ledger.random_histories import History, histories
 @settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_every_invariant_holds_after_every_event(history: History) -> None:
-    books = Books()
+    books = LedgerProjection()
     for record in history.records:
         assert list(checked(books, record)) == []
         assert list(holds(books)) == []
@@ -32,7 +32,7 @@ def test_every_invariant_holds_after_every_event(history: History) -> None:
 @given(histories())
 def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History) -> None:
     """RuntimeRecomputed names changes alone; folded one after the other they give every runtime and every min in force."""
-    follower = Books()
+    follower = LedgerProjection()
     for record in history.records:
         follower.apply(record.event)
     ours, theirs = history.books.trees[""].accounts, follower.trees[""].accounts
@@ -48,7 +48,7 @@ def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History
 def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
     """I12, I13, I15: sums and runtimes after any history are those of a tree that is built at once, in another order."""
     found = history.books.trees[""]
-    fresh = Tree()
+    fresh = QuotaTree()
     fresh.set_total(found.total)
     for account in sorted(found.accounts.values(), key=lambda each: each.name, reverse=True):
         if account.name != ROOT:

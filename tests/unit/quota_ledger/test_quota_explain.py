@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from cli.quota import render
 from cli.quota.command import parsed
-from services.quota_ledger.accounting.projection import Books
+from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import verify
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.explain.explain_pod import why
@@ -33,7 +33,7 @@ def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) ->
                 assert step.runtime == tree.accounts[step.quota].runtime[resource]
 
 
-def books_of(*events: Event, books: Books | None = None) -> Books:
+def books_of(*events: Event, books: LedgerProjection | None = None) -> LedgerProjection:
     trial = verify([RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)], books)
     trial.books.apply(trial.books.trees[""].proposed().event(""))
     return trial.books
@@ -52,7 +52,7 @@ def uses(uid: str, quota: str, cpu: int) -> PodCharged:
     return PodCharged(pod_uid=uid, pod=f"ns/{uid}", quota=quota, request={"cpu": cpu})
 
 
-def borrowed() -> Books:
+def borrowed() -> LedgerProjection:
     """Team a uses 8 of 10 cores, 3 of them borrowed; a pod of b waits for 5."""
     return books_of(
         CapacitySet(tree="", total={"cpu": 10_000}),
@@ -123,7 +123,7 @@ def test_whatif_shares_by_the_settings_that_are_in_force(settings: dict[str, boo
     there = CapacitySet(tree="", total={"cpu": 8_000})
     books = books_of(
         there, team("a", 5_000), team("b", 5_000), asks("x", "a", 8_000), uses("x", "a", 8_000), asks("y", "b", 6_000),
-        books=Books(**settings),
+        books=LedgerProjection(**settings),
     )  # fmt: skip
     a, b = (books.trees[""].accounts[name].runtime["cpu"] for name in "ab")
     assert a + b > 8_000  # minima or use that exceed what there is stay as they are

@@ -12,8 +12,8 @@ from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import limit_of, shortfall
 from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.state.pod_request import counted_request, is_preemptible
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import mask, nonzero
 from shared.domain.quota_charge import ChargeRequest
 from shared.kube.pod import Pod
@@ -71,7 +71,7 @@ def _attempt(ledger: RecordedLedger, attempt: Mapping[str, Any], number: int) ->
     return {"code": "Success", **found} if refused is None else {**found, **refused}
 
 
-def _refused(ledger: RecordedLedger, tree: Tree, quota: str, pod: Pod) -> dict[str, Any] | None:
+def _refused(ledger: RecordedLedger, tree: QuotaTree, quota: str, pod: Pod) -> dict[str, Any] | None:
     request = mask(counted_request(pod), tree.accounts[quota].declared.max)
     rules = ledger.settings.admission()
     short = shortfall(tree, quota, request, preemptible=is_preemptible(pod), rules=rules)
@@ -99,6 +99,6 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"pods": found}
 
 
-def shown(account: Account, limit: Mapping[str, int]) -> dict[str, int]:
+def shown(account: QuotaInfo, limit: Mapping[str, int]) -> dict[str, int]:
     """Returns a limit without the zeros of resources that the quota itself does not name."""
     return {name: size for name, size in limit.items() if size or name in account.declared.max}

@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from services.quota_ledger.accounting.projection import Held
+from services.quota_ledger.accounting.projection import AttachedPod
 from services.quota_ledger.decide.next_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
@@ -124,22 +124,22 @@ class RecordedLedger:
             self.recorded.append(event)
 
     @property
-    def trees(self) -> Mapping[str, Tree]:
+    def trees(self) -> Mapping[str, QuotaTree]:
         """The ledger's trees."""
         return self.state.books.trees
 
-    def quota_of(self, pod: Pod) -> tuple[str, Tree | None]:
+    def quota_of(self, pod: Pod) -> tuple[str, QuotaTree | None]:
         """Returns the quota that a pod belongs to and its tree; None for a pod that no quota manages."""
         books = self.state.books
         quota, _ = books.names.resolve(pod.metadata.namespace, pod.metadata.labels)
         tree = books.tree_of.get(quota)
         return quota, None if tree is None else self.trees[tree]
 
-    def held(self, key: str) -> Held | None:
+    def held(self, key: str) -> AttachedPod | None:
         """Returns the charges of a pod by namespace/name; None without any."""
         return self.state.books.pods.get(key)
 
-    def pods_of(self, tree: str, quota: str) -> dict[str, Held]:
+    def pods_of(self, tree: str, quota: str) -> dict[str, AttachedPod]:
         """The pods of a quota, by namespace/name."""
         books = self.state.books
         held = {uid: books.pods[uid] for uid in books.pods_of.get(quota, ())}

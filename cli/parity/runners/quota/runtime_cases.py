@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger
-from cli.parity.upstream.quota.quota_info import Account as ModelAccount
+from cli.parity.upstream.quota.quota_info import QuotaInfo as ModelAccount
 from services.quota_ledger.runtime.fair_share import Child, scaled_minima, share
-from services.quota_ledger.tree.quota_info import Account
-from services.quota_ledger.tree.quota_tree import Tree
+from services.quota_ledger.tree.quota_info import QuotaInfo
+from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import Amounts, nonzero
 from shared.kube.elastic_quota import RESERVED, ROOT
 from shared.kube.quantity import amounts
@@ -24,7 +24,7 @@ def answer(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redistribute(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Shares one level of a tree, in all its resources."""
+    """RuntimeUpdate one level of a tree, in all its resources."""
     total = amounts(given["total"])
     parts = [
         {key: amounts(child[key]) for key in ("floor", "request", "max", "sharedWeight", "guaranteed")}
@@ -68,7 +68,7 @@ def history(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"steps": steps}
 
 
-def _tree(ledger: RecordedLedger, name: str, tree: Tree) -> dict[str, Any]:
+def _tree(ledger: RecordedLedger, name: str, tree: QuotaTree) -> dict[str, Any]:
     return {
         "total": tree.total,
         "capacity": tree.capacity,
@@ -76,7 +76,7 @@ def _tree(ledger: RecordedLedger, name: str, tree: Tree) -> dict[str, Any]:
     }
 
 
-def _account(ledger: RecordedLedger, tree: str, account: Account) -> dict[str, Any]:
+def _account(ledger: RecordedLedger, tree: str, account: QuotaInfo) -> dict[str, Any]:
     declared = account.declared
     is_group = account.name in RESERVED
     return {
@@ -91,7 +91,7 @@ def _account(ledger: RecordedLedger, tree: str, account: Account) -> dict[str, A
     }
 
 
-def amounts_of(account: Account | ModelAccount) -> dict[str, Amounts]:
+def amounts_of(account: QuotaInfo | ModelAccount) -> dict[str, Amounts]:
     """Returns what a quota has, requests and uses, in the record's shape."""
     return {
         "request": nonzero(account.request),

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from cli.parity.upstream.quota.fair_share import wrapped
-from cli.parity.upstream.quota.filter_result import Verdict, limit_of, verdict
+from cli.parity.upstream.quota.filter_result import Rejection, limit_of, verdict
 from cli.parity.upstream.quota.overuse_revoke import revoke
 from cli.parity.upstream.quota.preemption import preempt
 from cli.parity.upstream.quota.queueing_hints import hints
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
-from cli.parity.upstream.quota.quota_info import Account
-from cli.parity.upstream.quota.quota_plugin import Scheduler
+from cli.parity.upstream.quota.quota_info import QuotaInfo
+from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 from shared.domain.amounts import nonzero
 from shared.kube.instants import duration_ns, instant_ns, instant_text
 from shared.kube.pod import Pod
@@ -37,7 +37,7 @@ def predicted(op: str, given: Mapping[str, Any], quirks: Quirks) -> dict[str, An
 
 
 def _prefilter(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
-    scheduler = Scheduler.after(given, quirks)
+    scheduler = QuotaPlugin.after(given, quirks)
     attempts = []
     for attempt in given["attempts"]:
         if attempt["registered"]:
@@ -55,7 +55,7 @@ def _prefilter(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     return {"attempts": attempts}
 
 
-def _shown(scheduler: Scheduler, account: Account, found: Verdict | None) -> dict[str, Any]:
+def _shown(scheduler: QuotaPlugin, account: QuotaInfo, found: Rejection | None) -> dict[str, Any]:
     """Returns an attempt as it is recorded."""
     limit = limit_of(scheduler, account)
     shown = {name: size for name, size in limit.items() if size or name in account.declared.max}
@@ -71,7 +71,7 @@ def _shown(scheduler: Scheduler, account: Account, found: Verdict | None) -> dic
 
 
 def _resolve(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
-    scheduler = Scheduler({"args": {}, "featureGates": given["featureGates"], "now": EVENTS_AT}, quirks)
+    scheduler = QuotaPlugin({"args": {}, "featureGates": given["featureGates"], "now": EVENTS_AT}, quirks)
     created: dict[str, Any] = {}
     for quota in given["quotas"]:
         if "deleted" in quota:

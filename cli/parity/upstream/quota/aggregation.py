@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from cli.parity.upstream.quota.quirks import Quirks
-from cli.parity.upstream.quota.quota_info import Account
+from cli.parity.upstream.quota.quota_info import QuotaInfo
 from shared.domain.amounts import Amounts, add_clamped, largest, mask, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
 
-class Sums:
+class Aggregation:
     """The quotas of one tree id and what they add up to.
 
     Attributes:
@@ -23,9 +23,9 @@ class Sums:
         self.total: Amounts = {}
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
-        self.accounts: dict[str, Account] = {ROOT: Account(root, lends=False)}
+        self.accounts: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, lends=False)}
 
-    def path(self, name: str) -> list[Account]:
+    def path(self, name: str) -> list[QuotaInfo]:
         """Returns the accounts from a quota to the root; fewer when a parent is unknown."""
         path = []
         while (account := self.accounts.get(name)) is not None:
@@ -53,7 +53,7 @@ class Sums:
         account.self_np_used = add_clamped(account.self_np_used, np_delta)
         self.raise_used(self.path(name), delta, np_delta)
 
-    def raise_request(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def raise_request(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         """Adds a demand below the first of the path; only the limited change travels up."""
         for account in path:
             account.np_request = add_clamped(account.np_request, np_delta)
@@ -66,7 +66,7 @@ class Sums:
             self.notify(account, account.limited())
             delta = sub(account.limited(), before)
 
-    def raise_used(self, path: Sequence[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def raise_used(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         """Adds a use below the first of the path, and to its guarantees."""
         self.raise_sums(path, delta, np_delta)
         if self.guarantees and path:
@@ -75,13 +75,13 @@ class Sums:
         if path and path[0].name in RESERVED:
             self.recount_capacity()
 
-    def raise_sums(self, path: Iterable[Account], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
+    def raise_sums(self, path: Iterable[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         """Adds a use to each of the path."""
         for account in path:
             account.used = add_clamped(account.used, delta)
             account.np_used = add_clamped(account.np_used, np_delta)
 
-    def raise_guaranteed(self, path: Iterable[Account], delta: Mapping[str, int]) -> None:
+    def raise_guaranteed(self, path: Iterable[QuotaInfo], delta: Mapping[str, int]) -> None:
         """Adds an allocation below the first of the path; each is guaranteed that, and at least its min."""
         if not self.guarantees:
             return
@@ -93,7 +93,7 @@ class Sums:
             account.guaranteed = largest(account.allocated, account.declared.min)
             delta = sub(account.guaranteed, before)
 
-    def notify(self, account: Account, demand: Amounts | None) -> None:
+    def notify(self, account: QuotaInfo, demand: Amounts | None) -> None:
         """Sets the demand by which the parent's level shares, in the resources that the level has by now."""
         account.demand = demand
         account.shared = set() if demand is None else set(self.shared_by(account.declared.parent))

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cli.parity.upstream.quota.quota_info import Account
-from cli.parity.upstream.quota.quota_plugin import Scheduler
+from cli.parity.upstream.quota.quota_info import QuotaInfo
+from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 from services.quota_ledger.decide.admission import Shortfall
 from services.quota_ledger.state.pod_request import is_preemptible
 from shared.domain.amounts import add, exceeding, mask
@@ -12,7 +12,7 @@ from shared.kube.elastic_quota import ROOT
 from shared.kube.pod import Pod
 
 
-class Verdict(Shortfall, frozen=True, kw_only=True):
+class Rejection(Shortfall, frozen=True, kw_only=True):
     """A refusal, with the words that upstream and production share."""
 
     def refusal(self) -> dict[str, Any]:
@@ -21,12 +21,12 @@ class Verdict(Shortfall, frozen=True, kw_only=True):
         return found | ({"ancestor": self.quota} if self.stage == "ancestor" else {})
 
 
-def limit_of(scheduler: Scheduler, account: Account) -> Mapping[str, int]:
+def limit_of(scheduler: QuotaPlugin, account: QuotaInfo) -> Mapping[str, int]:
     """Returns the amounts that a quota may use: its runtime, or its max by argument."""
     return account.runtime if scheduler.args.get("enableRuntimeQuota", True) else account.declared.max
 
 
-def verdict(scheduler: Scheduler, pod: Pod) -> Verdict | None:
+def verdict(scheduler: QuotaPlugin, pod: Pod) -> Rejection | None:
     """Returns why a managed pod is refused by its quota; None when there is room."""
     quota, tree = scheduler.resolve(pod)
     own, *above = scheduler.trees[tree].path(quota)
@@ -41,7 +41,7 @@ def verdict(scheduler: Scheduler, pod: Pod) -> Verdict | None:
         if exceeded := exceeding(mask(after, request) if stage == "ancestor" else after, limit):
             path = [own, *above]
             topmost = path.index(account) + 1 if stage == "ancestor" else 0
-            return Verdict(
+            return Rejection(
                 stage=stage,
                 quota=account.name,
                 limit=dict(limit),

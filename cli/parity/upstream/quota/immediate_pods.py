@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from cli.parity.upstream.quota.pod_events import Booked, Raw, Version
+from cli.parity.upstream.quota.pod_events import Booked, PodVersion, Raw
 from services.quota_ledger.state.pod_request import ENDED, is_preemptible
 from shared.domain.amounts import Amounts, negated
 from shared.kube.pod import Pod
 
 if TYPE_CHECKING:
-    from cli.parity.upstream.quota.quota_plugin import Scheduler
+    from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 
 
 class Place(NamedTuple):
@@ -24,12 +24,12 @@ class Place(NamedTuple):
     assigned: bool
 
 
-class PodsAtOnce:
+class ImmediatePods:
     """The books as a function of the pods that exist, the quotas, and the placements that were not rejected."""
 
-    def __init__(self, scheduler: "Scheduler") -> None:
+    def __init__(self, scheduler: "QuotaPlugin") -> None:
         self._scheduler = scheduler
-        self._pods: dict[str, Version] = {}
+        self._pods: dict[str, PodVersion] = {}
         self._placed: set[str] = set()
         self._places: dict[str, Place] = {}
 
@@ -78,7 +78,7 @@ class PodsAtOnce:
         """Does nothing: each pod is where it belongs."""
 
     def settle(self) -> None:
-        """Books every difference between where the pods are counted and where they belong."""
+        """LedgerProjection every difference between where the pods are counted and where they belong."""
         for key in sorted(self._pods.keys() | self._places.keys()):
             before, after = self._places.get(key), self._place(key)
             if before == after:

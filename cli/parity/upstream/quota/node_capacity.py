@@ -1,4 +1,4 @@
-"""Nodes of which only the amounts matter, as the `preempt` cases have them."""
+"""NodeCapacity of which only the amounts matter, as the `preempt` cases have them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,8 +14,8 @@ RESOLVED_BY_NOBODY = "UnschedulableAndUnresolvable"
 """The status of a node on which no pod that goes makes room."""
 
 
-class Nodes:
-    """Nodes and the pods on them.
+class NodeCapacity:
+    """NodeCapacity and the pods on them.
 
     Attributes:
         allocatable: node -> resource -> amount.

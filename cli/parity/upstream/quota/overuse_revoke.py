@@ -5,8 +5,8 @@ from typing import Any
 
 from cli.parity.upstream.quota.pod_events import Booked
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
-from cli.parity.upstream.quota.quota_info import Account
-from cli.parity.upstream.quota.quota_plugin import Scheduler
+from cli.parity.upstream.quota.quota_info import QuotaInfo
+from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 from services.quota_ledger.state.pod_request import is_preemptible
 from shared.domain.amounts import Amounts, add, exceeding, mask, nonzero, sub
 from shared.kube.elastic_quota import RESERVED, ROOT
@@ -16,7 +16,7 @@ from shared.kube.pod import Pod
 
 def revoke(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     """Returns, per quota, whether it is over-used and the pods that are revoked."""
-    scheduler = Scheduler.after(given, quirks)
+    scheduler = QuotaPlugin.after(given, quirks)
     quotas = {}
     for name, tree in scheduler.trees.items():
         for account in tree.accounts.values():
@@ -31,7 +31,7 @@ def revoke(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     return {"quotas": quotas}
 
 
-def _victims(scheduler: Scheduler, account: Account, booked: Mapping[str, Booked]) -> list[str]:
+def _victims(scheduler: QuotaPlugin, account: QuotaInfo, booked: Mapping[str, Booked]) -> list[str]:
     """Takes the least important pods until the quota is within its runtime, and gives back those that need not go."""
     quirks, limit, rest = scheduler.quirks, account.runtime, account.used
     pods: list[Pod] = []
@@ -62,14 +62,14 @@ def _victims(scheduler: Scheduler, account: Account, booked: Mapping[str, Booked
     return gone
 
 
-def _least_important_first(scheduler: Scheduler, pods: Sequence[Pod]) -> list[Pod]:
+def _least_important_first(scheduler: QuotaPlugin, pods: Sequence[Pod]) -> list[Pod]:
     def importance(pod: Pod) -> tuple[int, int, str]:
         return pod.spec.priority or 0, -started_ns(scheduler, pod), pod.metadata.key
 
     return sorted(pods, key=importance)
 
 
-def started_ns(scheduler: Scheduler, pod: Pod) -> int:
+def started_ns(scheduler: QuotaPlugin, pod: Pod) -> int:
     """Returns when a pod started, in nanoseconds; the present for one that has not."""
     return instant_ns(pod.status.start_time) if pod.status.start_time else scheduler.now_ns
 

@@ -12,12 +12,12 @@ from shared.kube.elastic_quota import DEFAULT
 from shared.kube.pod import Pod
 
 if TYPE_CHECKING:
-    from cli.parity.upstream.quota.quota_plugin import Scheduler
+    from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 
 Raw = Mapping[str, Any]
 
 
-class Version(NamedTuple):
+class PodVersion(NamedTuple):
     """A pod's object of one event.
 
     Attributes:
@@ -37,14 +37,14 @@ class Booked:
         assigned: whether the vector is counted as used.
     """
 
-    def __init__(self, version: Version, vector: Amounts, *, assigned: bool = False) -> None:
+    def __init__(self, version: PodVersion, vector: Amounts, *, assigned: bool = False) -> None:
         self.first, self.latest, self.vector, self.assigned = version, version, vector, assigned
 
 
-class PodsByEvent:
+class EventPods:
     """The books by tree and quota: a pod stays where its last event has put it."""
 
-    def __init__(self, scheduler: "Scheduler") -> None:
+    def __init__(self, scheduler: "QuotaPlugin") -> None:
         self._scheduler, self._quirks = scheduler, scheduler.quirks
         self._books: dict[tuple[str, str], dict[str, Booked]] = {}
 
@@ -60,7 +60,7 @@ class PodsByEvent:
         """Does nothing: between events upstream's books do not change."""
 
     def add(self, raw: Raw) -> None:
-        """Books a new pod; a known one is left as it is."""
+        """LedgerProjection a new pod; a known one is left as it is."""
         version = self._scheduler.read(raw)
         quota, tree = self._scheduler.resolve(version.pod)
         if quota:
@@ -111,7 +111,7 @@ class PodsByEvent:
                 self._leave(DEFAULT, "", version.pod)
                 self._enter(quota, tree, version, assigned=booked.assigned if tree == "" else None)
 
-    def _enter(self, quota: str, tree: str, version: Version, *, assigned: bool | None = None) -> None:
+    def _enter(self, quota: str, tree: str, version: PodVersion, *, assigned: bool | None = None) -> None:
         pod = version.pod
         key = pod.metadata.key
         if self._is_left_out(version) or key in self.of(tree, quota):
@@ -135,7 +135,7 @@ class PodsByEvent:
         self._request(quota, tree, pod, vector)
         del self._books[tree, quota][pod.metadata.key]
 
-    def _resize(self, quota: str, tree: str, booked: Booked, old: Pod, version: Version) -> None:
+    def _resize(self, quota: str, tree: str, booked: Booked, old: Pod, version: PodVersion) -> None:
         pod = version.pod
         after = self._scheduler.counted(quota, tree, pod)
         change = sub(after, self._vector(booked, quota, tree, old))
@@ -161,7 +161,7 @@ class PodsByEvent:
     def _vector(self, booked: Booked, quota: str, tree: str, pod: Pod) -> Amounts:
         return self._scheduler.counted(quota, tree, pod) if Quirk.CURRENT_MASK in self._quirks else booked.vector
 
-    def _is_left_out(self, version: Version) -> bool:
+    def _is_left_out(self, version: PodVersion) -> bool:
         has_ended = version.pod.status.phase in ENDED and Quirk.COUNTS_ENDED not in self._quirks
         return has_ended or version.ignored
 

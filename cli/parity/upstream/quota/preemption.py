@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from cli.parity.upstream.quota.filter_result import limit_of, verdict
-from cli.parity.upstream.quota.node_capacity import RESOLVED_BY_NOBODY, Nodes
+from cli.parity.upstream.quota.node_capacity import RESOLVED_BY_NOBODY, NodeCapacity
 from cli.parity.upstream.quota.node_victims import Candidate, Choice, best_node, reprieved
 from cli.parity.upstream.quota.overuse_revoke import started_ns
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
-from cli.parity.upstream.quota.quota_plugin import Scheduler
+from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 from services.quota_ledger.state.pod_request import is_preemptible
 from shared.kube.elastic_quota import DEFAULT
 from shared.kube.pod import Pod
@@ -27,7 +27,7 @@ def preempt(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
 
     Without upstream's way to preempt the answer ends where production's preemption begins; its choice is not predicted.
     """
-    scheduler, nodes = Scheduler.after(given, quirks), Nodes(given)
+    scheduler, nodes = QuotaPlugin.after(given, quirks), NodeCapacity(given)
     scheduler.take({"type": "podAdd", "pod": given["pod"]})
     scheduler.settle()
     pod = msgspec.convert(given["pod"], Pod)
@@ -60,7 +60,7 @@ def preempt(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
 
 
 def _dry_run(
-    scheduler: Scheduler, given: Mapping[str, Any], nodes: Nodes, node: str, pod: Pod
+    scheduler: QuotaPlugin, given: Mapping[str, Any], nodes: NodeCapacity, node: str, pod: Pod
 ) -> tuple[str, Choice | None]:
     quota, tree = scheduler.resolve(pod)
     shielded = quota == DEFAULT and scheduler.args.get("disableDefaultQuotaPreemption", True)
@@ -119,7 +119,7 @@ def _breaking(budgets: Sequence[Mapping[str, Any]], pods: Sequence[Pod]) -> set[
     return breaking
 
 
-def _waits_for_victims(scheduler: Scheduler, nodes: Nodes, pod: Pod, statuses: Mapping[str, str]) -> str:
+def _waits_for_victims(scheduler: QuotaPlugin, nodes: NodeCapacity, pod: Pod, statuses: Mapping[str, str]) -> str:
     node = pod.status.nominated_node_name
     if node not in nodes.pods or statuses[node] == RESOLVED_BY_NOBODY:
         return ""

@@ -12,7 +12,7 @@ import msgspec
 from cli.parity.upstream.quota.filter_result import verdict
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.quota_objects import is_same
-from cli.parity.upstream.quota.quota_plugin import Scheduler
+from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 from shared.domain.amounts import Amounts
 from shared.kube.elastic_quota import DEFAULT, RESERVED, ROOT, DeclaredQuota, declared
 from shared.kube.pod import Pod
@@ -21,7 +21,7 @@ from shared.kube.pod import Pod
 def hints(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     """Returns a hint per query."""
     by_relation = Quirk.HINTS_BY_RELATION in quirks
-    copied = Scheduler.after(given, quirks) if by_relation else None
+    copied = QuotaPlugin.after(given, quirks) if by_relation else None
     found = []
     for query in given["queries"]:
         if copied is None:
@@ -34,7 +34,7 @@ def hints(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     return {"hints": found}
 
 
-def _is_related(copied: Scheduler, query: Mapping[str, Any]) -> bool:
+def _is_related(copied: QuotaPlugin, query: Mapping[str, Any]) -> bool:
     own, tree = copied.resolve(msgspec.convert(query["pod"], Pod))
     if not own:
         return False
@@ -51,7 +51,7 @@ def _is_related(copied: Scheduler, query: Mapping[str, Any]) -> bool:
     return booked is not None and booked.assigned and other_tree == tree and quota in related
 
 
-def _is_related_to_nothing_known(copied: Scheduler, query: Mapping[str, Any]) -> bool:
+def _is_related_to_nothing_known(copied: QuotaPlugin, query: Mapping[str, Any]) -> bool:
     """Hints before the first copy, when every managed pod is of a default group of which nothing is known.
 
     An event that has to be compared with that group wakes the pod.
@@ -76,7 +76,7 @@ class _Seen(NamedTuple):
 
 
 def _has_room_come(given: Mapping[str, Any], query: Mapping[str, Any], quirks: Quirks) -> bool:
-    scheduler = Scheduler.after(given, quirks)
+    scheduler = QuotaPlugin.after(given, quirks)
     scheduler.take({"type": "podAdd", "pod": query["pod"]})
     scheduler.settle()
     before = _seen(scheduler)
@@ -96,7 +96,7 @@ def _has_room_come(given: Mapping[str, Any], query: Mapping[str, Any], quirks: Q
     return quota in RESERVED or verdict(scheduler, pod) is None
 
 
-def _seen(scheduler: Scheduler) -> _Seen:
+def _seen(scheduler: QuotaPlugin) -> _Seen:
     booked: dict[str, tuple[str, Amounts, bool]] = {}
     runtimes: dict[str, Amounts] = {}
     for name, tree in scheduler.trees.items():

@@ -4,7 +4,7 @@ from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
 
 
-class Account:
+class QuotaInfo:
     """A quota's declaration, the demand and use of its pods, and its runtime.
 
     Attributes:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cli.parity.upstream.quota.immediate_pods import PodsAtOnce
-from cli.parity.upstream.quota.pod_events import PodsByEvent, Raw, Version
+from cli.parity.upstream.quota.immediate_pods import ImmediatePods
+from cli.parity.upstream.quota.pod_events import EventPods, PodVersion, Raw
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
 from cli.parity.upstream.quota.quota_objects import bounded, is_same, keeps_rules, stock
-from cli.parity.upstream.quota.quota_tree import Tree
+from cli.parity.upstream.quota.quota_tree import QuotaTree
 from services.quota_ledger.state.pod_request import counted_request
 from shared.domain.amounts import Amounts, add, mask, sub
 from shared.domain.quota_lookup import QuotaLookup
@@ -23,7 +23,7 @@ from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
 
 
-class Scheduler:
+class QuotaPlugin:
     """The books after a sequence of recorded events.
 
     Attributes:
@@ -39,10 +39,10 @@ class Scheduler:
         self.now_ns = instant_ns(given["now"])
         self.quirks = quirks
         self._nodes: dict[str, Amounts] = {}
-        self.trees: dict[str, Tree] = {}
+        self.trees: dict[str, QuotaTree] = {}
         self.tree_of: dict[str, str] = {}
         self.names = QuotaLookup(default_group="DisableDefaultQuota" not in self.gates)
-        self.pods = PodsByEvent(self) if Quirk.LATE_HOMES in self.quirks else PodsAtOnce(self)
+        self.pods = EventPods(self) if Quirk.LATE_HOMES in self.quirks else ImmediatePods(self)
         self._going: set[str] = set()
         tree = self.tree("")
         for group in RESERVED:
@@ -53,7 +53,7 @@ class Scheduler:
             self.tree_of[group] = ""
 
     @classmethod
-    def after(cls, given: Raw, quirks: Quirks) -> "Scheduler":
+    def after(cls, given: Raw, quirks: Quirks) -> "QuotaPlugin":
         """Returns the books after all events of a case, shared."""
         scheduler = cls(given, quirks)
         for event in given["events"]:
@@ -61,10 +61,10 @@ class Scheduler:
         scheduler.settle()
         return scheduler
 
-    def tree(self, name: str) -> Tree:
+    def tree(self, name: str) -> QuotaTree:
         """Returns a tree, made at its first mention."""
         if name not in self.trees:
-            self.trees[name] = Tree(
+            self.trees[name] = QuotaTree(
                 self.quirks,
                 scales_min=self.args.get("enableMinQuotaScale", True),
                 guarantees="ElasticQuotaGuaranteeUsage" in self.gates,
@@ -104,7 +104,7 @@ class Scheduler:
         self.pods.settle()
 
     def settle(self) -> None:
-        """Shares all trees."""
+        """RuntimeUpdate all trees."""
         for tree in self.trees.values():
             tree.settle()
 
@@ -122,7 +122,7 @@ class Scheduler:
         account = self.trees[tree].accounts.get(quota) if tree in self.trees else None
         return mask(self.request(pod), account.declared.max) if account else {}
 
-    def read(self, raw: Raw) -> Version:
+    def read(self, raw: Raw) -> PodVersion:
         """Reads a pod's object."""
         metadata = raw["metadata"]
         is_ignored = False
@@ -132,7 +132,7 @@ class Scheduler:
             is_ignored = "ElasticQuotaImmediateIgnoreTerminatingPod" in self.gates or (
                 is_over and "ElasticQuotaIgnoreTerminatingPod" in self.gates
             )
-        return Version(msgspec.convert(raw, Pod), is_ignored)
+        return PodVersion(msgspec.convert(raw, Pod), is_ignored)
 
     def _node(self, name: str, allocatable: Amounts) -> None:
         delta = sub(allocatable, self._nodes.get(name, {}))

@@ -5,20 +5,20 @@ Source: spec/quota.md 2.5, 3.1, 3.4.
 
 from collections.abc import Iterator
 
-from cli.parity.upstream.quota.aggregation import Sums
+from cli.parity.upstream.quota.aggregation import Aggregation
 from cli.parity.upstream.quota.fair_share import Child, scaled_minima, share
 from cli.parity.upstream.quota.quirks import Quirk
-from cli.parity.upstream.quota.quota_info import Account
+from cli.parity.upstream.quota.quota_info import QuotaInfo
 from shared.domain.amounts import Amounts, add_clamped, largest, mask, negated, sub
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 
 
-class Tree(Sums):
+class QuotaTree(Aggregation):
     """The quotas of one tree id."""
 
     def declare(self, quota: DeclaredQuota) -> None:
         """Adds a quota. Its children may be there already."""
-        account = Account(quota, lends=self._lends(quota))
+        account = QuotaInfo(quota, lends=self._lends(quota))
         self.accounts[quota.name] = account
         account.children = {name: None for name, each in self.accounts.items() if each.declared.parent == quota.name}
         self._attach(account)
@@ -71,7 +71,7 @@ class Tree(Sums):
                 self._leave_out(account)
 
     def settle(self) -> None:
-        """Shares every level, parents before children."""
+        """RuntimeUpdate every level, parents before children."""
         level = [account.name for account in self.accounts.values() if account.declared.parent not in self.accounts]
         while level:
             below: list[str] = []
@@ -86,7 +86,7 @@ class Tree(Sums):
         minima = [{} if account.name in RESERVED else account.declared.min for account in members]
         floors = scaled_minima(capacity, minima, self.quirks) if self.scales_min else [dict(each) for each in minima]
         is_stale = Quirk.STALE_DEMAND in self.quirks
-        known: list[tuple[Account, Amounts]] = []
+        known: list[tuple[QuotaInfo, Amounts]] = []
         for account, floor in zip(members, floors, strict=True):
             if account.demand is None and floor != account.scaled_min:
                 self.notify(account, account.limited())  # another min in force is a notification too
@@ -102,7 +102,7 @@ class Tree(Sums):
                 account.scaled_min = floor if is_stale else mask(floor, account.declared.min)
                 account.runtime = mask(runtimes[account.name], account.shared) if is_stale else runtimes[account.name]
 
-    def _members(self, parent: str) -> Iterator[Account]:
+    def _members(self, parent: str) -> Iterator[QuotaInfo]:
         """Yields the quotas that share a level; by a quirk a reserved group, too, once its demand has changed."""
         for name in self.accounts[parent].children:
             account = self.accounts[name]
@@ -112,7 +112,7 @@ class Tree(Sums):
     def _lends(self, quota: DeclaredQuota) -> bool:
         return quota.lends and not self.guarantees
 
-    def _amend_amounts(self, account: Account, quota: DeclaredQuota) -> None:
+    def _amend_amounts(self, account: QuotaInfo, quota: DeclaredQuota) -> None:
         before, known = account.declared, account.demand
         limited = account.limited()
         account.declared = quota
@@ -123,11 +123,11 @@ class Tree(Sums):
         self.raise_guaranteed([account, *self.path(quota.parent)], {})
         self.raise_request(self.path(quota.parent), sub(account.limited(), limited), {})
 
-    def _attach(self, account: Account) -> None:
+    def _attach(self, account: QuotaInfo) -> None:
         if (parent := self.accounts.get(account.declared.parent)) is not None:
             parent.children[account.name] = None
 
-    def _detach(self, account: Account) -> None:
+    def _detach(self, account: QuotaInfo) -> None:
         above = self.path(account.declared.parent)
         if above:
             above[0].children.pop(account.name, None)
@@ -136,7 +136,7 @@ class Tree(Sums):
         self.raise_sums(above, negated(account.used), negated(account.np_used))
         self.raise_guaranteed(above, negated(account.used if whole else account.guaranteed))
 
-    def _enter(self, account: Account) -> None:
+    def _enter(self, account: QuotaInfo) -> None:
         """Counts a quota without pods: the demand and the guarantee of its min alone."""
         if account.name == ROOT:
             return
@@ -148,7 +148,7 @@ class Tree(Sums):
         self.raise_guaranteed([account, *above], {})
         self.raise_request(above, sub(after, before), {})
 
-    def _reenter(self, account: Account) -> None:
+    def _reenter(self, account: QuotaInfo) -> None:
         """Counts a quota with all that is below it under another parent."""
         above = self.path(account.declared.parent)
         account.floor_request()
@@ -160,7 +160,7 @@ class Tree(Sums):
         self.raise_sums(above, account.used, account.np_used)
         self.raise_guaranteed(above, account.guaranteed)
 
-    def _notify_of_min(self, account: Account) -> None:
+    def _notify_of_min(self, account: QuotaInfo) -> None:
         """Notifies the level of a quota that is new there.
 
         By a quirk not of its demand, and not at all before its parent is there.
@@ -170,7 +170,7 @@ class Tree(Sums):
         else:
             self.notify(account, {} if account.declared.parent in self.accounts else None)
 
-    def _leave_out(self, account: Account) -> None:
+    def _leave_out(self, account: QuotaInfo) -> None:
         """Keeps a reserved group out of the first level after a rebuild, until its demand changes."""
         root = self.accounts[ROOT]
         root.request = add_clamped(root.request, sub(account.request, account.limited()))
@@ -178,7 +178,7 @@ class Tree(Sums):
         account.demand = {}
 
 
-def _child(account: Account, floor: Amounts, resource: str) -> Child:
+def _child(account: QuotaInfo, floor: Amounts, resource: str) -> Child:
     return Child(
         account.name,
         max(floor.get(resource, 0), account.guaranteed.get(resource, 0)),

@@ -6,9 +6,9 @@ from typing import Any
 from cli.parity.runners.quota.runtime_cases import amounts_of, changes
 from cli.parity.upstream.quota.fair_share import Child, scaled_minima, share
 from cli.parity.upstream.quota.quirks import Quirks
-from cli.parity.upstream.quota.quota_info import Account
-from cli.parity.upstream.quota.quota_plugin import Scheduler
-from cli.parity.upstream.quota.quota_tree import Tree
+from cli.parity.upstream.quota.quota_info import QuotaInfo
+from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
+from cli.parity.upstream.quota.quota_tree import QuotaTree
 from shared.domain.amounts import nonzero
 from shared.kube.elastic_quota import RESERVED, ROOT
 from shared.kube.quantity import amounts
@@ -53,7 +53,7 @@ def _scale(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
 
 
 def _history(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
-    scheduler = Scheduler(given, quirks)
+    scheduler = QuotaPlugin(given, quirks)
     before: dict[str, Any] = {}
     steps = []
     for step in given["steps"]:
@@ -66,12 +66,12 @@ def _history(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     return {"steps": steps}
 
 
-def _tree(scheduler: Scheduler, name: str, tree: Tree) -> dict[str, Any]:
+def _tree(scheduler: QuotaPlugin, name: str, tree: QuotaTree) -> dict[str, Any]:
     quotas = {account.name: _account(scheduler, name, account) for account in tree.accounts.values()}
     return {"total": tree.total, "capacity": tree.capacity, "quotas": quotas}
 
 
-def _account(scheduler: Scheduler, tree: str, account: Account) -> dict[str, Any]:
+def _account(scheduler: QuotaPlugin, tree: str, account: QuotaInfo) -> dict[str, Any]:
     declared = account.declared
     return {
         "parent": declared.parent,
@@ -85,6 +85,6 @@ def _account(scheduler: Scheduler, tree: str, account: Account) -> dict[str, Any
     }
 
 
-def shown(account: Account, limit: Mapping[str, int]) -> dict[str, int]:
+def shown(account: QuotaInfo, limit: Mapping[str, int]) -> dict[str, int]:
     """Returns a limit without the zeros of resources that the quota itself does not name."""
     return {name: size for name, size in limit.items() if size or name in account.declared.max}
