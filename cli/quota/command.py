@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cli.instants import Since
 from cli.options import folder_option, output_option
 from cli.output import Format, show, show_table
-from cli.quota import render
+from cli.quota import live_tree, render
 from cli.quota.rebuild_state import Folded, fold
 from cli.supervisor.folder import find_endpoints
 from services.quota_ledger.accounting.verify import verify as verify_log
@@ -44,13 +44,13 @@ def quota() -> None:
 def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
     """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
     if watch:
-        watch.watch(lambda: lines(_folded(folder, at).state.books), output)
+        live_tree.watch(lambda: lines(_folded(folder, at).state.books), output)
         return
     found = lines(_folded(folder, at).state.books)
     if output != "table":
         show(found, output)
     elif sys.stdout.isatty():
-        watch.draw(found)
+        live_tree.draw(found)
     else:
         show_table(render.COLUMNS, render.rows(found), right=render.AMOUNTS)
 

@@ -21,7 +21,7 @@ from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.config_reload import config_drafts
 from services.scheduler.framework.config.profiles import config_of
-from services.scheduler.quota.charge_result import PublishedPatch, settled, to_charge
+from services.scheduler.quota.charge_result import Told, settled, to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.domain.amounts import exceeding
@@ -275,9 +275,9 @@ class World:
             and self.view.quota.needs_charge(facts.ask.namespace, facts.ask.labels)
         )
 
-    def _told(self, uid: str) -> PublishedPatch:
+    def _told(self, uid: str) -> Told:
         facts = self.view.pods.get(uid)
-        return PublishedPatch(facts.told, facts.attempts + 1) if facts else PublishedPatch("", 1)
+        return Told(facts.told, facts.attempts + 1) if facts else Told("", 1)
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
         """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""

@@ -11,8 +11,8 @@ from services.quota_ledger.accounting.projection import AttachedPod, OveruseCloc
 from services.quota_ledger.decide.overuse_revoke import Holder, is_overdue, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
-from shared.admission.quota.quota_validation import check_namespaces
 from shared.admission.quota.quota_topology import Topology, checked_place
+from shared.admission.quota.quota_validation import check_namespaces
 from shared.admission.rejection import Refused
 from shared.domain.amounts import Amounts, exceeding, sub
 from shared.events import Draft, Event, RecordedEvent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.quota import render, watch
+from cli.quota import live_tree, render
 from services.quota_ledger.explain.quota_overview import OverviewRow
 
 
@@ -48,8 +48,8 @@ def test_watching_shows_the_tree_again_until_interrupted(
             raise KeyboardInterrupt
         return looks.pop(0)
 
-    monkeypatch.setattr(watch, "INTERVAL_S", 0)
+    monkeypatch.setattr(live_tree, "INTERVAL_S", 0)
     with pytest.raises(KeyboardInterrupt):
-        watch.watch(found, "table")
+        live_tree.watch(found, "table")
     shown = [text.split() for text in capsys.readouterr().out.splitlines() if "chip" in text]
     assert [words[5] for words in shown] == ["1", "2"]

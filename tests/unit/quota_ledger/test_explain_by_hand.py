@@ -16,7 +16,7 @@ from services.quota_ledger.accounting.verify import verify
 from services.quota_ledger.decide.admission import AdmissionRules
 from services.quota_ledger.explain.explain_pod import why
 from services.quota_ledger.explain.explain_runtime import explain
-from services.quota_ledger.explain.quota_overview import Line, lines
+from services.quota_ledger.explain.quota_overview import OverviewRow, lines
 from shared.domain.amounts import sub, total
 from shared.events.cluster import NodeDeleted, ObjectObserved
 from shared.kube.elastic_quota import PREFIX, RESERVED, ROOT
@@ -257,7 +257,7 @@ def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -
 @given(histories())
 def test_the_overview_adds_up(history: History) -> None:
     books = verify(history.records).books
-    found: dict[str, dict[str, Line]] = {}
+    found: dict[str, dict[str, OverviewRow]] = {}
     for line in lines(books):
         found.setdefault(line.quota, {})[line.resource] = line
     accounts = books.trees[""].accounts

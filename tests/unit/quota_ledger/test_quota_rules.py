@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.parity.runners.quota.webhook_cases import answer
-from shared.admission.quota.quota_validation import PodsOf, Rules, check_create, check_delete, check_update, completed
 from shared.admission.quota.quota_topology import Topology, checked_place
+from shared.admission.quota.quota_validation import PodsOf, Rules, check_create, check_delete, check_update, completed
 from shared.admission.rejection import Refused
 from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
 from tests.support.examples import examples
