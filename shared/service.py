@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, NamedTuple
@@ -200,6 +200,10 @@ class Runtime:
         if self.draining.is_set():
             return False
         return await self.follower.changed(timeout_s)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """While leading: keep the State at its positions, around a decision that awaits something; not around `append`."""
+        return self.follower.hold()
 
     def look(self, look: Look | None) -> None:
         """While leading: be called with each record just before it is folded, with the State as it is then; None ends that."""

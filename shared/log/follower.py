@@ -9,7 +9,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 
@@ -74,6 +75,8 @@ class Follower:
         self._folded_before = 0
         self._leading = False
         self._changed = asyncio.Event()
+        self._released = asyncio.Event()
+        self._released.set()
 
     @property
     def failed(self) -> "asyncio.Future[None]":
@@ -92,8 +95,8 @@ class Follower:
 
     @property
     def positions(self) -> dict[str, Position]:
-        """Where every context stands."""
-        return dict(self._folding.positions)
+        """Context -> the last event that the State has folded."""
+        return dict(self._folding.folded_positions)
 
     @property
     def sound(self) -> bool:
@@ -159,6 +162,26 @@ class Follower:
 
         self._folding.look = guarded
 
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keeps the State at its positions; what is received meanwhile is folded at the end.
+
+        For the writer, around a decision that awaits something. What the decision reads before and after the wait is then the State
+        at the positions that it records. Not to be nested, and to end before an append that has to be folded.
+        """
+        folding = self._folding
+        folding.hold()
+        self._released.clear()
+        try:
+            yield
+        finally:
+            self._released.set()
+            self._changed.set()
+            try:
+                folding.release()
+            except Unreadable as error:
+                self._ending.stop_at(error)
+
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Wait until something was folded since the last call; False when the time ran out first."""
         try:
@@ -184,6 +207,7 @@ class Follower:
                 await self._folding.read_to(name, targets[name])
             except Unreadable as error:
                 raise await self._ending.park(error) from error.error
+        await self._released.wait()
         self._changed.set()
 
     async def read_to_head(self, name: str) -> Position:

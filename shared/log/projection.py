@@ -30,7 +30,8 @@ class Folding:
 
     Attributes:
         state: the fold; `state.positions` has the seqs of `positions`.
-        positions: context -> last event folded or passed.
+        positions: context -> last event folded or passed, or received during a hold.
+        folded_positions: context -> last event folded or passed; the same as `positions` but during a hold.
         skips: events that are passed over by someone's decision; they are part of what the State is a function of.
         folded: events folded or passed since it was made.
         look: called with each record just before it is applied, when somebody must see the State as it is then.
@@ -42,9 +43,11 @@ class Folding:
     ) -> None:
         self.state = state
         self.positions = dict.fromkeys(codecs, Position())
+        self.folded_positions = dict(self.positions)
         self.folded = 0
         self.sound = True
         self.look: Look | None = None
+        self._held: list[tuple[str, list[RecordedEvent], Position]] | None = None
         self._reader = reader
         self._codecs = codecs
         self._skips = frozenset(skips)
@@ -63,7 +66,7 @@ class Folding:
             if (
                 name in self.positions and position.seq
             ):  # an empty context has no position, as in a fold from its beginning
-                self.positions[name] = position
+                self.positions[name] = self.folded_positions[name] = position
                 self.state.positions[name] = position.seq
 
     async def load(self, registry: Registry) -> None:
@@ -105,7 +108,7 @@ class Folding:
                     missed = position
                     continue
                 log.warning("the fold begins at the oldest kept event", extra={"context": name, "seq": begin.seq + 1})
-                self.positions[name] = begin
+                self.positions[name] = self.folded_positions[name] = begin
 
     def _take_page(self, name: str, page: Page) -> None:
         stands = self.positions[name].seq
@@ -127,11 +130,29 @@ class Folding:
             raise LogRewound(name, position, found)
 
     def take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
-        """Fold consecutive events of a context that end at `end`.
+        """Fold consecutive events of a context that end at `end`; during a hold, keep them for its end.
 
         Raises:
             Unreadable: the State refused one.
         """
+        self.positions[name] = end
+        if self._held is None:
+            self._fold(name, records, end)
+        else:
+            self._held.append((name, list(records), end))
+
+    def hold(self) -> None:
+        """Keep the State as it is until `release`: a decision reads it while it awaits something."""
+        assert self._held is None, "decisions are made one at a time"
+        self._held = []
+
+    def release(self) -> None:
+        """End a hold, and fold what was received meanwhile, in the order of its arrival. Raises as `take` does."""
+        held, self._held = self._held, None
+        for name, records, end in held or ():
+            self._fold(name, records, end)
+
+    def _fold(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
         apply, skips = self.state.apply if self.look is None else self._looked_at, self._skips
         for record in records:
             if skips and (name, record.seq) in skips:
@@ -141,8 +162,8 @@ class Folding:
             except Exception as error:  # whatever a fold raises, the event cannot be folded
                 self.sound = False
                 raise Unreadable(name, record.seq, error) from error
-        self.folded += end.seq - self.positions[name].seq
-        self.positions[name] = end
+        self.folded += end.seq - self.folded_positions[name].seq
+        self.folded_positions[name] = end
         self.state.positions[name] = end.seq
 
     def _looked_at(self, record: RecordedEvent) -> None:
