@@ -104,20 +104,21 @@ async def lead(runtime: Runtime) -> None:
                 shadow.use_cache(None)
             index = _new_index(view, settings)
         await _settle(index)
-        extender.index = index
+        extender.index, extender.config_digest = index, config_digest
         async with extender.turn:
-            seen, now_ns = dict(view.positions), runtime.now_ns()
-            drafts = await charge_client.charged(
-                decide(index, now_ns, settings.batch_size), seen, QuotaPreemptor(index)
-            )
-            if shadow is not None:
-                shadow.use_cache(index, config_digest)
-                drafts += shadow.take()
-            if (
-                not questions_ns <= now_ns < questions_ns + int(QUESTIONS_INTERVAL_S * SECOND)
-            ):  # a clock may be set back
-                drafts += answers(index, now_ns)
-                questions_ns = now_ns
+            # The State stays at `seen` while the ledger responds: what is decided after the response rests on the same inputs, and
+            # neither records that arrive nor requests over HTTP, which settle the cache, change them.
+            with runtime.hold():
+                seen, now_ns = dict(view.positions), runtime.now_ns()
+                drafts = decide(index, now_ns, settings.batch_size)
+                drafts = await charge_client.charge(drafts, seen, QuotaPreemptor(index))
+                if shadow is not None:
+                    shadow.use_cache(index, config_digest)
+                    drafts += shadow.take()
+                # A clock may be set back, so that the next time lies far ahead.
+                if not questions_ns <= now_ns < questions_ns + int(QUESTIONS_INTERVAL_S * SECOND):
+                    drafts += answers(index, now_ns)
+                    questions_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
         taken_s = (runtime.now_ns() - now_ns) / SECOND

@@ -193,7 +193,7 @@ class World:
         for context in ("cluster", *(name for name in self.logs if name.startswith("metrics-"))):
             at = self.view.positions.get(context, 0)
             for record in self.logs[context][at : upto if context == "cluster" else None]:
-                self.view.apply(record)
+                self.fold(record)
 
     def indexed(self) -> Index:
         if self.index is None:
@@ -216,14 +216,22 @@ class World:
 
     def say(self, drafts: Sequence[Draft]) -> list[RecordedEvent]:
         """Append and fold drafts of the scheduler, the first with what the runner fills in."""
+        return self.record(drafts, self.now_ns, dict(self.view.positions), self.view.config_digest)
+
+    def record(self, drafts: Sequence[Draft], now_ns: int, seen: Mapping[str, int], config: str) -> list[RecordedEvent]:
+        """Append and fold drafts of the scheduler, the first with the inputs of the decision."""
         if not drafts:
             return []
-        head = {"seen": dict(self.view.positions), "now_ns": self.now_ns, "config": self.view.config_digest}
+        head = {"seen": dict(seen), "now_ns": now_ns, "config": config}
         events = [msgspec.structs.replace(drafts[0].event, **head), *(draft.event for draft in drafts[1:])]
         records = [self.append("scheduling", event, draft.cause) for event, draft in zip(events, drafts, strict=True)]
         for record in records:
-            self.view.apply(record)
+            self.fold(record)
         return records
+
+    def fold(self, record: RecordedEvent) -> None:
+        """The scheduler's State receives a record."""
+        self.view.apply(record)
 
     def place(self, uid: str, on: str) -> RecordedEvent:
         """A cycle of one pod that places it there, whatever the rules say."""

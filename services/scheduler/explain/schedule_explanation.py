@@ -135,7 +135,7 @@ def _of_pod(index: Index, facts: PodFacts, now_ns: int) -> Json:
 
 def _judged(index: Index, pod: Pod, now_ns: int) -> Json:
     query = EvaluationQuery(index, pod, now_ns)
-    judge, names = query.judge, index.table.names
+    judge, names = query.evaluation, index.table.names
     row = judge.choose(name_hash(pod.metadata.uid))
     refused: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for number in range(index.table.size):

@@ -45,7 +45,7 @@ class EvaluationQuery:
         self._copies = copies = WorkingCopies(index, now_ns)
         self._count_nominated(pod.metadata.uid)
         panel = Panel(_profile(index, profile, ask.scheduler), copies.trials, copies.room)
-        self.judge = Judge(panel, index.table, ask)
+        self.evaluation = Judge(panel, index.table, ask)
 
     def _count_nominated(self, uid: str) -> None:
         """Counts the nominated pods of the pod's own and of higher priority on their nodes, the pod itself excepted."""
@@ -60,16 +60,16 @@ class EvaluationQuery:
     def feasible(self, node: str) -> bool:
         """Whether the node may take the pod."""
         row = self._row(node)
-        return row >= 0 and bool(self.judge.total[row] >= 0)
+        return row >= 0 and bool(self.evaluation.total[row] >= 0)
 
     def score(self, node: str) -> int:
         """The node's total; -1 when it may not take the pod."""
         row = self._row(node)
-        return int(self.judge.total[row]) if row >= 0 else -1
+        return int(self.evaluation.total[row]) if row >= 0 else -1
 
     def given(self, node: str) -> dict[str, str] | None:
         """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
-        return self._copies.givers.give(self.judge, self._row(node))
+        return self._copies.givers.give(self.evaluation, self._row(node))
 
     def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
         """Whether the node may take the pod once these pods have left it. Pods that do not run there change nothing."""
@@ -80,7 +80,9 @@ class EvaluationQuery:
         leaving = [there[uid] for uid in dict.fromkeys(uids) if uid in there]
         for held in leaving:
             self._copies.move(held, row, -1)
-        refused = any(self._copies.trials[plugin].filter_at(self.ask, row) for plugin in self.judge.profile.filters)
+        refused = any(
+            self._copies.trials[plugin].filter_at(self.ask, row) for plugin in self.evaluation.profile.filters
+        )
         for held in leaving:
             self._copies.move(held, row, +1)
         return not refused
@@ -90,13 +92,13 @@ class EvaluationQuery:
         row = self._row(node)
         if row < 0:
             return text(NODE_UNKNOWN), True
-        plugin = self.judge.profile.filters[int(self.judge.by[row])]
-        words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.judge.refusals(row))
-        return words, plugin.hopeless(self.ask, int(self.judge.verdict[row]))
+        plugin = self.evaluation.profile.filters[int(self.evaluation.by[row])]
+        words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.evaluation.refusals(row))
+        return words, plugin.hopeless(self.ask, int(self.evaluation.verdict[row]))
 
     def _row(self, node: str) -> int:
         row = self._index.table.rows.get(node, -1)
-        return -1 if row < 0 or self.judge.by[row] == NO_NODE else row
+        return -1 if row < 0 or self.evaluation.by[row] == NO_NODE else row
 
 
 def _profile(index: Index, name: str, asked: str) -> Profile:

@@ -1,11 +1,11 @@
-"""What callers from outside may have done: questions answered from the index, bindings and evictions appended as intents.
+"""Requests of other schedulers to the leading scheduler: evaluations, bindings and evictions, the last two appended as intents.
 
-Decisions are taken one at a time: whoever decides holds `turn` until its events are folded.
+Decisions are made one at a time: a cycle and a request hold `turn` from their first read until their events are folded.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.tie_break import name_hash
@@ -27,22 +27,33 @@ T = TypeVar("T")
 POLL_INTERVAL_S = 0.005
 
 EXTENDER = "extender"
-"""Who chose, in CycleDecided.by."""
+"""CycleDecided.by of a binding that another scheduler requested."""
+
+
+class _ChargedCycle(NamedTuple):
+    """A binding's cycle after its charge, and the inputs that are recorded with it."""
+
+    drafts: tuple[Draft, ...]
+    now_ns: int
+    seen: dict[str, int]
+    config_digest: str
 
 
 class ExtenderService:
-    """The part of a leading scheduler that others talk to.
+    """The part of a leading scheduler that serves other schedulers.
 
     Attributes:
-        index: what is known; None while this replica does not lead.
-        charge_client: what placements are charged to; made with the index.
-        turn: held while a decision is taken and appended.
-        profile: the profile that judges pods of others; empty: the one of their scheduler's name, else the first.
+        index: the scheduling cache; None while this replica does not lead.
+        config_digest: of the configuration that the cache was made with.
+        charge_client: charges placements to the quota ledger; made with the cache.
+        turn: held while a decision is made and appended.
+        profile: the profile that evaluates pods of others; empty: the one of their scheduler's name, else the first.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.index: Index | None = None
+        self.config_digest = ""
         self.charge_client: ChargeClient | None = None
         self.turn = asyncio.Lock()
         self.profile: str = runtime.settings.extender_profile
@@ -50,70 +61,73 @@ class ExtenderService:
         self._pending_evictions = PendingEvictions()
 
     def query(self, pod: Pod) -> EvaluationQuery:
-        """Judge a pod as things stand.
+        """Evaluates a pod on the present state.
 
         Raises:
             BadQuery: its requests cannot be read.
         """
-        assert self.index is not None, "asked only while leading"
+        assert self.index is not None, "requests are served only while leading"
         return EvaluationQuery(self.index, pod, self.runtime.now_ns(), self.profile)
 
-    async def query_after_evictions(self, ask: ExtenderArgs) -> EvaluationQuery:
-        """Judge a pod as things stand; where its room is being made on one of the nodes, once those who were asked to go have gone.
+    async def query_after_evictions(self, args: ExtenderArgs) -> EvaluationQuery:
+        """Evaluates a pod; where victims are leaving one of the nodes for it, waits until they have left.
 
         Raises:
             BadQuery: its requests cannot be read.
         """
-        query = self.query(ask.pod)
-        node = self._awaited(ask.pod)
-        if not node or query.feasible(node) or node not in names_of(ask):
+        query = self.query(args.pod)
+        node = self._pending_node(args.pod)
+        if not node or query.feasible(node) or node not in names_of(args):
             return query
-        await self._until(lambda: None if self._awaited(ask.pod) else True, _now_s() + self._timeout_s)
-        return self.query(ask.pod)
+        await self._until(lambda: None if self._pending_node(args.pod) else True, _now_s() + self._timeout_s)
+        return self.query(args.pod)
 
-    async def bind(self, ask: ExtenderBindingArgs) -> str:
-        """Bind a pod through the gateway: a cycle of one pod. Returns once its outcome is known; why it is not bound, or empty."""
+    async def bind(self, args: ExtenderBindingArgs) -> str:
+        """Binds a pod through the gateway, in a cycle of one pod.
+
+        Returns:
+            Empty once the pod is bound; else the reason, for the caller.
+        """
         ends = _now_s() + self._timeout_s
-        pod = f"{ask.pod_namespace}/{ask.pod_name}"
-        facts = await self._until(lambda: self._known(ask.pod_uid), ends)
-        if facts is None:
-            return f"pod {pod} ({ask.pod_uid}) has not been observed; see whether the gateway follows this cluster (koord doctor)"
+        pod = f"{args.pod_namespace}/{args.pod_name}"
+        if await self._until(lambda: self._known(args.pod_uid), ends) is None:
+            return f"pod {pod} ({args.pod_uid}) has not been observed; see whether the gateway follows this cluster (koord doctor)"
         async with self.turn:
-            if facts.node:
-                return "" if facts.node == ask.node else f"pod {pod} is bound to {facts.node} already"
-            assert self.index is not None
-            assert facts.ask is not None
-            query = EvaluationQuery(self.index, facts.ask.pod, self.runtime.now_ns(), self.profile)
-            given = query.given(ask.node) if query.feasible(ask.node) else None
-            if given is None:
-                return f"node {ask.node} does not take pod {pod}: {query.why_not(ask.node)[0]}"
-            placed_seq = await self._place(facts, query, ask.node, given)
-            if not placed_seq:
-                return f"pod {pod} is refused by its quota; see: koord quota why {pod}"
+            # All checks are made in the turn: the pod may have ended, and this replica may have stopped leading, while others had theirs.
+            with self.runtime.hold():
+                charged = await self._charged_binding(args, pod)
+            if isinstance(charged, str):
+                return charged
+            records = await self.runtime.append(
+                charged.drafts, now_ns=charged.now_ns, seen=charged.seen, config=charged.config_digest
+            )
+        placed = records[-1]
+        if not isinstance(placed.event, PodPlaced):
+            return f"pod {pod} is refused by its quota; see: koord quota why {pod}"
 
-        def ended() -> str | None:
-            now = self.index and self.index.view.pods.get(facts.uid)
+        def outcome() -> str | None:
+            now = self.index and self.index.view.pods.get(args.pod_uid)
             if not now:
                 return f"pod {pod} is gone"
             if now.node:
-                return "" if now.node == ask.node else f"pod {pod} is bound to {now.node} already"
-            if max(now.refused_seq, now.withheld_seq) >= placed_seq:
+                return "" if now.node == args.node else f"pod {pod} is bound to {now.node} already"
+            if max(now.refused_seq, now.withheld_seq) >= placed.seq:
                 return f"the binding of pod {pod} was not made; see: koord why pod {pod}"
             return None
 
-        answer = await self._until(ended, ends)
+        answer = await self._until(outcome, ends)
         return f"the binding of pod {pod} has no outcome yet; see: koord why pod {pod}" if answer is None else answer
 
     async def preempt(self, pod: Pod, candidates: dict[str, MetaVictims]) -> dict[str, MetaVictims]:
-        """Make room for a pod on one of the nodes: its victims are evicted through the gateway, within their disruption budgets.
+        """Evicts the victims of one of the nodes through the gateway, within their disruption budgets.
 
         Args:
             candidates: node -> victims, as the caller would evict them.
 
         Returns:
-            The chosen node with its victims once they are going; nothing when none of the nodes helps, the evictions were refused, or
-            it is not known in time what becomes of them: the caller asks again then, and is told of the same node. Nothing either while
-            room is on its way on a node that the caller does not name any more: it has seen them leave before we have.
+            The chosen node with its victims once they are terminating. Nothing when none of the nodes helps, the evictions were refused,
+            or their outcome is not known in time: the caller repeats its request then, and gets the same node. Nothing either while
+            victims are leaving a node that the caller does not name any more: it has seen them leave before this scheduler has.
 
         Raises:
             BadQuery: the pod's requests cannot be read.
@@ -127,46 +141,61 @@ class ExtenderService:
             if not node:
                 return {}
             victims = left.pop(node)
-            going = await self._going(_uids(victims), ends)
-            if going is not False:
-                return {node: victims} if going else {}
+            terminating = await self._all_terminating(_uids(victims), ends)
+            if terminating is not False:
+                return {node: victims} if terminating else {}
 
-    async def _place(self, facts: PodFacts, query: EvaluationQuery, node: str, given: dict[str, str]) -> int:
-        """Append the cycle and the placement; the placement's seq, 0 when the pod's quota refused it."""
-        assert self.index is not None
-        assert self.charge_client is not None
-        assert facts.ask is not None
-        view = self.index.view
-        seen = dict(view.positions)
-        number, score = view.cycle + 1, query.score(node)
-        judged = query.judge.judged(name_hash(facts.uid))
-        outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=node)
-        decided = CycleDecided(cycle=number, pods=(outcome,), classes=(judged,), by=EXTENDER)
+    async def _charged_binding(self, args: ExtenderBindingArgs, pod: str) -> _ChargedCycle | str:
+        """Evaluates the node for the pod and charges the placement; the caller holds the turn and the State.
+
+        Returns:
+            The cycle to append; else the response without one: empty for a pod that is bound to the node already.
+        """
+        if self.index is None or self.charge_client is None:
+            return f"this replica does not lead any more; pod {pod} was not bound: bind it again"
+        facts = self._known(args.pod_uid)
+        if facts is None:
+            return f"pod {pod} is gone"
+        if facts.node:
+            return "" if facts.node == args.node else f"pod {pod} is bound to {facts.node} already"
+        if facts.ended or facts.deleting:
+            return f"pod {pod} has ended or is being deleted; it is not bound"
+        assert facts.ask is not None, "_known returns only pods that have been read"
+        view, now_ns = self.index.view, self.runtime.now_ns()
+        query = EvaluationQuery(self.index, facts.ask.pod, now_ns, self.profile)
+        given = query.given(args.node) if query.feasible(args.node) else None
+        if given is None:
+            return f"node {args.node} does not take pod {pod}: {query.why_not(args.node)[0]}"
+        seen, number = dict(view.positions), view.cycle + 1
+        evaluated = query.evaluation.judged(name_hash(facts.uid))
+        outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=args.node)
+        decided = CycleDecided(cycle=number, pods=(outcome,), classes=(evaluated,), by=EXTENDER)
         placed = PodPlaced(
             pod_uid=facts.uid,
             pod=facts.name,
-            node=node,
+            node=args.node,
             cycle=number,
             request=facts.ask.request,
-            score=score,
+            score=query.score(args.node),
             annotations=given,
         )
         drafts = (Draft(decided), Draft(placed, Cause("cluster", facts.since), facts.uid))
-        charged = await self.charge_client.charged(drafts, seen, QuotaPreemptor(self.index), evicts=False)
-        records = await self.runtime.append(charged, now_ns=self.runtime.now_ns(), seen=seen, config=view.config_digest)
-        return records[-1].seq if isinstance(records[-1].event, PodPlaced) else 0
+        preemptor = QuotaPreemptor(self.index)
+        charged = await self.charge_client.charge(drafts, seen, preemptor, evicts=False)
+        return _ChargedCycle(charged, now_ns, seen, self.config_digest)
 
     async def _evict(self, pod: Pod, candidates: dict[str, MetaVictims]) -> str:
         """Requests the evictions on the node that loses least, of the victims that are not leaving already; the caller holds the turn.
 
         Returns:
-            The node; empty where none helps, where capacity for the pod is on its way on a node that is no candidate, and where a victim is
-            not there: it may be gone by now, so that another node's pods would go for nothing.
+            The node; empty where none helps, where capacity for the pod is on its way on a node that is no candidate, and where a victim
+            is not there: it may be gone by now, so that another node's pods would be evicted for nothing.
         """
-        awaited = self._awaited(pod)
-        if self.index is None or (awaited and awaited not in candidates):
+        pending = self._pending_node(pod)
+        if self.index is None or (pending and pending not in candidates):
             return ""
-        able = feasible_candidates(candidates, self.query(pod))
+        now_ns, seen = self.runtime.now_ns(), dict(self.index.view.positions)
+        able = feasible_candidates(candidates, EvaluationQuery(self.index, pod, now_ns, self.profile))
         node = cheapest(able, self._is_evicted)
         uids = _uids(able[node]) if node else []
         known = [facts for uid in uids if (facts := self._known(uid))]
@@ -183,14 +212,14 @@ class ExtenderService:
             if not facts.is_leaving()
         ]
         if drafts:
-            await self.runtime.append(drafts, now_ns=self.runtime.now_ns())
+            await self.runtime.append(drafts, now_ns=now_ns, seen=seen, config=self.config_digest)
         self._pending_evictions.note(pod.metadata.uid, node, uids, self.index.view.pods)
         return node
 
-    async def _going(self, uids: list[str], ends: float) -> bool | None:
-        """True once all victims are going, False when one stays, None when that is not known in time."""
+    async def _all_terminating(self, uids: list[str], ends: float) -> bool | None:
+        """True once all victims are terminating, False when one stays, None when that is not known in time."""
 
-        def going() -> bool | None:
+        def terminating() -> bool | None:
             if self.index is None:
                 return None
             here = [facts for uid in uids if (facts := self.index.view.pods.get(uid))]
@@ -199,10 +228,11 @@ class ExtenderService:
                 return False
             return None if left else True
 
-        return await self._until(going, ends)
+        return await self._until(terminating, ends)
 
-    def _awaited(self, pod: Pod) -> str:
-        return "" if self.index is None else self._pending_evictions.awaited(pod.metadata.uid, self.index.view.pods)
+    def _pending_node(self, pod: Pod) -> str:
+        """The node that victims are leaving for the pod; empty for none."""
+        return "" if self.index is None else self._pending_evictions.node_of(pod.metadata.uid, self.index.view.pods)
 
     def _is_evicted(self, uid: str) -> bool:
         facts = self._known(uid)
@@ -218,7 +248,7 @@ class ExtenderService:
         return facts if facts.ask is not None else None
 
     async def _until(self, found: Callable[[], T | None], ends: float) -> T | None:
-        """What `found` returns as soon as it is not None; None when the time is over."""
+        """Returns the value of `found` as soon as it is not None; None when the time is over."""
         while (value := found()) is None and _now_s() < ends and not self.runtime.draining.is_set():
             await asyncio.sleep(POLL_INTERVAL_S)
         return value

@@ -32,7 +32,7 @@ def node_info(index: Index, name: str) -> Json | None:
 
 def scores(query: EvaluationQuery, top: int) -> str:
     """The best nodes for a pod as a table in Markdown, with each plugin's part: upstream's dump of scores."""
-    judge = query.judge
+    judge = query.evaluation
     rows = sorted((int(row) for row in judge.feasible()), key=lambda row: -int(judge.total[row]))[:top]
     candidates = judge.candidates(rows)
     plugins = sorted({plugin for candidate in candidates for plugin in candidate.parts})

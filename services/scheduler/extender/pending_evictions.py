@@ -16,14 +16,14 @@ class PendingEviction(NamedTuple):
     node: str
     victims: tuple[str, ...]
 
-    def awaited(self, pods: Mapping[str, PodFacts]) -> bool:
+    def is_pending(self, pods: Mapping[str, PodFacts]) -> bool:
         """Whether some of them are still there, and all of those are on their way."""
         here = [facts for uid in self.victims if (facts := pods.get(uid)) is not None and not facts.ended]
         return bool(here) and all(facts.is_leaving() for facts in here)
 
 
 class PendingEvictions:
-    """Pod by uid -> the departure that makes room for it."""
+    """Pod by uid -> the eviction that makes room for it."""
 
     def __init__(self) -> None:
         self._pending_evictions: dict[str, PendingEviction] = {}
@@ -31,11 +31,11 @@ class PendingEvictions:
     def note(self, pod_uid: str, node: str, victims: Sequence[str], pods: Mapping[str, PodFacts]) -> None:
         """Remember who was asked to go for a pod; what was noted for others and has come about is forgotten."""
         self._pending_evictions = {
-            uid: departure for uid, departure in self._pending_evictions.items() if departure.awaited(pods)
+            uid: eviction for uid, eviction in self._pending_evictions.items() if eviction.is_pending(pods)
         }
         self._pending_evictions[pod_uid] = PendingEviction(node, tuple(victims))
 
-    def awaited(self, pod_uid: str, pods: Mapping[str, PodFacts]) -> str:
+    def node_of(self, pod_uid: str, pods: Mapping[str, PodFacts]) -> str:
         """The node on which room for the pod is on its way; empty for none, and once all have gone or one stays."""
-        departure = self._pending_evictions.get(pod_uid)
-        return departure.node if departure is not None and departure.awaited(pods) else ""
+        eviction = self._pending_evictions.get(pod_uid)
+        return eviction.node if eviction is not None and eviction.is_pending(pods) else ""

@@ -48,7 +48,7 @@ class ChargeClient:
         self.asked = 0
         self.unanswered = 0
 
-    async def charged(
+    async def charge(
         self, drafts: Sequence[Draft], seen: dict[str, int], room: QuotaPreemptor, *, evicts: bool = True
     ) -> tuple[Draft, ...]:
         """The cycle as it may be recorded: without the pods that the ledger refused, or did not answer for.

@@ -55,7 +55,7 @@ class Teams(World):
         )
         charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
         seen = dict(self.view.positions)
-        said = self.say(asyncio.run(charge_client.charged(drafts, seen, QuotaPreemptor(index))))
+        said = self.say(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(index))))
         self.read()
         return said
 
@@ -74,7 +74,7 @@ class Teams(World):
         for event in events:
             record = self.append("quota", event, None)
             self.ledger.apply(record)
-            self.view.apply(record)
+            self.fold(record)
 
     def _tell(self, event: Event) -> None:
-        self.view.apply(self.append("quota", event, None))
+        self.fold(self.append("quota", event, None))

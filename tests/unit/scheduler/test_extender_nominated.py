@@ -1,6 +1,7 @@
 """Capacity kept for a nominated pod is kept from pods of other schedulers too, unless their priority is higher."""
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,9 @@ class Runtime:
 
     def now_ns(self) -> int:
         return self._world.now_ns
+
+    def hold(self) -> AbstractContextManager[None]:
+        return nullcontext()  # nothing arrives while a decision is made
 
     async def append(self, drafts: tuple[Draft, ...], **_: Any) -> list[RecordedEvent]:
         return self._world.say(drafts)

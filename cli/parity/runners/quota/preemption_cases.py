@@ -117,7 +117,7 @@ class _Cluster:
         )
         charge_client = ChargeClient(cast("Runtime", runtime), 1.0)
         after: Sequence[Draft] = asyncio.run(
-            charge_client.charged(drafts, dict(self.view.positions), QuotaPreemptor(self._index))
+            charge_client.charge(drafts, dict(self.view.positions), QuotaPreemptor(self._index))
         )
         return [draft.event for draft in after]
 

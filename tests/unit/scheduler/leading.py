@@ -1,0 +1,83 @@
+"""The scheduler's shell without servers: `lead` runs on the logs of a world, and its State is folded as a follower folds it."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from services.scheduler.extender.extender_service import ExtenderService
+from services.scheduler.service import lead
+from services.scheduler.settings import SchedulerSettings
+from shared.events import Draft, RecordedEvent
+from shared.log.positions import Position
+from shared.log.projection import Folding
+from tests.unit.scheduler.scheduler_with_ledger import Teams
+
+
+class LeadingRuntime:
+    """The parts of a runtime that `lead`, the charge client and the extender use.
+
+    Attributes:
+        during_charge: called while a cycle awaits the ledger, before the ledger decides.
+        requests, responses: of the ledger, as they travelled.
+    """
+
+    def __init__(self, world: Teams, **settings: Any) -> None:
+        self.settings = SchedulerSettings(**settings)
+        self.prepared = None
+        self.draining = asyncio.Event()
+        self.bus = self
+        self.writer = SimpleNamespace(epoch=world.ledger.epoch + 1)
+        self.during_charge: Callable[[], None] = lambda: None
+        self.requests: list[bytes] = []
+        self.responses: list[bytes] = []
+        self._world = world
+        self._projection = Folding(None, dict.fromkeys(("cluster", "scheduling", "quota")), world.view)  # type: ignore[arg-type]  # nothing is read
+        world.fold = self.receive  # type: ignore[method-assign]  # what the world appends arrives through the follower
+        self.beside = ExtenderService(self)  # type: ignore[arg-type]  # the parts that it uses
+
+    @property
+    def state(self) -> Any:
+        return self._world.view
+
+    def now_ns(self) -> int:
+        self._world.wait(0.001)
+        return self._world.now_ns
+
+    def receive(self, record: RecordedEvent) -> None:
+        """The follower receives a record."""
+        self._projection.take(record.context, [record], Position(record.seq, b""))
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        self._projection.hold()
+        try:
+            yield
+        finally:
+            self._projection.release()
+
+    async def append(
+        self, drafts: Sequence[Draft], *, now_ns: int, seen: dict[str, int] | None = None, config: str = ""
+    ) -> list[RecordedEvent]:
+        return self._world.record(drafts, now_ns, dict(self.state.positions) if seen is None else seen, config)
+
+    async def ask(self, subject: str, data: bytes, **options: Any) -> bytes:
+        self.requests.append(data)
+        self.during_charge()
+        response = await self._world.ask(subject, data, **options)
+        self.responses.append(response)
+        return response
+
+    async def changed(self, _: float | None = None) -> bool:
+        """Nothing changes any more: `lead` ends."""
+        self.draining.set()
+        return False
+
+    def look(self, _: object) -> None:
+        """Nobody compares placements here."""
+
+
+def lead_until_idle(runtime: LeadingRuntime) -> None:
+    """Runs `lead` until a cycle has nothing to decide."""
+    asyncio.run(lead(runtime))  # type: ignore[arg-type]  # the parts that it uses

@@ -1,0 +1,100 @@
+"""A cycle is a function of its record: the State at `seen`, `now_ns`, the configuration, and the quota ledger's response."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.profiles import config_of
+from services.scheduler.quota.charge_client import ChargeClient
+from services.scheduler.quota.preemption import QuotaPreemptor
+from services.scheduler.state.cluster_view import ClusterView
+from shared.events import Event, RecordedEvent
+from shared.events.intents import EvictionRequested
+from shared.events.scheduling import CycleDecided, PodNominated
+from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.pod import Pod
+from tests.support.scheduling_world import pod
+from tests.unit.scheduler.leading import LeadingRuntime, lead_until_idle
+from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
+
+
+def of_team(name: str, priority: int = 0, on: str = "") -> Pod:
+    phase = "Running" if on else "Pending"
+    return pod(name, cpu="2", memory=None, priority=priority, labels={QUOTA_NAME: "a"}, on=on, phase=phase)
+
+
+def full_quota() -> Teams:
+    """Three pods use up a quota of 6 cores; another of higher priority waits."""
+    world = Teams(quota("a", "6", "6"))
+    for each in (of_team("low", 0, "n0"), of_team("mid", 5, "n1"), of_team("old", 5, "n0"), of_team("vip", 100)):
+        world.add_pod(each)
+    world.read()
+    return world
+
+
+def evicted(events: list[Event]) -> list[str]:
+    return [event.pod_uid for event in events if isinstance(event, EvictionRequested)]
+
+
+def decided(world: Teams) -> list[RecordedEvent]:
+    """The events of the first cycle: from its CycleDecided to the next."""
+    log = world.logs["scheduling"]
+    first, *more = [place for place, record in enumerate(log) if isinstance(record.event, CycleDecided)]
+    return log[first : more[0] if more else None]
+
+
+def decided_again(world: Teams, runtime: LeadingRuntime) -> list[Event]:
+    """The cycle's events once more, from the State at the recorded positions and the recorded response."""
+    cycle = decided(world)[0].event
+    assert isinstance(cycle, CycleDecided)
+    assert cycle.seen is not None
+    assert cycle.now_ns is not None
+    view = ClusterView()
+    for context, seq in sorted(cycle.seen.items()):
+        for record in world.logs[context][:seq]:
+            view.apply(record)
+    assert view.config_digest == cycle.config
+
+    async def ask(*_: Any, **__: Any) -> bytes:
+        return runtime.responses[0]
+
+    again = SimpleNamespace(
+        state=view, now_ns=lambda: 0, bus=SimpleNamespace(ask=ask), writer=SimpleNamespace(epoch=runtime.writer.epoch)
+    )
+    index = Index(view, config_of(view).profiles)
+    client = ChargeClient(again, 1.0)  # type: ignore[arg-type]  # the parts that it uses
+    drafts = decide(index, cycle.now_ns, runtime.settings.batch_size)
+    charged = asyncio.run(client.charge(drafts, dict(cycle.seen), QuotaPreemptor(index)))
+    return [draft.event for draft in charged]
+
+
+def without_inputs(event: Event) -> Event:
+    return type(event)(
+        **{name: getattr(event, name) for name in event.__struct_fields__} | dict.fromkeys(("seen", "now_ns", "config"))
+    )
+
+
+def test_quota_preemption_rests_on_the_recorded_positions_whatever_arrives_while_the_ledger_is_awaited() -> None:
+    world = full_quota()
+    runtime = LeadingRuntime(world)
+
+    def victim_goes() -> None:
+        runtime.during_charge = lambda: None
+        world.drop_pod("low")
+        world.fold(world.logs["cluster"][-1])
+        runtime.beside.query(of_team("question"))  # a request over HTTP settles the cache
+
+    runtime.during_charge = victim_goes
+    lead_until_idle(runtime)
+    cycle = [record.event for record in decided(world)]
+    assert isinstance(cycle[0], CycleDecided)
+    assert cycle[0].seen is not None
+    assert cycle[0].seen["cluster"] == len(world.logs["cluster"]) - 1, "the deletion came after the cycle's first read"
+    assert [event.victims for event in cycle if isinstance(event, PodNominated)] == [("low",)]
+    assert evicted(cycle) == ["low"]
+    assert [without_inputs(event) for event in cycle] == [
+        without_inputs(event) for event in decided_again(world, runtime)
+    ]
+    assert world.view.positions["cluster"] == len(world.logs["cluster"]), "the hold has ended"
