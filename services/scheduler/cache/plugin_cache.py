@@ -32,7 +32,7 @@ class Ledger(Protocol):
 class SelectiveLedger(Ledger, Protocol):
     """An account in which pods of most classes count for nothing."""
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether it is told of pods of the class; the same for as long as the account is kept."""
         ...
 

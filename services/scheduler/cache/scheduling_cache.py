@@ -229,7 +229,7 @@ class Index:
         """The accounts in which pods of the class count."""
         told: tuple[Ledger, ...] | None = ask.memo.get(self)
         if told is None:
-            told = tuple(each for each, selective in self._told if selective is None or selective.concerns(ask))
+            told = tuple(each for each, selective in self._told if selective is None or selective.applies_to(ask))
             ask.memo[self] = told
         return told
 

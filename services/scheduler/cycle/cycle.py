@@ -28,7 +28,7 @@ from services.scheduler.cycle.preemption import Kept, Preemptor
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
-from services.scheduler.plugins.volume_binding.plugin import BindingTrial
+from services.scheduler.plugins.volume_binding.plugin import VolumeBindingState
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE
 from services.scheduler.queue.queueing_hints import awake
 from services.scheduler.queue.scheduling_queue import Chosen
@@ -263,11 +263,11 @@ class _Cycle:
         """
         row = self._index.table.rows.get(nominated, -1) if nominated else -1
         if 0 <= row < self._room.size and judge.total[row] >= 0:
-            given = self._copies.givers.give(judge, row)
+            given = self._copies.givers.reserve(judge, row)
             if given is not None:
                 return row, given
         while (row := judge.choose(pod_hash)) >= 0:
-            given = self._copies.givers.give(judge, row)
+            given = self._copies.givers.reserve(judge, row)
             if given is not None:
                 return row, given
         return -1, {}
@@ -275,7 +275,7 @@ class _Cycle:
     def _place(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
         self._say_placed(pod, ask, row, score, judged, given)
         self._count(pod, ask, row, given)
-        foreseen = not given and self._copies.as_foreseen()
+        foreseen = not given and self._copies.matched_prediction()
         self._placements.append(Placement(row, ask, foreseen))
 
     def _say_placed(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
@@ -331,8 +331,8 @@ class _Cycle:
     def _prepare(self, pod: PodFacts, ask: PodAsk, row: int, judge: Judge) -> bool:
         """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""
         for plugin in judge.profile.plugins if ask.pod.spec.volumes else ():
-            trial = self._copies.trials[plugin]
-            choice = trial.prepare(ask, row) if isinstance(trial, BindingTrial) else None
+            state = self._copies.plugin_states[plugin]
+            choice = state.prepare(ask, row) if isinstance(state, VolumeBindingState) else None
             if choice is not None:
                 self._events += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in choice.events()]
                 waits = Rejections(plugin=plugin.name, code="VolumesPending", nodes=1, detail=choice.node)
@@ -375,7 +375,7 @@ class _Cycle:
     def _panel(self, profile: Profile) -> Panel:
         panel = self._panels.get(profile)
         if panel is None:
-            panel = self._panels[profile] = Panel(profile, self._copies.trials, self._room)
+            panel = self._panels[profile] = Panel(profile, self._copies.plugin_states, self._room)
         return panel
 
     def _profile(self, ask: PodAsk) -> Profile:

@@ -75,11 +75,11 @@ class Judge:
         self._size = table.size
         self._hashes = table.hashes[: table.size]
         self._first = [
-            table.rows[name] for guide in panel.guides for name in guide.first_nodes(ask) if name in table.rows
+            table.rows[name] for guide in panel.guides for name in guide.preferred_nodes(ask) if name in table.rows
         ]
         # Whose scores one pass sums up, and who is asked for itself.
         self._summing, parts, self._scorers = panel.parts(ask)
-        self._pass = Pass(panel.room, panel.shortage(ask), parts, panel.base)
+        self._pass = Pass(panel.room, panel.fit_term(ask), parts, panel.base)
         self._placements = placements
         self._upto = len(placements)  # how many of them are worked in
         self._foresight: Foresight | None = None
@@ -97,17 +97,17 @@ class Judge:
         refuse_by(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
         self._revisions = self._revised()
         self._judge_wide()
-        self._raw = [trial.score(self.ask, rows) for _, _, trial in self._scorers]
+        self._raw = [state.score(self.ask, rows) for _, _, state in self._scorers]
         self._total_all()
 
     def _revised(self) -> list[int]:
-        return [trial.revision(self.ask) for trial in self._panel.wide]
+        return [state.revision(self.ask) for state in self._panel.wide]
 
     def _judge_wide(self) -> None:
         """Ask the wide filters of all nodes, and bring both kinds together: the first that refuses a node is its reason."""
         self._wide_by: Int64 | None = None
         self.by, self.verdict = self._own_by, self._own_verdict
-        said = [trial.filter(self.ask, slice(0, self._size)) for _, _, trial in self._panel.wide_filters]
+        said = [state.filter(self.ask, slice(0, self._size)) for _, _, state in self._panel.wide_filters]
         if all(verdicts is None for verdicts in said):
             return
         self._wide_by, self._wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
@@ -122,8 +122,8 @@ class Judge:
         self._leaders = None
         self._wide_parts: dict[str, Int64] = {}
         self._wide_total: Int64 | None = None
-        for plugin, weight, trial in self._panel.wide_scorers:
-            scores = trial.scores(self.ask, self.by == FEASIBLE)
+        for plugin, weight, state in self._panel.wide_scorers:
+            scores = state.scores(self.ask, self.by == FEASIBLE)
             if scores is not None:
                 part = self._wide_parts[plugin.name] = scores * weight
                 self._wide_total = part if self._wide_total is None else self._wide_total + part
@@ -208,9 +208,9 @@ class Judge:
             return
         rows = np.array(list(dict.fromkeys(self._behind)))
         self._summed[rows] = self._sums(rows)
-        for (plugin, _, trial), raw in zip(self._scorers, self._raw, strict=True):
-            if raw is not None and not plugin.static:
-                scores = trial.score(self.ask, rows)
+        for (plugin, _, state), raw in zip(self._scorers, self._raw, strict=True):
+            if raw is not None and not plugin.node_only:
+                scores = state.score(self.ask, rows)
                 raw[rows] = 0 if scores is None else scores
         self._behind.clear()
 
@@ -240,11 +240,11 @@ class Judge:
         if self._wide_by is not None:
             overlay(by, verdict, self._wide_by[rows], self._wide_verdict[rows])
             self.by[rows], self.verdict[rows] = by, verdict
-        for (plugin, weight, trial), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
+        for (plugin, weight, state), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
             if raw is None:
                 continue
-            if not plugin.static:
-                scores = trial.score(ask, rows)
+            if not plugin.node_only:
+                scores = state.score(ask, rows)
                 raw[rows] = 0 if scores is None else scores
                 renormalise |= plugin.normalize is not Normalize.NONE
             if plugin.normalize is not Normalize.NONE:
@@ -279,7 +279,7 @@ class Judge:
         self.catch_up()
         if self._foresight is None or self.gives or self._first:
             return [], []
-        if not all(trial.indifferent(self.ask) for trial in self._panel.wide):
+        if not all(state.ignores_own_placements(self.ask) for state in self._panel.wide):
             return [], []
         moved = np.zeros(self._size, np.bool_)
         moved[list(self._settled)] = True
@@ -311,7 +311,7 @@ class Judge:
         pairs = np.stack((self.by[refused], self.verdict[refused]), axis=1)
         kinds, which = np.unique(pairs, axis=0, return_inverse=True)
         filters = self.profile.filters
-        helps = np.array([not filters[by].hopeless(self.ask, int(verdict)) for by, verdict in kinds.tolist()])
+        helps = np.array([not filters[by].unresolvable(self.ask, int(verdict)) for by, verdict in kinds.tolist()])
         rows: NDArray[np.intp] = refused[helps[which.reshape(-1)]]
         return rows
 

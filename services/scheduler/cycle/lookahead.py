@@ -13,7 +13,7 @@ from services.scheduler.cycle.active_plugins import Panel, Scoring
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.cycle.fused_scoring import Pass
 from services.scheduler.framework.plugin import Normalize, normalized
-from services.scheduler.framework.plugin_state import Foreseeing, Summed, Trial
+from services.scheduler.framework.plugin_state import LookaheadScore, PluginState, Summed
 from services.scheduler.framework.protocols import is_kind
 from services.scheduler.framework.score_terms import Part
 from services.scheduler.kernels.select import close, note_refusals
@@ -58,29 +58,29 @@ def foresee(
     fuller, rows = room.after(ask), slice(0, len(by))
     later_by, verdict, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
     parts: list[tuple[int, Part]] = []
-    for _, weight, trial in summing:
-        later = _after(trial, ask, fuller)
-        part = later.part(ask) if is_kind(later, Summed) else None
+    for _, weight, state in summing:
+        later = _after(state, ask, fuller)
+        part = later.score_term(ask) if is_kind(later, Summed) else None
         if part is None:
             return None
         parts.append((weight, part))
-    Pass(fuller, panel.shortage(ask), parts, panel.base).judge(rows, later_by, verdict, total)
-    for index, _, trial in panel.moving:
-        later = _after(trial, ask, fuller)
+    Pass(fuller, panel.fit_term(ask), parts, panel.base).judge(rows, later_by, verdict, total)
+    for index, _, state in panel.moving:
+        later = _after(state, ask, fuller)
         if later is None:
-            if trial.filter(ask, rows) is None:
+            if state.filter(ask, rows) is None:
                 continue
             return None
         verdicts = later.filter(ask, rows)
         if verdicts is not None:
             note_refusals(later_by, verdict, verdicts, index)
-    for (plugin, weight, trial), now, top in zip(scorers, raw, highest, strict=True):
+    for (plugin, weight, state), now, top in zip(scorers, raw, highest, strict=True):
         if now is None:
             continue
-        if plugin.static:
+        if plugin.node_only:
             total += normalized(now, top, plugin.normalize) * weight
             continue
-        later = _after(trial, ask, fuller) if plugin.normalize is Normalize.NONE else None
+        later = _after(state, ask, fuller) if plugin.normalize is Normalize.NONE else None
         scores = None if later is None else later.score(ask, rows)
         if scores is None:
             return None
@@ -89,5 +89,5 @@ def foresee(
     return Foresight(later_by, verdict, total)
 
 
-def _after(trial: Trial, ask: PodAsk, fuller: Room) -> Trial | None:
-    return trial.after(ask, fuller) if is_kind(trial, Foreseeing) else None
+def _after(state: PluginState, ask: PodAsk, fuller: Room) -> PluginState | None:
+    return state.after_one_more(ask, fuller) if is_kind(state, LookaheadScore) else None

@@ -61,7 +61,7 @@ class WhatIf:
 
     def fits(self, profile: Profile, ask: PodAsk, row: int) -> bool:
         """Whether every filter lets the class onto the node as it stands."""
-        return not any(self._copies.trials[plugin].filter_at(ask, row) for plugin in profile.filters)
+        return not any(self._copies.plugin_states[plugin].filter_at(ask, row) for plugin in profile.filters)
 
 
 class Preemptor:

@@ -9,7 +9,7 @@ import numpy as np
 from services.scheduler.cycle.active_plugins import Panel, refuse_by
 from services.scheduler.cycle.fused_scoring import lay_out
 from services.scheduler.cycle.rejection_summary import BEST, listed, rejections
-from services.scheduler.framework.plugin_state import Foreseeing
+from services.scheduler.framework.plugin_state import LookaheadScore
 from services.scheduler.framework.protocols import is_kind
 from services.scheduler.framework.score_terms import Evenness, Fullness, Left
 from services.scheduler.kernels.select import FEASIBLE
@@ -63,21 +63,21 @@ class Kin:
 
     def _can_be_foreseen(self) -> bool:
         panel, ask = self._panel, self._ask
-        if panel.fitting is None or any(guide.first_nodes(ask) for guide in panel.guides):
+        if panel.fitting is None or any(guide.preferred_nodes(ask) for guide in panel.guides):
             return False
         # Who refuses a node before room is asked for refuses it for good; of one behind, its reason may be another.
-        if any(index > panel.fitting[0] or not plugin.static for index, plugin, _ in panel.filters):
+        if any(index > panel.fitting[0] or not plugin.node_only for index, plugin, _ in panel.filters):
             return False
         summing, _, others = panel.parts(ask)
-        return not others and all(is_kind(trial, Foreseeing) and trial.foresees(ask) for _, _, trial in summing)
+        return not others and all(is_kind(state, LookaheadScore) and state.can_predict(ask) for _, _, state in summing)
 
     def is_arithmetic(self) -> bool:
         """Whether all that is said of the classes now, and all that their pods change, is arithmetic or the same for all of them."""
         if not self._is_arithmetic:
             return False
         panel, every = self._panel, slice(0, self._panel.room.size)
-        return not any(trial.filter(self._ask, every) is not None for _, _, trial in panel.wide_filters) and not any(
-            trial.scores(self._ask, panel.nobody == FEASIBLE) is not None for _, _, trial in panel.wide_scorers
+        return not any(state.filter(self._ask, every) is not None for _, _, state in panel.wide_filters) and not any(
+            state.scores(self._ask, panel.nobody == FEASIBLE) is not None for _, _, state in panel.wide_scorers
         )
 
     def place(self, asks: Sequence[PodAsk], hashes: Sequence[np.uint64]) -> list[Foreseen]:
@@ -92,7 +92,7 @@ class Kin:
         panel, room, table = self._panel, self._panel.room, self._panel.room.table
         said = [panel.parts(ask)[1] for ask in asks]
         layout = lay_out(said[0])
-        fits = [fit for ask in asks if (fit := panel.shortage(ask)) is not None]
+        fits = [fit for ask in asks if (fit := panel.fit_term(ask)) is not None]
         index, shortage = fits[0]
         taken = [
             [(column, size) for column, size in table.vector(ask) if column < room.requested.shape[1]] for ask in asks

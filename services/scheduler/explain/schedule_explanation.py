@@ -140,8 +140,8 @@ def _judged(index: Index, pod: Pod, now_ns: int) -> Json:
     refused: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for number in range(index.table.size):
         if judge.by[number] > FEASIBLE:
-            why, hopeless = query.why_not(names[number])
-            refused[judge.profile.filters[int(judge.by[number])].name, why, not hopeless].append(names[number])
+            why, unresolvable = query.why_not(names[number])
+            refused[judge.profile.filters[int(judge.by[number])].name, why, not unresolvable].append(names[number])
     details = [
         {"failedPlugin": plugin, "reason": why, "preemptMightHelp": helps, "failedNodes": sorted(nodes)[:MOST_NAMED]}
         for (plugin, why, helps), nodes in sorted(refused.items())

@@ -44,7 +44,7 @@ class EvaluationQuery:
             raise BadQuery(f"pod {pod.metadata.key}: {ask.fault}")
         self._copies = copies = WorkingCopies(index, now_ns)
         self._count_nominated(pod.metadata.uid)
-        panel = Panel(_profile(index, profile, ask.scheduler), copies.trials, copies.room)
+        panel = Panel(_profile(index, profile, ask.scheduler), copies.plugin_states, copies.room)
         self.evaluation = Judge(panel, index.table, ask)
 
     def _count_nominated(self, uid: str) -> None:
@@ -69,7 +69,7 @@ class EvaluationQuery:
 
     def given(self, node: str) -> dict[str, str] | None:
         """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
-        return self._copies.givers.give(self.evaluation, self._row(node))
+        return self._copies.givers.reserve(self.evaluation, self._row(node))
 
     def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
         """Whether the node may take the pod once these pods have left it. Pods that do not run there change nothing."""
@@ -81,7 +81,7 @@ class EvaluationQuery:
         for held in leaving:
             self._copies.move(held, row, -1)
         refused = any(
-            self._copies.trials[plugin].filter_at(self.ask, row) for plugin in self.evaluation.profile.filters
+            self._copies.plugin_states[plugin].filter_at(self.ask, row) for plugin in self.evaluation.profile.filters
         )
         for held in leaving:
             self._copies.move(held, row, +1)
@@ -94,7 +94,7 @@ class EvaluationQuery:
             return text(NODE_UNKNOWN), True
         plugin = self.evaluation.profile.filters[int(self.evaluation.by[row])]
         words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.evaluation.refusals(row))
-        return words, plugin.hopeless(self.ask, int(self.evaluation.verdict[row]))
+        return words, plugin.unresolvable(self.ask, int(self.evaluation.verdict[row]))
 
     def _row(self, node: str) -> int:
         row = self._index.table.rows.get(node, -1)

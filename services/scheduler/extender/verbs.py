@@ -34,17 +34,17 @@ def filter_result(ask: ExtenderArgs, query: EvaluationQuery) -> ExtenderFilterRe
     """Which nodes may take the pod, and why the others may not."""
     fits = {name for name in names_of(ask) if query.feasible(name)}
     failed: dict[str, str] = {}
-    hopeless: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
     for name in names_of(ask):
         if name not in fits:
             why, no_use = query.why_not(name)
-            (hopeless if no_use else failed)[name] = why
+            (unresolvable if no_use else failed)[name] = why
     if ask.node_names is not None:
         names = tuple(name for name in ask.node_names if name in fits)
-        return ExtenderFilterResult(node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
+        return ExtenderFilterResult(node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
     items = [item for item in (ask.nodes or NodeItems()).items if _name(item) in fits]
     nodes = {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items}
-    return ExtenderFilterResult(nodes=nodes, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless)
+    return ExtenderFilterResult(nodes=nodes, failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
 
 
 def priorities(ask: ExtenderArgs, query: EvaluationQuery) -> list[HostPriority]:

@@ -1,7 +1,7 @@
 """What a plugin is, and what a profile makes of its plugins.
 
 A plugin judges all nodes at once. Its `filter` gives each node a verdict (0 lets it through), its `score` a number; both
-in integers as upstream has them. In a cycle, pods are placed one after the other, so a plugin hands out a *trial*: its working
+in integers as upstream has them. In a cycle, pods are placed one after the other, so a plugin hands out a *state*: its working
 copy for the cycle, which `place` moves on. A plugin that keeps an account of its own over the nodes (measured load, NUMA
 zones) declares a ledger, which the index keeps up to date.
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
@@ -33,32 +33,34 @@ class Normalize(Enum):
     NONE = "they are 0..100 already"
     UP = "100 * score / highest; all 0 when the highest is 0"
     DOWN = "100 - that; all 100 when the highest is 0"
-    OWN = "the plugin brings them there itself, knowing which nodes are feasible: a wide one, by `WideTrial.scores`"
+    OWN = (
+        "the plugin brings them there itself, knowing which nodes are feasible: a wide one, by `CrossNodeState.scores`"
+    )
 
 
 class Plugin(Protocol):
-    """One of a profile's plugins. Stateless: what a cycle needs is in its trial, what outlasts it in its ledger.
+    """One of a profile's plugins. Stateless: what a cycle needs is in its state, what outlasts it in its ledger.
 
     Attributes:
         name: as in KubeSchedulerConfiguration.
         static: its verdicts and scores depend on the node objects alone, so a placement changes none; of what a pod asks for it reads the names at most,
             not the amounts.
-        wide: they depend on pods on other nodes too, so a placement may change any; its trials are WideTrials.
+        wide: they depend on pods on other nodes too, so a placement may change any; its plugin_states are CrossNodeStates.
         normalize: how its raw scores become 0..100.
-        cures: reason code -> changes that can end it; a refused pod is woken by these.
+        queueing_hints: reason code -> changes that can end it; a refused pod is woken by these.
     """
 
     name: ClassVar[str]
-    static: ClassVar[bool]
-    wide: ClassVar[bool]
+    node_only: ClassVar[bool]
+    cross_node: ClassVar[bool]
     normalize: ClassVar[Normalize]
-    cures: ClassVar[Mapping[str, frozenset[Change]]]
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]]
 
     def new_ledger(self) -> Ledger | None:
         """An empty account for an index to keep up to date, if the plugin needs one."""
         ...
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:
         """A working copy for the cycle that is decided at `now_ns`; `ledger` is what `new_ledger` returned."""
         ...
 
@@ -66,16 +68,16 @@ class Plugin(Protocol):
         """What a verdict of this plugin means; several reasons where several hold."""
         ...
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:
         """Whether no pod that went from the node would help: upstream's UnschedulableAndUnresolvable."""
         ...
 
 
 @runtime_checkable
-class Guide(Protocol):
+class PreferredNodes(Protocol):
     """A plugin that knows nodes which come before all scores."""
 
-    def first_nodes(self, ask: PodAsk) -> Sequence[str]:
+    def preferred_nodes(self, ask: PodAsk) -> Sequence[str]:
         """Names of nodes; the first of them that is feasible is taken."""
         ...
 
@@ -112,19 +114,19 @@ class Profile:
         self.scorers = tuple(scorers)
         self.preemption = preemption
         self.plugins: tuple[Plugin, ...] = tuple(dict.fromkeys((*filters, *(scorer.plugin for scorer in scorers))))
-        self._cures = {
-            (plugin.name, code): changes for plugin in self.plugins for code, changes in plugin.cures.items()
+        self._queueing_hints = {
+            (plugin.name, code): changes for plugin in self.plugins for code, changes in plugin.queueing_hints.items()
         }
-        self._wide = frozenset(plugin.name for plugin in self.plugins if plugin.wide)
+        self._wide = frozenset(plugin.name for plugin in self.plugins if plugin.cross_node)
 
     def reaches_far(self, reasons: Sequence[tuple[str, str]]) -> bool:
         """Whether a change on one node can end one of the reasons on another."""
         return any(plugin in self._wide for plugin, _ in reasons)
 
-    def cures(self, reasons: Sequence[tuple[str, str]]) -> frozenset[Change]:
+    def queueing_hints(self, reasons: Sequence[tuple[str, str]]) -> frozenset[Change]:
         """The changes that can end one of the reasons. A new node always can; a reason nobody knows is ended by any."""
         every = frozenset(Change)
-        return frozenset((Change.NODE_ADDED,)).union(*(self._cures.get(reason, every) for reason in reasons))
+        return frozenset((Change.NODE_ADDED,)).union(*(self._queueing_hints.get(reason, every) for reason in reasons))
 
 
 def normalized(raw: Int64, highest: int, how: Normalize) -> Int64:

@@ -1,6 +1,6 @@
 """A plugin's working copy for one cycle, and what more some plugins' copies can do.
 
-In a cycle, pods are placed one after the other; `place` moves a trial on. All judge in integers as upstream has them.
+In a cycle, pods are placed one after the other; `place` moves a state on. All judge in integers as upstream has them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from services.scheduler.state.pod_class import PodAsk
 from services.scheduler.state.pod_record import Held, PodFacts
 
 
-class Trial(Protocol):
+class PluginState(Protocol):
     """A plugin's working copy for one cycle."""
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
@@ -42,8 +42,8 @@ class Trial(Protocol):
 
 
 @runtime_checkable
-class Counting(Trial, Protocol):
-    """The trial of a plugin that counts more of a cycle's placements than the room does."""
+class Placeable(PluginState, Protocol):
+    """The state of a plugin that counts more of a cycle's placements than the room does."""
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         """Count a pod of the class on the node, for the pods that come after it in the cycle."""
@@ -51,8 +51,8 @@ class Counting(Trial, Protocol):
 
 
 @runtime_checkable
-class Removing(Trial, Protocol):
-    """The trial of a plugin of which pods that run can be taken, to see what would fit without them. Of others they stay."""
+class Preemptable(PluginState, Protocol):
+    """The state of a plugin of which pods that run can be taken, to see what would fit without them. Of others they stay."""
 
     def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:
         """A pod that ran on the node when the cycle began is taken off it (-1), or put back (+1).
@@ -64,19 +64,19 @@ class Removing(Trial, Protocol):
 
 
 @runtime_checkable
-class Returning(Trial, Protocol):
-    """The trial of a plugin that gave running pods something, which would be free without them."""
+class Releasable(PluginState, Protocol):
+    """The state of a plugin that gave running pods something, which would be free without them."""
 
-    def give_back(self, held: Held, row: int, sign: int) -> None:
+    def release(self, held: Held, row: int, sign: int) -> None:
         """A pod that ran on the node when the cycle began is taken off it with all it has (-1), or put back (+1)."""
         ...
 
 
 @runtime_checkable
-class Selective(Trial, Protocol):
-    """The trial of a plugin that has nothing to say of most classes, whatever happens in the cycle."""
+class Selective(PluginState, Protocol):
+    """The state of a plugin that has nothing to say of most classes, whatever happens in the cycle."""
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether it may say anything of the class, or give its pods anything, at any time of the cycle.
 
         Classes that differ in amounts alone are answered alike.
@@ -85,59 +85,59 @@ class Selective(Trial, Protocol):
 
 
 @runtime_checkable
-class Fitting(Trial, Protocol):
-    """The trial of a plugin whose filter is arithmetic alone, and can be worked out with other plugins' scores."""
+class Fitting(PluginState, Protocol):
+    """The state of a plugin whose filter is arithmetic alone, and can be worked out with other plugins' scores."""
 
-    def shortage(self, ask: PodAsk) -> Shortage:
-        """What `filter` is worked out from; one trial of a profile has this."""
+    def fit_term(self, ask: PodAsk) -> Shortage:
+        """What `filter` is worked out from; one state of a profile has this."""
         ...
 
 
 @runtime_checkable
-class Summed(Trial, Protocol):
-    """The trial of a plugin whose score is arithmetic alone, and can be worked out together with that of others."""
+class Summed(PluginState, Protocol):
+    """The state of a plugin whose score is arithmetic alone, and can be worked out together with that of others."""
 
-    def part(self, ask: PodAsk) -> Part | None:
+    def score_term(self, ask: PodAsk) -> Part | None:
         """What `score` is worked out from; None: it has to be asked for it."""
         ...
 
 
 @runtime_checkable
-class Foreseeing(Trial, Protocol):
-    """The trial of a plugin whose opinion changes with each pod on a node, by as much on every node.
+class LookaheadScore(PluginState, Protocol):
+    """The state of a plugin whose opinion changes with each pod on a node, by as much on every node.
 
-    A trial that is none, and has no opinion on a class, has none after any number of its pods.
+    A state that is none, and has no opinion on a class, has none after any number of its pods.
     """
 
-    def foresees(self, ask: PodAsk) -> bool:
+    def can_predict(self, ask: PodAsk) -> bool:
         """Whether `after` can say, for the class and for those that differ from it in amounts alone."""
         ...
 
-    def after(self, ask: PodAsk, room: Room) -> Trial | None:
-        """The trial as if each node had taken one more pod of the class; `room` is `Room.after`. None: it cannot say."""
+    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:
+        """The state as if each node had taken one more pod of the class; `room` is `Room.after`. None: it cannot say."""
         ...
 
 
 @runtime_checkable
-class Surprising(Foreseeing, Protocol):
-    """A foreseeing trial that counts some pods otherwise than it foresees."""
+class Surprising(LookaheadScore, Protocol):
+    """A foreseeing state that counts some pods otherwise than it foresees."""
 
-    def as_foreseen(self) -> bool:
+    def matched_prediction(self) -> bool:
         """Whether the pod that was placed last changed its node as `after` would have said."""
         ...
 
-    def foreseen_of(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+    def count_predicted(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
         """How many equal pods, from the first on, would change their nodes as `after` says, each another node."""
         ...
 
     def place_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> None:
-        """Count the first of the pods that `foreseen_of` was asked about last: no more than it said."""
+        """Count the first of the pods that `count_predicted` was asked about last: no more than it said."""
         ...
 
 
 @runtime_checkable
-class WideTrial(Trial, Protocol):
-    """The trial of a wide plugin: what it says of a node depends on pods on other nodes too.
+class CrossNodeState(PluginState, Protocol):
+    """The state of a wide plugin: what it says of a node depends on pods on other nodes too.
 
     Its `score` is None: it scores by `scores`.
     """
@@ -146,7 +146,7 @@ class WideTrial(Trial, Protocol):
         """A number that grows when a placement of the cycle may have changed `filter` or `scores` for the class."""
         ...
 
-    def indifferent(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, ask: PodAsk) -> bool:
         """Whether it makes no difference to what it says of the class where pods of the class go."""
         ...
 
@@ -163,17 +163,17 @@ class WideTrial(Trial, Protocol):
 
 
 @runtime_checkable
-class Giver(Trial, Protocol):
-    """The trial of a plugin that gives pods more of a node than room: CPUs, NUMA zones.
+class Reserver(PluginState, Protocol):
+    """The state of a plugin that gives pods more of a node than room: CPUs, NUMA zones.
 
     Its filter may let a node pass that turns out to have nothing to give, and a placement may make it change its mind about a node that
     it refused.
     """
 
-    def give(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
+    def reserve(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
         """What a pod of the class gets on the node, as annotations of the pod; or the verdict that refuses it after all."""
         ...
 
-    def hold(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:
+    def assume(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:
         """Count what a pod was given, by whichever profile's plugin, for the pods that come after it in the cycle."""
         ...

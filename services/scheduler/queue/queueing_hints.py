@@ -23,7 +23,7 @@ def awake(index: Index, feasible: Callable[[PodAsk], NDArray[Any]]) -> Sequence[
     """The refused pods to try.
 
     Every change of the right kind counts when there are many classes. For a few, they are judged anew and only
-    changes of nodes that would take them count: a change that cures nothing is not worth a line in the log.
+    changes of nodes that would take them count: a change that queueing_hints nothing is not worth a line in the log.
 
     Args:
         feasible: rows of the nodes that would take a pod of a class.
@@ -40,7 +40,7 @@ def awake(index: Index, feasible: Callable[[PodAsk], NDArray[Any]]) -> Sequence[
         if (ask, reasons) in cured:
             continue
         profile = index.profiles[ask.scheduler]
-        kinds = sorted(profile.cures(reasons))
+        kinds = sorted(profile.queueing_hints(reasons))
         open_ = feasible(ask)
         # What a wide plugin refuses, a change on a node that itself stays closed may have opened elsewhere.
         there = alive if profile.reaches_far(reasons) else open_
@@ -70,7 +70,7 @@ def _touched(index: Index) -> tuple[list[BinKey], dict[PodAsk, None]]:
     for bin_ in waiting:
         group = bin_.scheduler, bin_.reasons
         if group not in newest:
-            kinds = sorted(index.profiles[bin_.scheduler].cures(bin_.reasons))
+            kinds = sorted(index.profiles[bin_.scheduler].queueing_hints(bin_.reasons))
             newest[group] = max(int(newest_by_kind[kinds].max(initial=0)), view.released_seq, _around(index, kinds))
         if newest[group] > bin_.saw or (
             bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any())

@@ -39,7 +39,7 @@ class BinKey(NamedTuple):
 
     Attributes:
         saw: of `cluster`.
-        saw_reports: of `metrics-*`, by name; None when no report cures the reasons.
+        saw_reports: of `metrics-*`, by name; None when no report queueing_hints the reasons.
     """
 
     scheduler: str
@@ -236,7 +236,9 @@ class Queue:
         group = ask.scheduler, facts.reasons
         measured = self._measured.get(group)
         if measured is None:
-            measured = self._measured[group] = Change.METRIC in self._profiles[ask.scheduler].cures(facts.reasons)
+            measured = self._measured[group] = Change.METRIC in self._profiles[ask.scheduler].queueing_hints(
+                facts.reasons
+            )
         return BinKey(*group, facts.saw, tuple(sorted(facts.saw_reports.items())) if measured else None)
 
 

@@ -50,7 +50,7 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
     refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=ask.fault),)
     if not ask.fault:
         copies = WorkingCopies(index, binding.at_ns)
-        judge = Judge(Panel(profile, copies.trials, copies.room), table, ask)
+        judge = Judge(Panel(profile, copies.plugin_states, copies.room), table, ask)
         pod_hash = name_hash(binding.uid)
         judged, row = judge.judged(pod_hash), judge.choose(pod_hash)
         ours = judge.candidates([row])[0] if row >= 0 else _NONE

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from services.scheduler.framework.reasons import text
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger, LoadAwareTrial, read_args
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger, LoadState, read_args
 from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
 from services.scheduler.state.pod_record import true_since_ns
 from shared.kube.instants import SECOND, instant_text
@@ -108,9 +108,9 @@ def assign(account: LoadAwareLedger, pod: Pod, at_ns: int, row: int = 0) -> None
     account.count(pod.metadata.uid, row, pod.metadata.key, template, scheduled_ns or at_ns, initialized_ns or None)
 
 
-def place(trial: LoadAwareTrial, account: LoadAwareLedger, pod: Pod, row: int = 0) -> None:
+def place(state: LoadState, account: LoadAwareLedger, pod: Pod, row: int = 0) -> None:
     """A cycle places the pod on the node."""
-    trial.add(row, pod.metadata.key, account.templates.of(pod), NOW)
+    state.add(row, pod.metadata.key, account.templates.of(pod), NOW)
 
 
 def reason_of(account: LoadAwareLedger, code: int) -> str:
@@ -121,12 +121,12 @@ def reason_of(account: LoadAwareLedger, code: int) -> str:
 
 def filtered(account: LoadAwareLedger, incoming: Pod, now_ns: int = NOW, row: int = 0) -> str:
     """The reason's text; empty when the node passes."""
-    code = int(account.trial().filter(incoming, np.array([row]), now_ns)[0])
+    code = int(account.new_state().filter(incoming, np.array([row]), now_ns)[0])
     return reason_of(account, code)
 
 
 def scored(account: LoadAwareLedger, incoming: Pod, now_ns: int = NOW, row: int = 0) -> int:
-    return int(account.trial().score(incoming, np.array([row]), now_ns)[0])
+    return int(account.new_state().score(incoming, np.array([row]), now_ns)[0])
 
 
 def added(account: LoadAwareLedger, part: str, row: int = 0) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Plugin, Profile, Scorer
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
 from shared.events import Event, RecordedEvent
@@ -35,24 +35,24 @@ class OnePlugin:
             self.view.apply(RecordedEvent("cluster", self._seq, event, self._seq, None))
         self.index.settle()
 
-    def trial(self) -> Trial:
+    def new_state(self) -> PluginState:
         index = self.index
-        return self.plugin.trial(Room(index.table, index.book, index.surroundings), index.ledgers[self.plugin], 0)
+        return self.plugin.new_state(Room(index.table, index.book, index.surroundings), index.ledgers[self.plugin], 0)
 
     def scores(self, pod: Pod) -> Mapping[str, int]:
         """Node -> score, asked of all at once and of each alone, which must be the same."""
-        ask, trial = ask_of(pod), self.trial()
-        found = trial.score(ask, slice(0, self.index.table.size))
+        ask, state = ask_of(pod), self.new_state()
+        found = state.score(ask, slice(0, self.index.table.size))
         scores = {name: 0 if found is None else int(found[row]) for name, row in self.index.table.rows.items()}
-        assert scores == {name: trial.score_at(ask, row) for name, row in self.index.table.rows.items()}
+        assert scores == {name: state.score_at(ask, row) for name, row in self.index.table.rows.items()}
         return scores
 
     def refusals(self, pod: Pod) -> Mapping[str, tuple[str, ...]]:
         """Node -> codes of the reasons that refuse it, of refused ones."""
-        ask, trial = ask_of(pod), self.trial()
-        found = trial.filter(ask, slice(0, self.index.table.size))
+        ask, state = ask_of(pod), self.new_state()
+        found = state.filter(ask, slice(0, self.index.table.size))
         verdicts = {name: 0 if found is None else int(found[row]) for name, row in self.index.table.rows.items()}
-        assert verdicts == {name: trial.filter_at(ask, row) for name, row in self.index.table.rows.items()}
+        assert verdicts == {name: state.filter_at(ask, row) for name, row in self.index.table.rows.items()}
         return {
             name: tuple(reason.code for reason in self.plugin.reasons(ask, verdict))
             for name, verdict in verdicts.items()

@@ -168,7 +168,7 @@ def test_nothing_is_said_of_a_pod_without_events() -> None:
 
 
 def test_every_reason_of_every_plugin_has_a_text_in_both_languages() -> None:
-    codes = {code for name, known in PLUGINS.items() for code in known.make({}, name).cures}
+    codes = {code for name, known in PLUGINS.items() for code in known.make({}, name).queueing_hints}
     assert codes <= REASONS.keys()
     for code, words in REASONS.items():
         assert words.english != words.chinese

@@ -1,4 +1,4 @@
-"""The load-aware ledger and its trials: which pods and reports count, and how a node is judged by them."""
+"""The load-aware ledger and its plugin_states: which pods and reports count, and how a node is judged by them."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_a_daemon_set_pod_passes_every_node() -> None:
 def test_the_first_exceeded_resource_by_name_is_the_reason() -> None:
     account = busy(usageThresholds={"memory": 1, "cpu": 0})
     assert filtered(account, pod()) == "node(s) memory usage exceed threshold"
-    code = int(account.trial().filter(pod(), np.array([0]), NOW)[0])
+    code = int(account.new_state().filter(pod(), np.array([0]), NOW)[0])
     assert reasons(account.resources)[code] == ("UsageExceedsThreshold", "memory")
 
 
@@ -162,22 +162,22 @@ def test_a_placed_pod_weighs_on_the_next_of_its_cycle_alone() -> None:
     account = ledger()
     account.set_node(0, node())
     account.set_metric(0, metric(usage(1000)))
-    trial, rows, incoming = account.trial(), np.array([0]), expecting(1000, 1, "incoming")
-    before = trial.score(incoming, rows, NOW)[0]
-    place(trial, account, expecting(8000, 1))
-    assert trial.filter(incoming, rows, NOW)[0] == 0
-    assert trial.score(incoming, rows, NOW)[0] < before
+    state, rows, incoming = account.new_state(), np.array([0]), expecting(1000, 1, "incoming")
+    before = state.score(incoming, rows, NOW)[0]
+    place(state, account, expecting(8000, 1))
+    assert state.filter(incoming, rows, NOW)[0] == 0
+    assert state.score(incoming, rows, NOW)[0] < before
     assert scored(account, incoming) == before
 
 
 def test_what_a_cycle_places_is_what_the_record_counts() -> None:
     account = busy()
-    trial = account.trial()
+    state = account.new_state()
     for index in range(5):
         placed = expecting(300 + index, GIB, f"p{index}")
-        place(trial, account, placed)
+        place(state, account, placed)
         assign(account, placed, NOW)
-    assert (trial._loads == account.fleet.loads).all()
+    assert (state._loads == account.fleet.loads).all()
 
 
 def test_amounts_beyond_int64_count_as_the_largest() -> None:

@@ -45,9 +45,9 @@ def told(world: World) -> LoadAwareLedger:
 
 
 def judged(account: LoadAwareLedger, incoming: Pod, rows: Any = None) -> tuple[list[str], list[int]]:
-    trial, rows = account.trial(), np.arange(ROWS) if rows is None else rows
-    codes = trial.filter(incoming, rows, NOW)
-    return [reason_of(account, code) for code in codes], trial.score(incoming, rows, NOW).tolist()
+    state, rows = account.new_state(), np.arange(ROWS) if rows is None else rows
+    codes = state.filter(incoming, rows, NOW)
+    return [reason_of(account, code) for code in codes], state.score(incoming, rows, NOW).tolist()
 
 
 def is_prod(pod: Pod) -> bool:
@@ -189,14 +189,14 @@ def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None
         account.set_node(row, node())
         account.set_metric(row, metric(usage(row * 15_000 // nodes, row * 1000), reported(f"p{row}", 100, GIB)))
         assign(account, expecting(500, GIB, f"p{row}"), NOW, row)
-    trial, rows, incoming = account.trial(), np.arange(nodes), expecting(500, GIB, "incoming")
+    state, rows, incoming = account.new_state(), np.arange(nodes), expecting(500, GIB, "incoming")
 
     def judge() -> None:
-        trial.filter(incoming, rows, NOW)
-        trial.score(incoming, rows, NOW)
+        state.filter(incoming, rows, NOW)
+        state.score(incoming, rows, NOW)
 
     judge()  # what is worked out once is
-    assert (trial.filter(incoming, rows, NOW) != 0).any()
-    assert trial.score(incoming, rows, NOW).max() > 0  # a fleet on which nothing fits would show nothing
+    assert (state.filter(incoming, rows, NOW) != 0).any()
+    assert state.score(incoming, rows, NOW).max() > 0  # a fleet on which nothing fits would show nothing
     _, steps = steps_of(judge)
     assert steps < 100

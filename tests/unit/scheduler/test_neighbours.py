@@ -10,7 +10,7 @@ from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
-from services.scheduler.framework.plugin_state import Counting, WideTrial
+from services.scheduler.framework.plugin_state import CrossNodeState, Placeable
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
@@ -41,20 +41,22 @@ class Cluster:
             seq = self.view.positions.get("cluster", 0) + 1
             self.view.apply(RecordedEvent("cluster", seq, event, seq, None))
 
-    def trials(self) -> dict[str, WideTrial]:
+    def plugin_states(self) -> dict[str, CrossNodeState]:
         self.index.settle()
         room = Room(self.index.table, self.index.book, self.index.surroundings)
-        trials: dict[str, WideTrial] = {}
+        plugin_states: dict[str, CrossNodeState] = {}
         for plugin, ledger in self.index.ledgers.items():
             if plugin.name in WIDE:
-                trial = plugin.trial(room, ledger, 0)
-                assert isinstance(trial, WideTrial)
-                trials[plugin.name] = trial
-        return trials
+                state = plugin.new_state(room, ledger, 0)
+                assert isinstance(state, CrossNodeState)
+                plugin_states[plugin.name] = state
+        return plugin_states
 
-    def said(self, ask: PodAsk, trials: Mapping[str, WideTrial] | None = None) -> dict[str, dict[str, tuple[int, int]]]:
+    def said(
+        self, ask: PodAsk, plugin_states: Mapping[str, CrossNodeState] | None = None
+    ) -> dict[str, dict[str, tuple[int, int]]]:
         """Plugin -> node -> (verdict, score over all nodes)."""
-        trials = trials or self.trials()
+        plugin_states = plugin_states or self.plugin_states()
         table = self.index.table
         size, everywhere = table.size, table.alive[: table.size].copy()
         return {
@@ -62,19 +64,19 @@ class Cluster:
                 node: (verdict, score)
                 for node, row in sorted(table.rows.items())
                 if everywhere[row]
-                for verdict, score in [(filtered(trial, ask, size)[row], scored(trial, ask, everywhere)[row])]
+                for verdict, score in [(filtered(state, ask, size)[row], scored(state, ask, everywhere)[row])]
             }
-            for name, trial in trials.items()
+            for name, state in plugin_states.items()
         }
 
 
-def filtered(trial: WideTrial, ask: PodAsk, size: int) -> list[int]:
-    verdicts = trial.filter(ask, slice(0, size))
+def filtered(state: CrossNodeState, ask: PodAsk, size: int) -> list[int]:
+    verdicts = state.filter(ask, slice(0, size))
     return [0] * size if verdicts is None else verdicts.tolist()
 
 
-def scored(trial: WideTrial, ask: PodAsk, feasible: Bools) -> list[int]:
-    scores = trial.scores(ask, feasible)
+def scored(state: CrossNodeState, ask: PodAsk, feasible: Bools) -> list[int]:
+    scores = state.scores(ask, feasible)
     return [0] * len(feasible) if scores is None else np.where(feasible, scores, 0).tolist()
 
 
@@ -129,22 +131,22 @@ def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
 ) -> None:
     drawn, running = world
     cluster = cluster_of(drawn, running)
-    trials = cluster.trials()
+    plugin_states = cluster.plugin_states()
     asks = [ask_of_pod(pod) for pod in asking]
     placed: list[tuple[Node, Pod]] = []
     for number in range(data.draw(st.integers(1, 4))):
         for ask in asks:
             if data.draw(st.booleans()):
-                cluster.said(ask, trials)  # some are asked about before a placement, some only after
+                cluster.said(ask, plugin_states)  # some are asked about before a placement, some only after
         node = data.draw(st.sampled_from(drawn))
         pod = data.draw(pods(f"q{number}", node.metadata.name))
         placed.append((node, pod))
-        for trial in trials.values():
-            assert isinstance(trial, Counting)
-            trial.place(PodFacts(pod.metadata.uid), ask_of_pod(pod), cluster.index.table.rows[node.metadata.name])
+        for state in plugin_states.values():
+            assert isinstance(state, Placeable)
+            state.place(PodFacts(pod.metadata.uid), ask_of_pod(pod), cluster.index.table.rows[node.metadata.name])
     later = cluster_of(drawn, [*running, *placed])
     for ask in asks:
-        assert cluster.said(ask, trials) == later.said(ask)
+        assert cluster.said(ask, plugin_states) == later.said(ask)
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -22,7 +22,7 @@ def test_every_plugin_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(PLUGINS))
 def test_every_reason_of_a_plugin_is_listed(name: str) -> None:
-    missing = [code for code in PLUGINS[name].make({}, name).cures if f"`{code}`" not in TEXT]
+    missing = [code for code in PLUGINS[name].make({}, name).queueing_hints if f"`{code}`" not in TEXT]
     assert not missing
 
 

@@ -237,7 +237,7 @@ def test_two_pods_of_a_cycle_ask_different_victims() -> None:
     "change",
     [
         pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, preemption_policy="Never")), id="never"),
-        pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, node_selector={"no": "where"})), id="hopeless"),
+        pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, node_selector={"no": "where"})), id="unresolvable"),
         pytest.param(lambda p: msgspec.structs.replace(p, spec=msgspec.structs.replace(p.spec, priority=0)), id="equals"),
     ],
 )  # fmt: skip

@@ -338,13 +338,13 @@ def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: i
     index.settle()
     room, size = Room(index.table), index.table.size
     for plugin, ledger in index.ledgers.items():
-        trial = plugin.trial(room, ledger, world.now_ns)
+        state = plugin.new_state(room, ledger, world.now_ns)
         for ask in world.view.asks.values():
-            verdicts, scores = trial.filter(ask, slice(0, size)), trial.score(ask, slice(0, size))
-            assert [trial.filter_at(ask, row) for row in range(size)] == (
+            verdicts, scores = state.filter(ask, slice(0, size)), state.score(ask, slice(0, size))
+            assert [state.filter_at(ask, row) for row in range(size)] == (
                 [0] * size if verdicts is None else verdicts.tolist()
             )
-            assert [trial.score_at(ask, row) for row in range(size)] == (
+            assert [state.score_at(ask, row) for row in range(size)] == (
                 [0] * size if scores is None else scores.tolist()
             )
 
@@ -372,15 +372,15 @@ def one_by_one(view: ClusterView, uid: str, now_ns: int) -> str:
     ask = view.pods[uid].ask
     assert ask is not None
     profile, room = index.profiles[ask.scheduler], Room(index.table)
-    trials = {plugin: plugin.trial(room, index.ledgers[plugin], now_ns) for plugin in profile.plugins}
+    plugin_states = {plugin: plugin.new_state(room, index.ledgers[plugin], now_ns) for plugin in profile.plugins}
     passed = [
         (name, row)
         for name, row in sorted(index.table.rows.items())
-        if index.table.alive[row] and not any(trials[plugin].filter_at(ask, row) for plugin in profile.filters)
+        if index.table.alive[row] and not any(plugin_states[plugin].filter_at(ask, row) for plugin in profile.filters)
     ]
     totals = dict.fromkeys((name for name, _ in passed), 0)
     for scorer in profile.scorers:
-        raw = {name: trials[scorer.plugin].score_at(ask, row) for name, row in passed}
+        raw = {name: plugin_states[scorer.plugin].score_at(ask, row) for name, row in passed}
         highest = max(raw.values(), default=0) if scorer.plugin.normalize is not Normalize.NONE else 0
         for name, score in raw.items():
             totals[name] += normalized_at(score, highest, scorer.plugin.normalize) * scorer.weight

@@ -58,7 +58,10 @@ def test_a_hint_that_cannot_be_read_refuses_the_pod() -> None:
 
 def test_only_so_many_preferred_nodes_are_looked_at() -> None:
     plugin = SchedulingHint(read_hint_args({"maxHintNodes": 2}, "args"))
-    assert plugin.first_nodes(ask_of(pod("p", annotations=hinted(preferredNodeNames=["a", "b", "c"])))) == ("a", "b")
+    assert plugin.preferred_nodes(ask_of(pod("p", annotations=hinted(preferredNodeNames=["a", "b", "c"])))) == (
+        "a",
+        "b",
+    )
     with pytest.raises(BadHintArgs, match="maxHintNodes"):
         read_hint_args({"maxHintNodes": 0}, "args")
 

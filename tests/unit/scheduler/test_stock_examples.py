@@ -39,16 +39,16 @@ def table_of(nodes: Sequence[Node], running: Mapping[str, Pod] | None = None) ->
 
 def scores(plugin: Plugin, table: NodeTable, pod: Pod) -> list[int]:
     ask = ask_of(pod)
-    raw = plugin.trial(Room(table), None, 0).score(ask, slice(0, table.size))
+    raw = plugin.new_state(Room(table), None, 0).score(ask, slice(0, table.size))
     assert raw is not None
     found: list[int] = normalized(raw, int(raw.max(initial=0)), plugin.normalize).tolist()
     return found
 
 
 def passes(plugin: Plugin, table: NodeTable, pod: Pod) -> list[bool]:
-    trial = plugin.trial(Room(table), None, 0)
+    state = plugin.new_state(Room(table), None, 0)
     ask = ask_of(pod)
-    return [trial.filter_at(ask, row) == 0 for row in range(table.size)]
+    return [state.filter_at(ask, row) == 0 for row in range(table.size)]
 
 
 def strategy(type_: str, cpu: int = 1, memory: int = 1, **more: Any) -> dict[str, Any]:

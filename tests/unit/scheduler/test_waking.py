@@ -86,7 +86,7 @@ def test_a_refused_pod_is_woken_by_the_events_that_its_reason_names_and_by_no_ot
     wakes: tuple[Event, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the hints alone: with few classes, a pod is not even tried when an event of the right kind cures nothing."""
+    """By the hints alone: with few classes, a pod is not even tried when an event of the right kind queueing_hints nothing."""
     monkeypatch.setattr(queueing_hints, "EXACT_CLASSES", -1)
     for event in EVENTS:
         world = World()

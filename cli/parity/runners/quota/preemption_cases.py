@@ -96,7 +96,7 @@ class _Cluster:
         index, ask = self._index, self.view.pods[uid].ask
         assert ask is not None, "the pod was observed"
         copies = WorkingCopies(index, self._ledger.now_ns)
-        judge = Judge(Panel(index.profiles[ask.scheduler], copies.trials, copies.room), index.table, ask)
+        judge = Judge(Panel(index.profiles[ask.scheduler], copies.plugin_states, copies.room), index.table, ask)
         feasible, resolvable = set(judge.feasible().tolist()), set(judge.resolvable().tolist())
         return {
             node: "Success"

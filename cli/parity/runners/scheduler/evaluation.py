@@ -16,7 +16,7 @@ from services.scheduler.cycle.evaluation import Judge
 from services.scheduler.cycle.request_variants import Kin
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.framework.plugin import Plugin, Profile, Scorer, normalized
-from services.scheduler.framework.plugin_state import WideTrial
+from services.scheduler.framework.plugin_state import CrossNodeState
 from services.scheduler.framework.reasons import text
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Bools, Int64
@@ -92,7 +92,7 @@ class Evaluation:
 
     def by_profile(self, profile: Profile) -> Judge:
         """Runs the fused evaluation by a profile."""
-        return Judge(Panel(profile, self.copies.trials, self.copies.room), self._table, self.ask)
+        return Judge(Panel(profile, self.copies.plugin_states, self.copies.room), self._table, self.ask)
 
     def names(self, rows: Int64) -> list[str]:
         """Returns the names of nodes by their rows."""
@@ -104,8 +104,8 @@ class Evaluation:
         Raises:
             Disagreement: all nodes at once, the fused pass, and single nodes differ.
         """
-        trial, ask, judge = self.copies.trials[plugin], self.ask, self.judge((plugin,), ())
-        found = trial.filter(ask, slice(0, self._size))
+        state, ask, judge = self.copies.plugin_states[plugin], self.ask, self.judge((plugin,), ())
+        found = state.filter(ask, slice(0, self._size))
         verdicts: dict[str, int] = {}
         for row in self._alive():
             fused = int(judge.verdict[row]) if judge.by[row] >= 0 else 0
@@ -113,7 +113,7 @@ class Evaluation:
                 f"{plugin.name} filters {self._table.names[row]}",
                 fused,
                 0 if found is None else int(found[row]),
-                trial.filter_at(ask, row),
+                state.filter_at(ask, row),
             )
             if fused:
                 verdicts[self._table.names[row]] = fused
@@ -122,7 +122,7 @@ class Evaluation:
     def refusal(self, plugin: Plugin, verdict: int) -> Refusal:
         """Returns the meaning of a verdict of a plugin for the class."""
         reasons = sorted(text(*reason) for reason in plugin.reasons(self.ask, verdict))
-        return Refusal(plugin.hopeless(self.ask, verdict), reasons)
+        return Refusal(plugin.unresolvable(self.ask, verdict), reasons)
 
     def scores(self, judge: Judge) -> Scores:
         """Returns each plugin's part of the totals of the feasible nodes, as the cycle would record it.
@@ -159,7 +159,7 @@ class Evaluation:
             agree("compiled sequence", judge.judged(pod_hash), sequence)
         given: dict[str, str] | None = None
         while given is None and (row := judge.choose(pod_hash)) >= 0:
-            given = self.copies.givers.give(judge, row)
+            given = self.copies.givers.reserve(judge, row)
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided), "a cycle's first event"
         agree("pods of the cycle", [uid], [outcome.pod_uid for outcome in decided.pods])
@@ -170,7 +170,7 @@ class Evaluation:
         return Decided(judge, placed)
 
     def _in_sequence(self, profile: Profile, pod_hash: np.uint64) -> Any:
-        panel = Panel(profile, self.copies.trials, self.copies.room).of(self.ask)
+        panel = Panel(profile, self.copies.plugin_states, self.copies.room).of(self.ask)
         kin = Kin(panel, self.ask)
         if not kin.is_arithmetic():
             return None
@@ -179,13 +179,13 @@ class Evaluation:
 
     def _alone(self, plugin: Plugin, feasible: Bools) -> Int64 | None:
         """Returns [rows]: one plugin's scores, normalised over the feasible nodes; None without any."""
-        trial, every = self.copies.trials[plugin], slice(0, self._size)
-        if plugin.wide:
-            assert isinstance(trial, WideTrial), "the trials of wide plugins are"
-            return trial.scores(self.ask, feasible)
-        raw = trial.score(self.ask, every)
+        state, every = self.copies.plugin_states[plugin], slice(0, self._size)
+        if plugin.cross_node:
+            assert isinstance(state, CrossNodeState), "the trials of wide plugins are"
+            return state.scores(self.ask, feasible)
+        raw = state.score(self.ask, every)
         for row in self._alive():
-            node_alone = trial.score_at(self.ask, row)
+            node_alone = state.score_at(self.ask, row)
             agree(f"{plugin.name} scores {self._table.names[row]}", 0 if raw is None else int(raw[row]), node_alone)
         return None if raw is None else normalized(raw, int(raw[feasible].max(initial=0)), plugin.normalize)
 

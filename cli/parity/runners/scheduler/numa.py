@@ -225,7 +225,7 @@ def _free(node: NumaNode) -> str | dict[str, str]:
 
 
 def _status(refused: Refused) -> dict[str, Any]:
-    code = "Error" if refused.error else "UnschedulableAndUnresolvable" if refused.hopeless else "Unschedulable"
+    code = "Error" if refused.error else "UnschedulableAndUnresolvable" if refused.unresolvable else "Unschedulable"
     return {"code": code, "reasons": sorted(text(*reason) for reason in refused.reasons)}
 
 

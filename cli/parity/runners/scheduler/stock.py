@@ -141,10 +141,10 @@ class Incoming:
             return True
         if isinstance(plugin, NodeAffinity):
             return plugin.requires(ask)
-        trial = self.evaluation.copies.trials[plugin]
+        state = self.evaluation.copies.plugin_states[plugin]
         if isinstance(plugin, NodePorts):
-            return is_kind(trial, Selective) and trial.concerns(ask)
-        return trial.filter(ask, slice(0, self._size)) is not None
+            return is_kind(state, Selective) and state.applies_to(ask)
+        return state.filter(ask, slice(0, self._size)) is not None
 
 
 def _class_with_node(raw: Mapping[str, Any]) -> PodAsk:

@@ -20,8 +20,8 @@ _MOST_KEPT = 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
-class StaticTrial:
-    """A trial whose answers no placement changes; they are kept with the table, by its version."""
+class NodeOnlyState:
+    """A state whose answers no placement changes; they are kept with the table, by its version."""
 
     __slots__ = ("_filter", "_owner", "_reads", "_score", "_table")
 

@@ -74,7 +74,7 @@ class VolumeLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of volumes."""
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether pods of the class have volumes."""
         return bool(ask.pod.spec.volumes)
 

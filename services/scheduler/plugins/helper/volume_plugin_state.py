@@ -10,13 +10,13 @@ from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_class import PodAsk
 
 
-class VolumeTrial(ABC):
-    """A trial that filters and scores nothing."""
+class VolumePluginState(ABC):
+    """A state that filters and scores nothing."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether the pod has volumes."""
         return bool(ask.pod.spec.volumes)
 
@@ -37,8 +37,8 @@ class VolumeTrial(ABC):
         return 0
 
 
-class ClaimsTrial(VolumeTrial):
-    """A trial whose verdicts no placement of the cycle changes: they are worked out once for a class of pods."""
+class ClaimsPluginState(VolumePluginState):
+    """A state whose verdicts no placement of the cycle changes: they are worked out once for a class of pods."""
 
     def __init__(self, room: Room) -> None:
         super().__init__(room)

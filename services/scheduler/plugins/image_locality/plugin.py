@@ -16,7 +16,7 @@ import numpy as np
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.state.cluster_event import Change
@@ -33,25 +33,25 @@ class ImageLocality:
     """Scores nodes by the bytes they need not pull; refuses none."""
 
     name: ClassVar[str] = "ImageLocality"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
 
     def new_ledger(self) -> Ledger:
         """Which images are where."""
         return ImageLedger()
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores 0..100."""
         assert isinstance(ledger, ImageLedger), "the index hands back what new_ledger made"
-        return _ImageTrial(room, ledger)
+        return _ImageLocalityState(room, ledger)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """It refuses nothing."""
         return ()
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
@@ -97,7 +97,7 @@ class ImageLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of images."""
 
-    def concerns(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def applies_to(self, ask: PodAsk) -> bool:  # noqa: ARG002
         """No pod: an image counts once the node says that it has it."""
         return False
 
@@ -131,7 +131,7 @@ class ImageLedger:
         return scores if scores.any() else None
 
 
-class _ImageTrial:
+class _ImageLocalityState:
     """The plugin for one cycle."""
 
     def __init__(self, room: Room, ledger: ImageLedger) -> None:

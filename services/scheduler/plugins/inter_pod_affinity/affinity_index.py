@@ -51,7 +51,7 @@ class TermLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of terms."""
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether the class has terms."""
         return any(terms_of(ask))
 

@@ -22,7 +22,7 @@ import numpy as np
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
@@ -84,10 +84,10 @@ class InterPodAffinity:
     """Refuses nodes by required terms, the pod's and those of pods that run; prefers by preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = True
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.OWN
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
         "PodAffinityMismatch": _PODS_MOVE,
         "PodAntiAffinityMismatch": _PODS_GO,
         "ExistingPodsAntiAffinity": _PODS_GO,
@@ -100,21 +100,21 @@ class InterPodAffinity:
         """The terms of the pods that run."""
         return TermLedger()
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """A verdict is which of the three rules refuses the node."""
         assert isinstance(ledger, TermLedger), "the index hands back what new_ledger made"
-        return InterPodTrial(self.args, room, ledger)
+        return InterPodAffinityState(self.args, room, ledger)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first of the rules."""
         return (Reason(_CODES[verdict]),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes brings nobody nearer."""
         return verdict == AFFINITY
 
 
-class InterPodTrial:
+class InterPodAffinityState:
     """The plugin for one cycle."""
 
     def __init__(self, args: InterPodArgs, room: Room, ledger: TermLedger) -> None:
@@ -147,7 +147,7 @@ class InterPodTrial:
         """How many placements of the cycle concerned the class."""
         return 0 if self._is_alone(ask) else self._neighbours(ask).revision
 
-    def indifferent(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, ask: PodAsk) -> bool:
         """Whether the class has no terms: only pods with terms concern it."""
         return terms_of(ask) is NO_TERMS
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import Left
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.load_aware_scheduling import LoadAwareArgs, LoadAwareLedger, LoadAwareTrial
+from services.scheduler.plugins.load_aware_scheduling import LoadAwareArgs, LoadAwareLedger, LoadState
 from services.scheduler.plugins.load_aware_scheduling.api_view import told
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
 from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
@@ -31,10 +31,10 @@ class LoadAwareScheduling:
     """Refuses nodes whose measured usage would exceed the thresholds; prefers those with the most room left."""
 
     name: ClassVar[str] = "LoadAwareScheduling"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
         ("NodeMetricExpired", "UsageExceedsThreshold", "AggregatedUsageExceedsThreshold"), _LOAD
     )
 
@@ -46,17 +46,17 @@ class LoadAwareScheduling:
         """Measured and estimated load by row."""
         return RowLedger(self.args)
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:
         """A verdict is the load-aware package's code."""
         assert isinstance(ledger, RowLedger), "the index hands back what new_ledger made"
         ledger.account.fleet.grow(room.size)  # a row may be known by a pod alone
-        return _RoundTrial(ledger.account.trial(), ledger.account, now_ns)
+        return _LoadAwareSchedulingState(ledger.account.new_state(), ledger.account, now_ns)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first resource that is exceeded, or an expired report."""
         return (self._reasons[verdict],)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes lowers what is estimated."""
         return False
 
@@ -104,65 +104,65 @@ class RowLedger:
         self.account.release(uid)
 
 
-class _RoundTrial:
-    """LoadAwareTrial at the instant of the cycle."""
+class _LoadAwareSchedulingState:
+    """LoadState at the instant of the cycle."""
 
-    def __init__(self, trial: LoadAwareTrial, account: LoadAwareLedger, now_ns: int) -> None:
-        self._trial = trial
+    def __init__(self, state: LoadState, account: LoadAwareLedger, now_ns: int) -> None:
+        self._state = state
         self._account = account
         self._now_ns = now_ns
         self._as_foreseen = True
         self._expected: list[bool] = []
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether there is a limit for pods of its priority."""
-        return self._trial.limits(ask.pod)
+        return self._state.limits(ask.pod)
 
-    def part(self, ask: PodAsk) -> Left | None:
+    def score_term(self, ask: PodAsk) -> Left | None:
         """What the pod would leave."""
         self._account.templates.of(ask.pod, ask.asked)
-        return self._trial.part(ask.pod, self._now_ns)
+        return self._state.score_term(ask.pod, self._now_ns)
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64:
-        return self._trial.filter(ask.pod, rows, self._now_ns)
+        return self._state.filter(ask.pod, rows, self._now_ns)
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64:
-        return self._trial.score(ask.pod, rows, self._now_ns)
+        return self._state.score(ask.pod, rows, self._now_ns)
 
     def filter_at(self, ask: PodAsk, row: int) -> int:
-        return self._trial.filter_at(ask.pod, row, self._now_ns)
+        return self._state.filter_at(ask.pod, row, self._now_ns)
 
     def score_at(self, ask: PodAsk, row: int) -> int:
-        return self._trial.score_at(ask.pod, row, self._now_ns)
+        return self._state.score_at(ask.pod, row, self._now_ns)
 
     def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
         if not uses_its_node(ask.pod):
             self._as_foreseen = False
             return
         template = self._account.templates.of(ask.pod)
-        block = self._trial.add(row, pod.name, template, self._now_ns)
+        block = self._state.add(row, pod.name, template, self._now_ns)
         unseen = template.unseen
         self._as_foreseen = unseen is not None and (block is unseen[0] or block is unseen[1])
 
-    def foreseen_of(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+    def count_predicted(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
         """Those that no report names yet, up to the first that one does."""
         names = (pod.name for pod in pods)
-        self._expected = self._trial.unseen_of(rows, names, self._account.templates.of(ask.pod), self._now_ns)
+        self._expected = self._state.unseen_of(rows, names, self._account.templates.of(ask.pod), self._now_ns)
         return len(self._expected)
 
     def place_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> None:
-        self._trial.add_unseen(rows, self._account.templates.of(ask.pod), self._expected[: len(pods)])
+        self._state.add_unseen(rows, self._account.templates.of(ask.pod), self._expected[: len(pods)])
         self._as_foreseen = True
 
-    def foresees(self, ask: PodAsk) -> bool:
+    def can_predict(self, ask: PodAsk) -> bool:
         """Whether the class's estimate is all that counts for its pods."""
-        return self._trial.foresees(ask.pod)
+        return self._state.can_predict(ask.pod)
 
-    def after(self, ask: PodAsk, room: Room) -> Trial | None:  # noqa: ARG002
+    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:  # noqa: ARG002
         """With the class's estimate on every node; what prod pods use is not foreseen."""
-        fuller = self._trial.after(ask.pod)
-        return None if fuller is None else _RoundTrial(fuller, self._account, self._now_ns)
+        fuller = self._state.after_one_more(ask.pod)
+        return None if fuller is None else _LoadAwareSchedulingState(fuller, self._account, self._now_ns)
 
-    def as_foreseen(self) -> bool:
+    def matched_prediction(self) -> bool:
         """Whether the last pod counted by its estimate, neither more nor less."""
         return self._as_foreseen

@@ -34,7 +34,7 @@ def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
     )
 
 
-class LoadAwareTrial:
+class LoadState:
     """The loads as one cycle sees them: as recorded, plus the pods that the cycle has placed so far."""
 
     def __init__(self, ledger: "LoadAwareLedger") -> None:
@@ -106,10 +106,10 @@ class LoadAwareTrial:
             [candidates], 0..100; 0 without a fresh report. Beyond 100 only when a pod's own factors make its estimate negative.
         Source: spec/scheduler-core.md 3.6; upstream load_aware.go, Score.
         """
-        (which, count), part = selected(rows, self._fleet.rows), self.part(pod, now_ns)
+        (which, count), part = selected(rows, self._fleet.rows), self.score_term(pod, now_ns)
         return np.zeros(count, np.int64) if part is None else left(which, count, *part)
 
-    def part(self, pod: Pod, now_ns: int) -> Left | None:
+    def score_term(self, pod: Pod, now_ns: int) -> Left | None:
         """What `score` is worked out from; None when no resource counts."""
         if not self._total_weight:
             return None
@@ -191,16 +191,16 @@ class LoadAwareTrial:
         blocks = np.array(template.unseen)[np.array(which, np.intp)]  # [pods, 3, resources]
         self._loads[:, :, np.array(rows, np.intp)] += blocks.transpose(1, 2, 0)
 
-    def foresees(self, pod: Pod) -> bool:
+    def can_predict(self, pod: Pod) -> bool:
         """Whether such a pod counts with its estimate alone."""
         return uses_its_node(pod) and not (
             self._ledger.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod)
         )
 
-    def after(self, pod: Pod) -> "LoadAwareTrial | None":
+    def after_one_more(self, pod: Pod) -> "LoadState | None":
         """The loads as if every node counted one more such pod, by its estimate. None: more than that counts for the pod."""
         template = self._ledger.templates.of(pod)
-        if not self.foresees(pod):
+        if not self.can_predict(pod):
             return None
         fuller = copy(self)
         fuller._loads = self._loads.copy()  # noqa: SLF001

@@ -16,10 +16,10 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
-from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
@@ -36,10 +36,10 @@ class NodeAffinity:
     """
 
     name: ClassVar[str] = "NodeAffinity"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.UP
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
         "NodeAffinityMismatch": frozenset((Change.LABELS,)),
         "EnforcedNodeAffinityMismatch": frozenset((Change.LABELS,)),
     }
@@ -50,15 +50,15 @@ class NodeAffinity:
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Raw score: the sum of the weights of matching preferred terms."""
-        return StaticTrial(self, room.table, _reads, self._judge, self._weigh)
+        return NodeOnlyState(self, room.table, _reads, self._judge, self._weigh)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """Whose affinity it is that does not match."""
         return (Reason("EnforcedNodeAffinityMismatch" if verdict == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """Whatever goes, the labels stay."""
         return True
 

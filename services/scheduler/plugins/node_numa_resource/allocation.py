@@ -39,7 +39,7 @@ class NumaNode:
 
     def invalid(self) -> Refused:
         """Why no CPU can be given, with what could not be read of the node's report."""
-        return Refused((Reason("InvalidCpuTopology", "; ".join(self.options.problems)[:200]),), hopeless=True)
+        return Refused((Reason("InvalidCpuTopology", "; ".join(self.options.problems)[:200]),), unresolvable=True)
 
     @cached_property
     def held(self) -> Zones:

@@ -51,9 +51,9 @@ class Cycle:
         own, theirs = self.demand.numa_policy, self.node.options.numa_policy
         for policy in (own, theirs):
             if policy not in policies.NUMA_POLICIES:
-                return Refused((Reason("UnknownNumaPolicy", policy[:64]),), hopeless=True)
+                return Refused((Reason("UnknownNumaPolicy", policy[:64]),), unresolvable=True)
         if own and theirs and own != theirs:
-            return Refused((Reason("NumaPolicyMismatch"),), hopeless=True)
+            return Refused((Reason("NumaPolicyMismatch"),), unresolvable=True)
         return own or theirs
 
     @property
@@ -74,7 +74,7 @@ class Cycle:
             got = self._allocate(None)
             return got if isinstance(got, Refused) else None
         if self.is_fractional:
-            return Refused((Reason("CpuNotInteger"),), hopeless=True)
+            return Refused((Reason("CpuNotInteger"),), unresolvable=True)
         refused = self._filter_amplified(whole)
         if refused is not None:
             return refused
@@ -113,9 +113,9 @@ class Cycle:
         by_node = {policies.NODE_FULL_CORES: policies.FULL_CORES, policies.NODE_SPREAD: policies.SPREAD}
         theirs = by_node.get(options.bind_policy, "")
         if self.demand.required and theirs and self.demand.required != theirs:
-            return Refused((Reason("CpuBindPolicyConflict"),), hopeless=True)
+            return Refused((Reason("CpuBindPolicyConflict"),), unresolvable=True)
         if self.want.required_bind == policies.FULL_CORES and self.want.cpus % options.topology.cpus_per_core:
-            return Refused((Reason("CpusNotWholeCores"),), hopeless=True)
+            return Refused((Reason("CpusNotWholeCores"),), unresolvable=True)
         return None
 
     def admit(self) -> Hint | Refused:
@@ -128,7 +128,7 @@ class Cycle:
         assert isinstance(self.policy, str), "policies that differ are refused before"
         zones = self.node.options.zones
         if not zones or any(not 0 <= zone.numa < MOST_NUMAS for zone in zones):
-            return Refused((Reason("MissingNumaResources"),), hopeless=True)
+            return Refused((Reason("MissingNumaResources"),), unresolvable=True)
         # A single NUMA node is found among the hints for one; the others are needed only to say why there is none.
         merged = self._merge(1) if self.policy == policies.SINGLE_NUMA else self._merge()
         if isinstance(merged, Merged) and not merged.admitted and self.policy == policies.SINGLE_NUMA:

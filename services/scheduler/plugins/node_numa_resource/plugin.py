@@ -15,7 +15,7 @@ import numpy as np
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import Fullness, Part
 from services.scheduler.kernels.resources import filled
@@ -45,10 +45,10 @@ class NodeNUMAResource:
     """
 
     name: ClassVar[str] = "NodeNUMAResource"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
         "CpuNotInteger": _OFFER,
         "NumaPolicyMismatch": _OFFER,
         "UnknownNumaPolicy": _OFFER,
@@ -76,18 +76,18 @@ class NodeNUMAResource:
         """What nodes offer and pods hold, by row."""
         return NumaFleet()
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Gives CPUs and zones in the course of the cycle."""
         assert isinstance(ledger, NumaFleet), "the index hands back what new_ledger made"
-        return _NumaTrial(self, room, ledger)
+        return _NodeNUMAResourceState(self, room, ledger)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """One reason for each resource that is short, or the first that holds."""
         return self._refusals[verdict - 1].reasons
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """Policies, topologies and fractions stay, whoever goes."""
-        return self._refusals[verdict - 1].hopeless
+        return self._refusals[verdict - 1].unresolvable
 
     def asked(self, ask: PodAsk) -> Asked | Refused | None:
         """What a class asks for; None when it asks for nothing at all."""
@@ -112,7 +112,7 @@ class NodeNUMAResource:
         return number
 
 
-class _NumaTrial:
+class _NodeNUMAResourceState:
     """NodeNUMAResource for one cycle."""
 
     def __init__(self, plugin: NodeNUMAResource, room: Room, fleet: NumaFleet) -> None:
@@ -133,14 +133,14 @@ class _NumaTrial:
         self._gone: dict[int, list[Allocation]] = {}
         self._sites: dict[int, Site] = {}
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether the class wishes for something, or a node has a policy: who wishes for CPUs does so whatever their number."""
         asked = self._plugin.asked(ask)
         if asked is None:
             return False
         return isinstance(asked, Refused) or asked.demand.bind or self._needs_a_closer_look(asked.demand) is not None
 
-    def part(self, ask: PodAsk) -> Part | None:
+    def score_term(self, ask: PodAsk) -> Part | None:
         """How full nodes would be, where none has to be looked at closely."""
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None:
@@ -195,20 +195,20 @@ class _NumaTrial:
         demand = asked.demand
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, demand.requests)
 
-    def foresees(self, ask: PodAsk) -> bool:
+    def can_predict(self, ask: PodAsk) -> bool:
         """Whether no node has to be looked at closely."""
         asked = self._plugin.asked(ask)
         return asked is None or not (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None)
 
-    def after(self, ask: PodAsk, room: Room) -> Trial | None:
+    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:
         """The same in a fuller room."""
-        if not self.foresees(ask):
+        if not self.can_predict(ask):
             return None
         fuller = copy(self)
         fuller.room = room
         return fuller
 
-    def give(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
+    def reserve(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
         """CPUs and zones for a pod of the class, as annotations; nothing for one that neither wishes nor is made to."""
         asked = self._plugin.asked(ask)
         if asked is None or isinstance(asked, Refused):
@@ -223,14 +223,14 @@ class _NumaTrial:
             annotations_for(ask.pod, got, cycle.want.own_bind, required=cycle.want.required) if cycle.allocates else {}
         )
 
-    def hold(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+    def assume(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Count what the pod was given."""
         allocation = allocation_of({**(ask.pod.metadata.annotations or {}), **annotations})
         if allocation:
             self._more.setdefault(row, []).append(allocation)
             self._sites[row] = self._fleet.site(row, self._more[row], self._gone.get(row, ()))
 
-    def give_back(self, held: Held, row: int, sign: int) -> None:
+    def release(self, held: Held, row: int, sign: int) -> None:
         """Free what a running pod has, or count it again."""
         allocation = allocation_of({**(held.ask.pod.metadata.annotations or {}), **(held.allotted or {})})
         if not allocation:
@@ -285,21 +285,21 @@ class _NumaTrial:
 class _RowAmounts:
     """A node's amounts as a whole, of the resources that count; read when asked for."""
 
-    __slots__ = ("_row", "_trial")
+    __slots__ = ("_row", "_state")
 
-    def __init__(self, trial: _NumaTrial, row: int) -> None:
-        self._trial = trial
+    def __init__(self, state: _NodeNUMAResourceState, row: int) -> None:
+        self._state = state
         self._row = row
 
     @property
     def allocatable(self) -> dict[str, int]:
-        item = self._trial.room.table.allocatable.item
-        return {name: item(self._row, column) for name, column in self._trial.columns}
+        item = self._state.room.table.allocatable.item
+        return {name: item(self._row, column) for name, column in self._state.columns}
 
     @property
     def requested(self) -> dict[str, int]:
-        item = self._trial.room.requested.item
-        return {name: item(self._row, column) for name, column in self._trial.columns}
+        item = self._state.room.requested.item
+        return {name: item(self._row, column) for name, column in self._state.columns}
 
 
 def _some(rows: Bools) -> Bools | None:

@@ -43,12 +43,12 @@ class Refused(NamedTuple):
     """A refusal with its reasons.
 
     Attributes:
-        hopeless: no pod that went would help.
+        unresolvable: no pod that went would help.
         error: the pod itself is at fault; upstream fails its cycle.
     """
 
     reasons: tuple[Reason, ...]
-    hopeless: bool = False
+    unresolvable: bool = False
     error: bool = False
 
 
@@ -88,7 +88,7 @@ def read_demand(pod: Pod, requests: Amounts, default_bind: str) -> Demand | Refu
         numa = _read(notes, NUMA_SPEC, NumaSpec)
         hint = read_hint(notes)
     except (_Unreadable, BadHint) as error:
-        return Refused((Reason("UnreadableAnnotation", str(error)),), hopeless=True, error=True)
+        return Refused((Reason("UnreadableAnnotation", str(error)),), unresolvable=True, error=True)
     if not any(requests.values()):
         return None
     designated = allocation_of(notes) if hint and NAME in (hint.extensions or {}) else None
@@ -102,7 +102,7 @@ def read_demand(pod: Pod, requests: Amounts, default_bind: str) -> Demand | Refu
         return demand
     cpu = requests.get("cpu", 0)
     if cpu % 1000:
-        return Refused((Reason("CpuNotInteger"),), hopeless=True)
+        return Refused((Reason("CpuNotInteger"),), unresolvable=True)
     if not cpu:
         return demand
     return demand._replace(bind=True, required=required, preferred=policy, exclusive=spec.exclusive)

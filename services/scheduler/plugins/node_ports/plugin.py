@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.state.cluster_event import Change
@@ -22,32 +22,32 @@ class NodePorts:
     """Refuses nodes on which a host port of the pod is taken; 0.0.0.0 collides with every address."""
 
     name: ClassVar[str] = "NodePorts"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"HostPortTaken": frozenset((Change.POD_RELEASED,))}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"HostPortTaken": frozenset((Change.POD_RELEASED,))}
 
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: a port is taken."""
-        return _PortsTrial(room)
+        return _NodePortsState(room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("HostPortTaken"),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes frees its ports."""
         return False
 
 
-class _PortsTrial:
+class _NodePortsState:
     def __init__(self, room: Room) -> None:
         self._room = room
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         return bool(ask.ports)
 
     def filter(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64] | None:
@@ -67,13 +67,13 @@ class _PortsTrial:
     def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
         return 0
 
-    def foresees(self, ask: PodAsk) -> bool:
+    def can_predict(self, ask: PodAsk) -> bool:
         """Whether it has no ports."""
         return not ask.ports
 
-    def after(self, ask: PodAsk, room: Room) -> Trial | None:  # noqa: ARG002
+    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:  # noqa: ARG002
         """Nothing changes for a class without ports."""
-        return self if self.foresees(ask) else None
+        return self if self.can_predict(ask) else None
 
 
 def collides(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:

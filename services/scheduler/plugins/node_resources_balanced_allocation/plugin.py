@@ -18,7 +18,7 @@ import numpy as np
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import Evenness
 from services.scheduler.kernels.resources import evenness
@@ -58,10 +58,10 @@ class NodeResourcesBalancedAllocation:
     """Scores nodes by how evenly the configured resources would be used; refuses none."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
 
     def __init__(self, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
         self.resources = resources
@@ -69,20 +69,20 @@ class NodeResourcesBalancedAllocation:
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores 0..100."""
-        return _BalanceTrial(self.resources, room)
+        return _BalancedAllocationState(self.resources, room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """It refuses nothing."""
         return ()
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
 
-class _BalanceTrial:
+class _BalancedAllocationState:
     """The plugin for one cycle."""
 
     def __init__(self, resources: tuple[str, ...], room: Room) -> None:
@@ -97,13 +97,13 @@ class _BalanceTrial:
 
     def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
         """None for a pod that asks for none of the resources."""
-        part = self.part(ask)
+        part = self.score_term(ask)
         if part is None:
             return None
         room = self._room
         return evenness(*room.which(rows), room.table.allocatable.T, room.requested.T, *part)
 
-    def part(self, ask: PodAsk) -> Evenness | None:
+    def score_term(self, ask: PodAsk) -> Evenness | None:
         """The resources that may count."""
         columns = self._columns(ask)
         if columns is None:
@@ -135,13 +135,13 @@ class _BalanceTrial:
             deviation = sqrt(squares / len(fractions))
         return int((1 - deviation) * MAX_SCORE)
 
-    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def can_predict(self, ask: PodAsk) -> bool:  # noqa: ARG002
         """Always."""
         return True
 
-    def after(self, ask: PodAsk, room: Room) -> "_BalanceTrial":  # noqa: ARG002
+    def after_one_more(self, ask: PodAsk, room: Room) -> "_BalancedAllocationState":  # noqa: ARG002
         """The same in a fuller room."""
-        return _BalanceTrial(self._resources, room)
+        return _BalancedAllocationState(self._resources, room)
 
     def _columns(self, ask: PodAsk) -> list[tuple[int, int]] | None:
         """(column, amount asked for) of each resource that may count, None when the pod asks for none of them."""

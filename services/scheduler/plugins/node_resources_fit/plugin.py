@@ -12,7 +12,7 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.framework.score_terms import Fullness, Part, Shortage
 from services.scheduler.kernels.resources import filled, on_shape, shortages
@@ -34,10 +34,10 @@ class NodeResourcesFit:
     """Refuses nodes without room, naming every resource that is short; scores by the configured strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"TooManyPods": _ROOM, "InsufficientResource": _ROOM}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"TooManyPods": _ROOM, "InsufficientResource": _ROOM}
 
     def __init__(self, args: FitArgs) -> None:
         self.args = args
@@ -46,9 +46,9 @@ class NodeResourcesFit:
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """A verdict is a set of bits: too many pods, and one for each resource that is short."""
-        return FitTrial(self, room)
+        return NodeResourcesFitState(self, room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
         """One reason for each bit."""
@@ -57,7 +57,7 @@ class NodeResourcesFit:
         reasons += [Reason("InsufficientResource", name) for bit, name in enumerate(names) if verdict >> (bit + 1) & 1]
         return tuple(reasons)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """Whether the node is too small even with nothing on it."""
         return bool(verdict & _TOO_SMALL)
 
@@ -99,7 +99,7 @@ class _Checked(NamedTuple):
     pairs: tuple[tuple[int, int], ...]
 
 
-class FitTrial:
+class NodeResourcesFitState:
     """NodeResourcesFit for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFit, room: Room) -> None:
@@ -118,11 +118,11 @@ class FitTrial:
 
     def filter(self, ask: PodAsk, rows: Rows) -> Int64:
         """Bits of what is short: pods + 1 > allowed; request > allocatable - requested, a resource."""
-        room, table, shortage = self._room, self._room.table, self.shortage(ask)
+        room, table, shortage = self._room, self._room.table, self.fit_term(ask)
         amounts = room.pods, table.allowed_pods, table.allocatable.T, room.requested.T
         return shortages(*room.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
 
-    def shortage(self, ask: PodAsk) -> Shortage:
+    def fit_term(self, ask: PodAsk) -> Shortage:
         """What the filter looks at."""
         return self._plugin.checked(ask, self._room.table).shortage
 
@@ -138,7 +138,7 @@ class FitTrial:
             return on_shape(*arrays, *part.arrays()[:4], self._shape_at, self._shape)
         return filled(*arrays, *part.arrays())
 
-    def part(self, ask: PodAsk) -> Part | None:
+    def score_term(self, ask: PodAsk) -> Part | None:
         """How full nodes would be; with points of a shape it is asked."""
         return None if self._type == RATIO else self._fullness(ask)
 
@@ -190,10 +190,10 @@ class FitTrial:
             weights += weight
         return total // weights if weights else 0
 
-    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def can_predict(self, ask: PodAsk) -> bool:  # noqa: ARG002
         """Always."""
         return True
 
-    def after(self, ask: PodAsk, room: Room) -> "FitTrial":  # noqa: ARG002
+    def after_one_more(self, ask: PodAsk, room: Room) -> "NodeResourcesFitState":  # noqa: ARG002
         """The same in a fuller room."""
-        return FitTrial(self._plugin, room)
+        return NodeResourcesFitState(self._plugin, room)

@@ -19,7 +19,7 @@ from services.scheduler.cache.nodes import CPU, MEMORY
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST
@@ -69,10 +69,10 @@ class NodeResourcesFitPlus:
     """Scores nodes by what the pod asks for alone; refuses none."""
 
     name: ClassVar[str] = "NodeResourcesFitPlus"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
 
     def __init__(self, preferences: Mapping[str, Preference]) -> None:
         self.preferences = preferences
@@ -80,15 +80,15 @@ class NodeResourcesFitPlus:
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores by what is requested in the course of the cycle."""
-        return _FitPlusTrial(self, room)
+        return _NodeResourcesFitPlusState(self, room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """None: it refuses nothing."""
         return ()
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
@@ -104,7 +104,7 @@ class NodeResourcesFitPlus:
         return counted
 
 
-class _FitPlusTrial:
+class _NodeResourcesFitPlusState:
     """NodeResourcesFitPlus for one cycle."""
 
     def __init__(self, plugin: NodeResourcesFitPlus, room: Room) -> None:
@@ -146,13 +146,13 @@ class _FitPlusTrial:
         """The score of one node."""
         return int(self.score(ask, np.array([row]))[0])
 
-    def foresees(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def can_predict(self, ask: PodAsk) -> bool:  # noqa: ARG002
         """Always."""
         return True
 
-    def after(self, ask: PodAsk, room: Room) -> "_FitPlusTrial":  # noqa: ARG002
+    def after_one_more(self, ask: PodAsk, room: Room) -> "_NodeResourcesFitPlusState":  # noqa: ARG002
         """The same in a fuller room."""
-        return _FitPlusTrial(self._plugin, room)
+        return _NodeResourcesFitPlusState(self._plugin, room)
 
 
 def added_by(pod: Pod, resource: str) -> int:

@@ -10,10 +10,10 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
-from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import tolerates, tolerations_of
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
@@ -27,23 +27,23 @@ class NodeUnschedulable:
     """Refuses nodes with `spec.unschedulable`, except for pods that tolerate CORDONED."""
 
     name: ClassVar[str] = "NodeUnschedulable"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeUnschedulable": frozenset((Change.TAINTS,))}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeUnschedulable": frozenset((Change.TAINTS,))}
 
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: cordoned."""
-        return StaticTrial(self, room.table, tolerations_of, _judge, None)
+        return NodeOnlyState(self, room.table, tolerations_of, _judge, None)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("NodeUnschedulable"),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """Whatever goes, the node stays cordoned."""
         return True
 

@@ -16,12 +16,12 @@ from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cache.volume_catalog import Storage
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.plugins.helper.volume_index import VolumeLedger
-from services.scheduler.plugins.helper.volume_plugin_state import VolumeTrial
+from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
 from services.scheduler.state.pod_record import PodFacts
@@ -34,10 +34,10 @@ class NodeVolumeLimits:
     """Refuses nodes that cannot attach the pod's volumes besides what they have."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
         "TooManyVolumes": frozenset((Change.POD_RELEASED, Change.VOLUME)),
     }
 
@@ -45,21 +45,21 @@ class NodeVolumeLimits:
         """The claims in use, by node."""
         return VolumeLedger()
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: too many."""
         assert isinstance(ledger, VolumeLedger), "the index hands back what new_ledger made"
-        return LimitsTrial(room, ledger)
+        return NodeVolumeLimitsState(room, ledger)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("TooManyVolumes"),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes gives its volumes up."""
         return False
 
 
-class LimitsTrial(VolumeTrial):
+class NodeVolumeLimitsState(VolumePluginState):
     """The plugin for one cycle. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
 
     def __init__(self, room: Room, ledger: VolumeLedger) -> None:

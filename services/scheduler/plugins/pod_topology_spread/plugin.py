@@ -24,7 +24,7 @@ from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.cache.selectors import Matcher, selects
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.helper.node_selectors import own_matches
@@ -54,10 +54,10 @@ class PodTopologySpread:
     """Refuses nodes whose domain would get too far ahead of the emptiest one; prefers those in emptier domains."""
 
     name: ClassVar[str] = "PodTopologySpread"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = True
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.OWN
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
         "TopologyLabelMissing": frozenset((Change.LABELS, Change.WORKLOAD)),
         "TopologySpreadViolated": _PODS_MOVE,
     }
@@ -68,20 +68,20 @@ class PodTopologySpread:
     def new_ledger(self) -> None:
         """No account of its own: the index's book counts."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts 1: a key is missing; 2: too skewed."""
-        return SpreadTrial(self.args, room)
+        return PodTopologySpreadState(self.args, room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """Of the first constraint that refuses the node."""
         return (Reason("TopologyLabelMissing" if verdict == _MISSING_LABEL else "TopologySpreadViolated"),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A label does not come by a pod's going."""
         return verdict == _MISSING_LABEL
 
 
-class SpreadTrial:
+class PodTopologySpreadState:
     """The plugin for one cycle."""
 
     def __init__(self, args: SpreadArgs, room: Room) -> None:
@@ -90,7 +90,7 @@ class SpreadTrial:
         self._classes: dict[PodAsk, _Spread | None] = {}
         self._placed: list[tuple[PodAsk, int, int]] = []
 
-    def concerns(self, ask: PodAsk) -> bool:
+    def applies_to(self, ask: PodAsk) -> bool:
         """Whether the class has constraints."""
         return self._spread(ask) is not None
 
@@ -123,7 +123,7 @@ class SpreadTrial:
         spread = self._spread(ask)
         return 0 if spread is None else spread.revision
 
-    def indifferent(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, ask: PodAsk) -> bool:
         """Whether the class has no constraints."""
         return self._spread(ask) is None
 

@@ -16,10 +16,10 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
 from shared.errors import KoordError
@@ -50,10 +50,10 @@ class ScarceResourceAvoidance:
     """Scores nodes by how little of what the pod leaves unused is scarce; refuses none."""
 
     name: ClassVar[str] = "ScarceResourceAvoidance"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
 
     def __init__(self, scarce: frozenset[str]) -> None:
         self.scarce = scarce
@@ -61,15 +61,15 @@ class ScarceResourceAvoidance:
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Depends on node objects alone."""
-        return StaticTrial(self, room.table, _asked_for, None, self._score)
+        return NodeOnlyState(self, room.table, _asked_for, None, self._score)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """None: it refuses nothing."""
         return ()
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 

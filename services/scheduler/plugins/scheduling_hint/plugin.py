@@ -13,10 +13,10 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
@@ -54,10 +54,10 @@ class SchedulingHint:
     """Refuses the nodes that a hint leaves out; names those that come before all scores."""
 
     name: ClassVar[str] = "SchedulingHint"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
         "HintMismatch": frozenset(),
         "UnreadableAnnotation": frozenset(),
     }
@@ -68,9 +68,9 @@ class SchedulingHint:
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Depends on the names of nodes alone."""
-        return StaticTrial(self, room.table, _named, self._judge, None)
+        return NodeOnlyState(self, room.table, _named, self._judge, None)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
         """The node is not among the hint's, or the hint cannot be read."""
@@ -79,11 +79,11 @@ class SchedulingHint:
         hint = _hint_of(ask)
         return (Reason("UnreadableAnnotation", hint if isinstance(hint, str) else ""),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """Names stay, whoever goes."""
         return True
 
-    def first_nodes(self, ask: PodAsk) -> tuple[str, ...]:
+    def preferred_nodes(self, ask: PodAsk) -> tuple[str, ...]:
         """The nodes that the hint prefers, as many as are looked at."""
         hint = _hint_of(ask)
         return (hint.preferred_node_names or ())[: self.most_nodes] if isinstance(hint, Hint) else ()

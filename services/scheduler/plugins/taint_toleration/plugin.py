@@ -15,10 +15,10 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
-from services.scheduler.plugins.helper.node_only import StaticTrial
+from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import HARD, tolerates, tolerations_of
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
@@ -34,10 +34,10 @@ class TaintToleration:
     """
 
     name: ClassVar[str] = "TaintToleration"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.DOWN
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {"UntoleratedTaint": frozenset((Change.TAINTS,))}
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"UntoleratedTaint": frozenset((Change.TAINTS,))}
 
     def __init__(self) -> None:
         self._numbers: dict[Taint, int] = {}
@@ -45,9 +45,9 @@ class TaintToleration:
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Raw score: how many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
-        return StaticTrial(self, room.table, tolerations_of, self._judge, _count_soft)
+        return NodeOnlyState(self, room.table, tolerations_of, self._judge, _count_soft)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first taint that is not tolerated, as `key=value:effect`."""
@@ -55,7 +55,7 @@ class TaintToleration:
         value = f"={taint.value}" if taint.value else ""
         return (Reason("UntoleratedTaint", f"{taint.key}{value}:{taint.effect}"),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """Whatever goes, the taint stays."""
         return True
 

@@ -18,11 +18,11 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
-from services.scheduler.plugins.helper.volume_plugin_state import ClaimsTrial
+from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
 from services.scheduler.plugins.volume_binding.volume_match import Choice, can_make, free_volumes, reachable, wanted
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
@@ -40,19 +40,19 @@ class VolumeBinding:
     """Refuses nodes from which a volume cannot be reached, and where none can be had."""
 
     name: ClassVar[str] = "VolumeBinding"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
         (*_CODES.values(), "ClaimMissing", "ClaimLost", "ClaimDeleting", "ClaimUnbound", "VolumesPending"), _STORAGE
     )
 
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts are those of `judge`."""
-        return BindingTrial(room)
+        return VolumeBindingState(room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
         """All that is wrong on the node, or with a claim."""
@@ -61,12 +61,12 @@ class VolumeBinding:
             return (trouble if isinstance(trouble, Reason) else Reason("ClaimUnbound"),)
         return tuple(Reason(code) for bit, code in _CODES.items() if verdict & bit)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes moves no volume."""
         return True
 
 
-class BindingTrial(ClaimsTrial):
+class VolumeBindingState(ClaimsPluginState):
     """The plugin for one cycle.
 
     Attributes:

@@ -11,12 +11,12 @@ import numpy as np
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.plugins.helper.volume_index import Disk, VolumeLedger, disks_of
-from services.scheduler.plugins.helper.volume_plugin_state import VolumeTrial
+from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
 from services.scheduler.state.pod_record import PodFacts
@@ -30,30 +30,30 @@ class VolumeRestrictions:
     """Refuses nodes where a disk is mounted otherwise, and every node while a ReadWriteOncePod claim is in use."""
 
     name: ClassVar[str] = "VolumeRestrictions"
-    static: ClassVar[bool] = False
-    wide: ClassVar[bool] = True
+    node_only: ClassVar[bool] = False
+    cross_node: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.OWN
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(_CODES.values(), _PODS_GO)
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(_CODES.values(), _PODS_GO)
 
     def new_ledger(self) -> Ledger:
         """The claims and disks in use."""
         return VolumeLedger()
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts 1: a disk; 2: a claim."""
         assert isinstance(ledger, VolumeLedger), "the index hands back what new_ledger made"
-        return RestrictionsTrial(room, ledger)
+        return VolumeRestrictionsState(room, ledger)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """What is in use."""
         return (Reason(_CODES[verdict]),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes gives its volumes up."""
         return False
 
 
-class RestrictionsTrial(VolumeTrial):
+class VolumeRestrictionsState(VolumePluginState):
     """The plugin for one cycle."""
 
     def __init__(self, room: Room, ledger: VolumeLedger) -> None:
@@ -86,7 +86,7 @@ class RestrictionsTrial(VolumeTrial):
         """How many pods with volumes the cycle moved."""
         return self._placed if ask.pod.spec.volumes else 0
 
-    def indifferent(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, ask: PodAsk) -> bool:
         """Whether its pods have no volumes."""
         return not ask.pod.spec.volumes
 

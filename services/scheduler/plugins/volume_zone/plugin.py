@@ -14,11 +14,11 @@ from services.scheduler.cache.label_index import ABSENT
 from services.scheduler.cache.plugin_cache import Ledger
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.framework.plugin import Normalize
-from services.scheduler.framework.plugin_state import Trial
+from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.volume_claims import claims_of
-from services.scheduler.plugins.helper.volume_plugin_state import ClaimsTrial
+from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
 from services.scheduler.state.cluster_event import Change
 from services.scheduler.state.pod_class import PodAsk
 from shared.kube.selectors import Requirement
@@ -36,30 +36,30 @@ class VolumeZone:
     """Refuses nodes outside of the zones of the pod's volumes."""
 
     name: ClassVar[str] = "VolumeZone"
-    static: ClassVar[bool] = True
-    wide: ClassVar[bool] = False
+    node_only: ClassVar[bool] = True
+    cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    cures: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
         "VolumeZoneConflict": frozenset((Change.VOLUME, Change.LABELS)),
     }
 
     def new_ledger(self) -> None:
         """No account of its own."""
 
-    def trial(self, room: Room, ledger: Ledger | None, now_ns: int) -> Trial:  # noqa: ARG002
+    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: another zone."""
-        return _ZoneTrial(room)
+        return _VolumeZoneState(room)
 
     def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("VolumeZoneConflict"),)
 
-    def hopeless(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes moves no volume."""
         return True
 
 
-class _ZoneTrial(ClaimsTrial):
+class _VolumeZoneState(ClaimsPluginState):
     """The plugin for one cycle."""
 
     def judge(self, ask: PodAsk) -> Int64 | None:
