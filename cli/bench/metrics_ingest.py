@@ -57,7 +57,7 @@ class IngestFigures(msgspec.Struct, frozen=True):
         ingest_cores, postgres_cores, nats_cores: what each of them used of that.
         lag_p50_s, lag_p99_s: then: from sending a report until a follower in another process has its NodeReported.
         rss_mib: the most memory that ingest had resident.
-        report_bytes, event_bytes, level_bytes: mean size of a report as sent, of a NodeReported, of what the NodeMetric must say.
+        report_bytes, event_bytes, status_bytes: mean size of a report as sent, of a NodeReported, of what the NodeMetric must say.
         gib_per_day_10k: what 10,000 such nodes append to `metrics-*` in a day.
     """
 
@@ -73,7 +73,7 @@ class IngestFigures(msgspec.Struct, frozen=True):
     rss_mib: int
     report_bytes: int
     event_bytes: int
-    level_bytes: int
+    status_bytes: int
     gib_per_day_10k: float
     nodes: int
     pods_per_node: int
@@ -140,10 +140,12 @@ class Servers(NamedTuple):
 
 
 async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: float, load_1m: float) -> IngestFigures:
-    heard, process = _Heard(), servers.ingest
+    fold_times, process = _FoldTimes(), servers.ingest
     rounds = min(-(-MEASURED // nodes), MOST_ROUNDS)
     reader = LogReader(Database(servers.postgres.url))
-    follower = Follower("bench", reader, bus, {"metrics-0": (NodeReported, FieldsDesired)}, lambda: heard, own=None)
+    follower = Follower(
+        "bench", reader, bus, {"metrics-0": (NodeReported, FieldsDesired)}, lambda: fold_times, own=None
+    )
     await follower.start()
     pipe, theirs = multiprocessing.get_context("spawn").Pipe()
     sender = multiprocessing.get_context("spawn").Process(
@@ -151,25 +153,25 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     )
     sender.start()
     click.echo(f"{FILLING} reports of each node, to fill windows", err=True)
-    await _said(pipe, ("flood", FILLING))
+    await _reply(pipe, ("flood", FILLING))
     click.echo(f"{rounds} reports of each node, as fast as they are answered", err=True)
     before = servers.cpu_s()
-    flood_s, report_bytes, _ = await _said(pipe, ("flood", rounds))
+    flood_s, report_bytes, _ = await _reply(pipe, ("flood", rounds))
     cpu_s = sum(servers.cpu_s()) - sum(before)
     click.echo(f"a report of each node every {INTERVAL_S} s, for {seconds:g} s", err=True)
-    heard.begin()
+    fold_times.begin()
     before = servers.cpu_s()
-    _, _, sent = await _said(pipe, ("steady", seconds))
+    _, _, sent = await _reply(pipe, ("steady", seconds))
     async with asyncio.timeout(ANSWERED_S):
-        while not sent.keys() <= heard.lags_of.keys():
+        while not sent.keys() <= fold_times.lags_of.keys():
             await asyncio.sleep(0.05)
     # Until the last is recorded: on a machine that is shared that is later, and what was put off is counted as well.
     cores = [round((now - then) / seconds, 3) for now, then in zip(servers.cpu_s(), before, strict=True)]
     pipe.send(None)
     await follower.stop()
     await reader.database.close()
-    lags = sorted(heard.lags_of[which] - at for which, at in sent.items())
-    event_bytes, level_bytes = heard.mean(NodeReported), heard.mean(FieldsDesired)
+    lags = sorted(fold_times.lags_of[which] - at for which, at in sent.items())
+    event_bytes, status_bytes = fold_times.mean(NodeReported), fold_times.mean(FieldsDesired)
     return IngestFigures(
         pod_samples_per_s=round(nodes * pods * rounds / flood_s),
         pod_samples_per_core_s=round(nodes * pods * rounds / cpu_s),
@@ -183,8 +185,8 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
         rss_mib=_peak_bytes(process) // MIB,
         report_bytes=report_bytes,
         event_bytes=event_bytes,
-        level_bytes=level_bytes,
-        gib_per_day_10k=round(10_000 * 1_440 * (event_bytes + level_bytes) / 2**30, 1),
+        status_bytes=status_bytes,
+        gib_per_day_10k=round(10_000 * 1_440 * (event_bytes + status_bytes) / 2**30, 1),
         nodes=nodes,
         pods_per_node=pods,
         seconds=seconds,
@@ -192,7 +194,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     )
 
 
-class _Heard:
+class _FoldTimes:
     """A State that notes when it has folded which report, and how large events are."""
 
     SCHEMA: ClassVar[int] = 1
@@ -265,6 +267,6 @@ def _peak_bytes(process: Process) -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-async def _said(pipe: Connection, command: tuple[str, float]) -> Any:
+async def _reply(pipe: Connection, command: tuple[str, float]) -> Any:
     pipe.send(command)
     return await asyncio.to_thread(pipe.recv)

@@ -23,7 +23,7 @@ from shared.agents import actions, node_slo, receipt, report, subjects
 from shared.agents import node_pods as agent_pods
 from shared.agents.node_pods import NodePods
 from shared.agents.node_slo import NodeSlo
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.kube.meta import Metadata
@@ -92,11 +92,11 @@ def agent(*, pods: int, seconds: float, transport: Literal["nats", "mqtt"], repo
 
 async def _measure(folder: Path, pods: int, seconds: float, transport: str, report_every: float) -> AgentFigures:
     load_1m = os.getloadavg()[0]
-    heard: list[bytes] = []
+    received: list[bytes] = []
     async with EmbeddedNats(folder / "nats") as nats:
         bus = Bus(nats.url, name="bench ingest")
         await bus.start()
-        await _take_reports(bus, heard, transport)
+        await _answer_reports(bus, received, transport)
         with PodCgroups() as cgroups:
             logs = folder / "containers"
             logs.mkdir()
@@ -107,48 +107,48 @@ async def _measure(folder: Path, pods: int, seconds: float, transport: str, repo
                 if qos != "besteffort":
                     cgroups.limit(container, milli=500)
                 (logs / f"p{number}_bench_c-{container}.log").touch()
-            await _tell_of_pods(bus, cgroups.uids)
+            await _answer_actions(bus, cgroups.uids)
             http = f"127.0.0.1:{free_port()}"
             process = _agent(folder, nats, cgroups.parent, transport, report_every, http)
             process.start()
             try:
                 await asyncio.to_thread(process.wait_until, lambda: _ready(http), 30)
                 await asyncio.sleep(WARM_S)
-                before = len(heard)
+                before = len(received)
                 figures = await _watch(process, http, seconds)
-                reports = len(heard) - before
+                reports = len(received) - before
             finally:
                 await asyncio.to_thread(process.stop)
         await bus.close()
-    _check(heard, pods)
+    _check(received, pods)
     return AgentFigures(
         *figures,
         pods=pods,
         seconds=seconds,
         transport=transport,
-        report_bytes=len(heard[-1]),
+        report_bytes=len(received[-1]),
         reports=reports,
         load_1m=load_1m,
     )
 
 
-async def _take_reports(bus: Bus, heard: list[bytes], transport: str) -> None:
+async def _answer_reports(bus: Bus, received: list[bytes], transport: str) -> None:
     """Stand in for ingest: over NATS answer, over MQTT (which the server maps to the same subject) listen."""
     subject = subjects.every_subject(subjects.REPORT)
 
     async def accept(data: bytes) -> bytes:
-        heard.append(data)
+        received.append(data)
         found = report.decode(data, NODE)
-        return receipt.encode(Answer("report", found.boot, found.seq))
+        return receipt.encode(Receipt("report", found.boot, found.seq))
 
     if transport == "nats":
         await bus.answer(subject, accept)
     else:
-        await bus.hear(subject, heard.append)
+        await bus.hear(subject, received.append)
 
 
-async def _tell_of_pods(bus: Bus, uids: list[str]) -> None:
-    """Stand in for deeds ingest: the agent is told of its pods, and its deeds are taken."""
+async def _answer_actions(bus: Bus, uids: list[str]) -> None:
+    """Stand in for action ingest: the agent is action of its pods, and its actions are taken."""
     found = tuple(_pod(number, uid) for number, uid in enumerate(uids))
     amounts = {"cpu": str(os.cpu_count()), "memory": "16Gi"}
     node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
@@ -159,14 +159,14 @@ async def _tell_of_pods(bus: Bus, uids: list[str]) -> None:
     }
 
     async def accept(data: bytes) -> bytes:
-        told = actions.decode(data, NODE)
+        action = actions.decode(data, NODE)
         await bus.publish(
             subjects.subject(NODE, subjects.PODS), agent_pods.encode(NodePods(NODE, 1, 1, node, None, found))
         )
         await bus.publish(subjects.subject(NODE, subjects.SLO), node_slo.encode(NodeSlo(NODE, 1, 1, spec)))
-        return receipt.encode(Answer("deed", told.boot, told.seq))
+        return receipt.encode(Receipt("action", action.boot, action.seq))
 
-    await bus.answer(subjects.every_subject(subjects.DEED), accept)
+    await bus.answer(subjects.every_subject(subjects.ACTION), accept)
 
 
 def _pod(number: int, uid: str) -> Pod:
@@ -174,10 +174,10 @@ def _pod(number: int, uid: str) -> Pod:
     kube = ("Guaranteed", "Burstable", "BestEffort")[number % len(QOS)]
     labels = {"koordinator.sh/qosClass": "BE" if kube == "BestEffort" else "LS"}
     if kube == "BestEffort":
-        asked = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
+        amounts = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}
     else:
-        asked = {"cpu": "500m", "memory": "256Mi"}
-    container = Container(name="c", resources=ResourceRequirements(requests=asked, limits=asked))
+        amounts = {"cpu": "500m", "memory": "256Mi"}
+    container = Container(name="c", resources=ResourceRequirements(requests=amounts, limits=amounts))
     return Pod(
         metadata=Metadata(name=f"p{number}", namespace="bench", uid=uid, labels=labels),
         spec=PodSpec(priority=5500 if kube == "BestEffort" else 9500, containers=(container,)),
@@ -270,11 +270,11 @@ def _rounds(http: str) -> tuple[float, float]:
     return rounds, seconds
 
 
-def _check(heard: list[bytes], pods: int) -> None:
+def _check(received: list[bytes], pods: int) -> None:
     """What was reported is what is there."""
-    if not heard:
+    if not received:
         raise NothingMeasured("no report arrived; measure for longer than a report's interval")
-    last = report.decode(heard[-1], NODE)
+    last = report.decode(received[-1], NODE)
     busy = sum(pod.cpu_sum > 0 and pod.memory_sum > 0 for pod in last.pods)
     if busy != pods or not last.node_usage.cpu:
         raise NothingMeasured(f"the last report has {busy} pods that use anything, of {pods}")

@@ -81,7 +81,7 @@ class _Sender:
     async def _some(self, numbers: range, rounds: int) -> None:
         for minute in range(self._minutes, self._minutes + rounds):
             for number in numbers:
-                await self._tell(number, self._began_ns + minute * INTERVAL_S * SECOND)
+                await self._send(number, self._began_ns + minute * INTERVAL_S * SECOND)
 
     async def _steady(self, seconds: float) -> tuple[float, int, dict[tuple[str, int], float]]:
         sent: dict[tuple[str, int], float] = {}
@@ -92,18 +92,18 @@ class _Sender:
                 await asyncio.sleep(max(0.0, began + turn * pause_s - time.monotonic()))
                 at_ns, number = time.time_ns(), turn % self._nodes
                 sent[node_name(number), at_ns] = time.monotonic()
-                group.create_task(self._tell(number, at_ns))
+                group.create_task(self._send(number, at_ns))
         return time.monotonic() - began, self._bytes, sent
 
-    async def _tell(self, number: int, at_ns: int) -> None:
+    async def _send(self, number: int, at_ns: int) -> None:
         report = self._reports[number].next(at_ns)
         data = encode(report)
         self._bytes = len(data)
-        said = receipt.decode(
+        reply = receipt.decode(
             await self._bus.ask(subjects.subject(report.node, subjects.REPORT), data, deadline_s=ANSWERED_S)
         )
-        if not said.accepted:
-            raise KoordError(said.refused)
+        if not reply.accepted:
+            raise KoordError(reply.refused)
 
 
 class _Reports:

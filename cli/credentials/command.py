@@ -84,7 +84,7 @@ def init(
 def node(*, name: str, directory: Path | None, folder: Path) -> None:
     """Give the agent of the Kubernetes node NAME a login.
 
-    It may publish that node's reports and deeds and hear what is meant for it, by NATS or MQTT, and nothing else. A system
+    It may publish that node's reports and actions and hear what is meant for it, by NATS or MQTT, and nothing else. A system
     that `koord up` runs in --dir lets it in at once; a NATS of your own when it is told to reload.
     """
     from cli.credentials.folder import add_node, env_file

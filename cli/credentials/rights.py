@@ -136,7 +136,7 @@ def auditor(services: Sequence[Manifest]) -> Login:
 
 
 def node(token: str) -> Login:
-    """A node's agent: it publishes its own reports and deeds, hears its own NodeSLO and refusals. By NATS or MQTT; no database."""
+    """A node's agent: it publishes its own reports and actions, hears its own NodeSLO and refusals. By NATS or MQTT; no database."""
     name = subjects.node_of_token(token)
     said = [subjects.subject(name, kind) for kind in subjects.FROM_AGENT]
     heard = [subjects.subject(name, kind) for kind in subjects.TO_AGENT]

@@ -1,1 +1,1 @@
-"""Metrics ingest: reports of node agents in, windows and percentiles out; and agents' deeds."""
+"""Metrics ingest: reports of node agents in, windows and percentiles out; and agents' actions."""

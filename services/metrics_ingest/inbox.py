@@ -1,6 +1,6 @@
-"""Where messages of agents come in: one queue of what this shard is to take, and for each message the way back.
+"""Where messages of agents come in: one queue of what this shard is to take, and for each message the transport back.
 
-A message is answered when it was decided on, which is after the commit. What is not answered is sent again: by an agent that asked over
+A message is answered when it was decided on, which is after the commit. What is not answered is sent again: by an agent that receive_request over
 NATS, or by the broker, which keeps it until it is acknowledged.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from shared.agents import receipt, subjects
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.bus import Question
 from shared.sharding import shard_of
 
@@ -24,17 +24,17 @@ class Incoming(NamedTuple):
     """A message of a node's agent.
 
     Attributes:
-        way: `nats` or `mqtt`.
+        transport: `nats` or `mqtt`.
         answer: sends back what became of it; a message must be answered once, or never if it is to come again.
     """
 
     node: str
     data: bytes
-    way: str
-    answer: Callable[[Answer], Awaitable[None]]
+    transport: str
+    answer: Callable[[Receipt], Awaitable[None]]
 
 
-class Intake:
+class Inbox:
     """Messages of one kind, of the nodes of one shard."""
 
     def __init__(self, kind: str, shard: int, shards: int) -> None:
@@ -47,15 +47,15 @@ class Intake:
         """Whether the node is of this shard."""
         return shard_of(node, self._shards) == self._shard
 
-    async def asked(self, question: Question) -> None:
+    async def receive_request(self, question: Question) -> None:
         """Take a message that came over NATS."""
 
-        async def respond(said: Answer) -> None:
-            await question.answer(receipt.encode(said))
+        async def respond(reply: Receipt) -> None:
+            await question.answer(receipt.encode(reply))
 
         await self.put(question.subject, question.data, "nats", respond)
 
-    async def put(self, where: str, data: bytes, way: str, respond: Callable[[Answer], Awaitable[None]]) -> None:
+    async def put(self, where: str, data: bytes, transport: str, respond: Callable[[Receipt], Awaitable[None]]) -> None:
         """Take a message, if it is of a node of this shard; waits while there are too many.
 
         Args:
@@ -67,7 +67,7 @@ class Intake:
             log.warning("a message on a topic of no node is dropped", extra={"where": where, "error": str(error)})
             return
         if self.concerns(node):
-            await self._queue.put(Incoming(node, data, way, respond))
+            await self._queue.put(Incoming(node, data, transport, respond))
 
     async def first(self, timeout_s: float) -> Incoming | None:
         """The next message, waited for."""

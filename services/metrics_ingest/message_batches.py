@@ -7,9 +7,9 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter
 
-from services.metrics_ingest.inbox import Incoming, Intake
+from services.metrics_ingest.inbox import Inbox, Incoming
 from shared.agents.decoding import BadMessage
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.events import Draft
 from shared.service import Runtime
 
@@ -26,44 +26,47 @@ WAIT_S = 0.5
 LOGGED_INTERVAL_S = 60.0
 """A node whose messages are refused is logged this often."""
 
-Kind = Literal["report", "deed"]
+Kind = Literal["report", "action"]
 
 
 class Batch:
     """What a slice of messages led to.
 
     Attributes:
-        drafts: by the object that they are about: what is decided twice in a slice is said once, the last way.
+        drafts: by the object that they are about: what is decided twice in a slice is receipt once, the last way.
         answers: to the messages, in their order.
     """
 
     def __init__(self, now_ns: int) -> None:
         self.now_ns = now_ns
         self.drafts: dict[str, list[Draft]] = {}
-        self.answers: list[tuple[Incoming, Answer]] = []
+        self.answers: list[tuple[Incoming, Receipt]] = []
 
     def accept(self, message: Incoming, kind: Kind, boot: str, seq: int) -> None:
-        """The message was taken."""
-        self.answers.append((message, Answer(kind, boot, seq)))
+        """The message was accepted."""
+        self.answers.append((message, Receipt(kind, boot, seq)))
 
 
-class Refusals:
+class RejectionLog:
     """Counts what is refused, and logs it now and then."""
 
     def __init__(self, kind: Kind, registry: CollectorRegistry) -> None:
         self._kind = kind
         self._logged: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
-        self.taken = Counter(
-            f"koord_ingest_{kind}s_taken", f"{kind.capitalize()}s taken, repeats included", ["way"], registry=registry
+        self.accepted = Counter(
+            f"koord_ingest_{kind}s_taken",
+            f"{kind.capitalize()}s accepted, repeats included",
+            ["way"],
+            registry=registry,
         )
         self.refused = Counter(
             f"koord_ingest_{kind}s_refused", f"{kind.capitalize()}s refused", ["field"], registry=registry
         )
 
     def add(self, message: Incoming, error: BadMessage, batch: Batch, boot: str = "", seq: int = 0) -> None:
-        """Answer with why, count, and log it if the node's last refusal was not logged just now."""
-        batch.answers.append((message, Answer(self._kind, boot, seq, str(error))))
+        """Answers with the reason, count, and log it if the node's last refusal was not logged just now."""
+        batch.answers.append((message, Receipt(self._kind, boot, seq, str(error))))
         self.refused.labels(error.field.partition("[")[0] or "message").inc()
         now_s = asyncio.get_running_loop().time()
         node = message.node
@@ -74,34 +77,34 @@ class Refusals:
         self._logged[node] = now_s
         log.warning(
             f"a {self._kind} is refused",
-            extra={"node": node, "way": message.way, "why": str(error), "not_logged_since": more},
+            extra={"node": node, "way": message.transport, "why": str(error), "not_logged_since": more},
         )
 
 
-async def serve(runtime: Runtime, intake: Intake, take: Callable[[Incoming, Batch], None], taken: Counter) -> None:
+async def serve(runtime: Runtime, inbox: Inbox, take: Callable[[Incoming, Batch], None], accepted: Counter) -> None:
     """Decide on what comes in until the process is asked to stop; what is not answered by then comes again.
 
     Args:
         take: decides on one message: it leaves drafts and an answer in the batch.
-        taken: counts what is accepted, by way.
+        accepted: counts what is accepted, by way.
     """
     loop = asyncio.get_running_loop()
     while not runtime.draining.is_set():
-        message = await intake.first(WAIT_S)
+        message = await inbox.first(WAIT_S)
         if message is None:
             continue
         began = loop.time()
         batch, ends = Batch(runtime.now_ns()), began + SLICE_S
         while message is not None:
             take(message, batch)
-            message = intake.next() if loop.time() < ends else None
-        drafts = [draft for said in batch.drafts.values() for draft in said]
+            message = inbox.next() if loop.time() < ends else None
+        drafts = [draft for receipt in batch.drafts.values() for draft in receipt]
         if drafts:
             await runtime.append(drafts, now_ns=batch.now_ns)
         else:
             await runtime.check_held()
-        for answered, said in batch.answers:
-            if said.accepted:
-                taken.labels(answered.way).inc()
-            await answered.answer(said)
+        for answered, receipt in batch.answers:
+            if receipt.accepted:
+                accepted.labels(answered.transport).inc()
+            await answered.answer(receipt)
         await asyncio.sleep(max(0.0, began + GATHER_S - loop.time()))

@@ -1,4 +1,4 @@
-"""MQTT: reports and deeds in, refusals and NodeSLOs out, over any broker that keeps sessions and QoS 1.
+"""MQTT: reports and actions in, refusals and NodeSLOs out, over any broker that keeps sessions and QoS 1.
 
 A message is acknowledged after it was decided on, so what the broker has taken is not lost when this process ends: the session
 is persistent, and its name is the shard's, so that whoever leads next takes it over.
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from aiomqtt import Client, Message, MqttError
 
-from services.metrics_ingest.inbox import Intake
+from services.metrics_ingest.inbox import Inbox
 from shared.agents import receipt, subjects
 from shared.agents.broker import Broker
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
@@ -29,20 +29,20 @@ class NoBroker(KoordError):
     """There is no connection to the broker at this moment."""
 
 
-class Mqtt:
+class MqttSession:
     """One session with a broker, which is opened again whenever it breaks.
 
     Attributes:
         connected: whether the broker is there.
     """
 
-    def __init__(self, url: str, name: str, intakes: Iterable[Intake], *, ca_file: str = "") -> None:
+    def __init__(self, url: str, name: str, inboxes: Iterable[Inbox], *, ca_file: str = "") -> None:
         """Remember where to connect.
 
         Args:
             url: KOORD_MQTT.
             name: the client id, which names the session.
-            intakes: who takes what comes, by kind.
+            inboxes: who takes what comes, by kind.
             ca_file: the authority of the broker's certificate; the system's when empty.
 
         Raises:
@@ -50,7 +50,7 @@ class Mqtt:
         """
         self._broker = Broker.parse(url)
         self._name = name
-        self._intakes = {intake.kind: intake for intake in intakes}
+        self._inboxes = {inbox.kind: inbox for inbox in inboxes}
         self._tls = self._broker.tls_context(ca_file)
         self._client: Client | None = None
 
@@ -61,23 +61,23 @@ class Mqtt:
 
     async def run(self) -> None:
         """Take messages until cancelled."""
-        pause_s, said = FIRST_PAUSE_S, False
+        pause_s, logged = FIRST_PAUSE_S, False
         while True:
             client = self._new_client()
             try:
                 async with client:
-                    await client.subscribe([(subjects.every_topic(kind), QOS) for kind in self._intakes])
-                    self._client, pause_s, said = client, FIRST_PAUSE_S, False
+                    await client.subscribe([(subjects.every_topic(kind), QOS) for kind in self._inboxes])
+                    self._client, pause_s, logged = client, FIRST_PAUSE_S, False
                     log.info("the broker is there", extra={"host": self._broker.host, "port": self._broker.port})
                     async for message in client.messages:
-                        await self._heard(client, message)
+                        await self._receive(client, message)
             except (MqttError, OSError) as error:
-                if not said:  # once an outage
+                if not logged:  # once an outage
                     where = {"host": self._broker.host, "port": self._broker.port}
                     log.warning(
                         "no broker; agents and the broker keep what is sent", extra=where | {"error": str(error)}
                     )
-                said = True
+                logged = True
             finally:
                 self._client = None
             await asyncio.sleep(pause_s)
@@ -113,26 +113,26 @@ class Mqtt:
         client._client.manual_ack_set(True)  # noqa: FBT003, SLF001  aiomqtt acknowledges by itself and offers no switch
         return client
 
-    async def _heard(self, client: Client, message: Message) -> None:
+    async def _receive(self, client: Client, message: Message) -> None:
         kind = message.topic.value.rpartition("/")[2]
-        intake = self._intakes.get(kind)
+        inbox = self._inboxes.get(kind)
         if message.qos == 0:  # sent over NATS, or by who does not care; NATS brings the former itself
             return
         node = _node_of(message)
-        if intake is None or not node or not intake.concerns(node):  # nothing for us: the broker need not keep it
+        if inbox is None or not node or not inbox.concerns(node):  # nothing for us: the broker need not keep it
             self._acknowledge(client, message)
             return
 
-        async def respond(said: Answer) -> None:
-            if said.refused:
-                await self._refuse(message, said)
+        async def respond(reply: Receipt) -> None:
+            if reply.refused:
+                await self._refuse(message, reply)
             self._acknowledge(client, message)
 
-        await intake.put(message.topic.value, bytes(message.payload), "mqtt", respond)
+        await inbox.put(message.topic.value, bytes(message.payload), "mqtt", respond)
 
-    async def _refuse(self, message: Message, said: Answer) -> None:
+    async def _refuse(self, message: Message, reply: Receipt) -> None:
         try:
-            await self.publish(subjects.topic(_node_of(message), subjects.REFUSED), receipt.encode(said))
+            await self.publish(subjects.topic(_node_of(message), subjects.REFUSED), receipt.encode(reply))
         except NoBroker:
             log.info("a refusal could not be sent", extra={"topic": message.topic.value})
 

@@ -1,4 +1,4 @@
-"""The agent itself: a round of measuring each second, a report at the end of each interval, a deed at once."""
+"""The agent itself: a round of measuring each second, a report at the end of each interval, an action at once."""
 
 import asyncio
 import logging
@@ -10,23 +10,23 @@ from typing import NamedTuple
 
 from services.node_agent.collectors.extra_metrics import Gauge
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Round, Usage
-from services.node_agent.prediction.peak_predictor import Predictor
-from services.node_agent.qos_manager.qos_manager import Acted, Governor
-from services.node_agent.report_builder import NO_FORECASTS, Interval, Sender
+from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
+from services.node_agent.prediction.peak_predictor import PeakPredictor
+from services.node_agent.qos_manager.qos_manager import EnforcementStatus, QosManager
+from services.node_agent.report_builder import NO_FORECASTS, ReportBuilder, Sender
 from services.node_agent.settings import AgentSettings
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import actions, report
-from shared.agents.actions import ActionReport, AnyDeed, PodsRequested
-from shared.agents.subjects import DEED, REPORT
+from shared.agents.actions import ActionReport, AnyAction, PodsRequested
+from shared.agents.subjects import ACTION, REPORT
 from shared.errors import KoordError
 
 log = logging.getLogger(__name__)
 
-WANTS_PODS_INTERVAL_S = 60.0
-"""How often deeds ingest is told that this agent wants its pods; it tells them on from then on."""
-ASKS_FOR_PODS_INTERVAL_S = 5.0
+PODS_REQUEST_INTERVAL_S = 60.0
+"""How often action ingest is action_report that this agent wants its pods; it tells them on from then on."""
+FIRST_PODS_REQUEST_INTERVAL_S = 5.0
 """The same while it knows of none: what a broker took before ingest was there is lost."""
 
 
@@ -39,7 +39,7 @@ class Figures(NamedTuple):
         cycle_s: seconds that rounds have taken, added up.
         backlog, backlog_bytes: messages that nobody has taken yet.
         slo: (epoch, seq) of the NodeSLO in force.
-        acted: what the strategies did; None for an agent that only reports.
+        enforcement: what the strategies did; None for an agent that only reports.
         gauges: what else was measured.
     """
 
@@ -57,7 +57,7 @@ class Figures(NamedTuple):
     backlog_bytes: int
     slo: tuple[int, int] | None
     slo_refused: int
-    acted: Acted | None = None
+    enforcement: EnforcementStatus | None = None
     gauges: tuple[Gauge, ...] = ()
 
 
@@ -66,17 +66,19 @@ class Agent:
 
     Attributes:
         measured: set once a round has given a sample of the node.
-        keeper: the NodeSLO in force.
-        governor: runs the strategies after each round; None: this agent only reports.
+        slo_informer: the NodeSLO in force.
+        qos_manager: runs the strategies after each round; None: this agent only reports.
         predictor: learns from each round; None: nothing is predicted.
     """
 
-    def __init__(self, settings: AgentSettings, collector: Collector, outbox: Outbox, keeper: SloKeeper) -> None:
+    def __init__(
+        self, settings: AgentSettings, collector: Collector, outbox: Outbox, slo_informer: NodeSloInformer
+    ) -> None:
         self.measured = asyncio.Event()
-        self.keeper = keeper
-        self.governor: Governor | None = None
-        self.predictor: Predictor | None = None
-        self._wanted_s = -WANTS_PODS_INTERVAL_S
+        self.slo_informer = slo_informer
+        self.qos_manager: QosManager | None = None
+        self.predictor: PeakPredictor | None = None
+        self._pods_requested_s = -PODS_REQUEST_INTERVAL_S
         self._failed: set[str] = set()
         self._settings = settings
         self._collector = collector
@@ -88,7 +90,7 @@ class Agent:
         self._rounds = 0
         self._cycle_ns = 0
         self._reports = 0
-        self._deeds = 0
+        self._actions = 0
 
     async def run(self) -> None:
         """Measure and report until cancelled; what was measured since the last report is then reported too."""
@@ -96,7 +98,7 @@ class Agent:
         begun_s = time.monotonic()
         due_s = begun_s + min(self._settings.first_report_s, self._settings.report_interval_s)
         found, ticks = self._measure(), 0
-        interval = Interval(found.at_ns)
+        interval = ReportBuilder(found.at_ns)
         try:
             while True:
                 # Rounds that are missed stay missed: a machine that was held up is not asked for more.
@@ -111,15 +113,15 @@ class Agent:
             if found.at_ns > interval.begin_ns:
                 self._report(interval, found.at_ns)
 
-    def tell(self, deed: AnyDeed) -> None:
-        """Report a deed, ahead of what else waits."""
-        self._deeds += 1
-        told = ActionReport(self._sender.node, self._sender.boot, self._deeds, time.time_ns(), deed)
-        self._outbox.put(Message(DEED, self._deeds, actions.encode(told)))
+    def report_action(self, action: AnyAction) -> None:
+        """Report an action, ahead of what else waits."""
+        self._actions += 1
+        action_report = ActionReport(self._sender.node, self._sender.boot, self._actions, time.time_ns(), action)
+        self._outbox.put(Message(ACTION, self._actions, actions.encode(action_report)))
 
     def figures(self) -> Figures:
         """What it shows of itself."""
-        slo = self.keeper.in_force
+        slo = self.slo_informer.in_force
         return Figures(
             node=self._settings.node,
             started_s=self._started_s,
@@ -134,9 +136,9 @@ class Agent:
             backlog=len(self._outbox),
             backlog_bytes=self._outbox.waiting_bytes,
             slo=slo.position if slo else None,
-            slo_refused=self.keeper.refused,
-            acted=self.governor.acted if self.governor is not None else None,
-            gauges=(*self._gauges(), *(self.governor.gauges() if self.governor is not None else ())),
+            slo_refused=self.slo_informer.refused,
+            enforcement=self.qos_manager.enforcement if self.qos_manager is not None else None,
+            gauges=(*self._gauges(), *(self.qos_manager.gauges() if self.qos_manager is not None else ())),
         )
 
     def _gauges(self) -> Iterator[Gauge]:
@@ -157,14 +159,14 @@ class Agent:
                     labels = {"predictor": "minPredictor", "resource": resource, "unit": unit}
                     yield Gauge(f"koordlet_node_predicted_resource_{name}", labels, size / scale)
 
-    def _measure(self) -> Round:
-        slo = self.keeper.in_force
-        found = self._collector.collect(self.keeper.applications, "" if slo is None else slo.memory_policy)
+    def _measure(self) -> UsageSnapshot:
+        slo = self.slo_informer.in_force
+        found = self._collector.collect(self.slo_informer.applications, "" if slo is None else slo.memory_policy)
         self._applications = found.applications
         if self.predictor is not None:
             self._predict(self.predictor, found)
-        if self.governor is not None:
-            self._govern(self.governor, found)
+        if self.qos_manager is not None:
+            self._run_strategies(self.qos_manager, found)
         self._cycle_ns += time.monotonic_ns() - found.at_ns
         self._rounds += 1
         if found.node is not None:
@@ -172,41 +174,43 @@ class Agent:
             self.measured.set()
         return found
 
-    def _govern(self, governor: Governor, found: Round) -> None:
+    def _run_strategies(self, qos_manager: QosManager, found: UsageSnapshot) -> None:
         """Run the strategies; one that cannot go on, as an object is not what it should be, is said once and tried again."""
         now_s = time.monotonic()
-        interval_s = ASKS_FOR_PODS_INTERVAL_S if governor.acted.pods is None else WANTS_PODS_INTERVAL_S
-        if now_s - self._wanted_s >= interval_s and not self._outbox.deeds:
-            self._wanted_s = now_s
-            self.tell(PodsRequested())
+        interval_s = FIRST_PODS_REQUEST_INTERVAL_S if qos_manager.enforcement.pods is None else PODS_REQUEST_INTERVAL_S
+        if now_s - self._pods_requested_s >= interval_s and not self._outbox.actions:
+            self._pods_requested_s = now_s
+            self.report_action(PodsRequested())
         collector = self._collector
         try:
-            governor.round(found, collector.hierarchy, collector.kube, collector.folders)
+            qos_manager.round(found, collector.hierarchy, collector.kube, collector.folders)
         except KoordError as error:
-            self._say("the strategies stop for this round", error)
+            self._log_once("the strategies stop for this round", error)
 
-    def _predict(self, predictor: Predictor, found: Round) -> None:
+    def _predict(self, predictor: PeakPredictor, found: UsageSnapshot) -> None:
         """Learn from a round; where an object is not what it should be, the next minute is tried again."""
         try:
             predictor.round(found)
         except KoordError as error:
-            self._say("nothing is predicted for this minute", error)
+            self._log_once("nothing is predicted for this minute", error)
 
-    def _say(self, text: str, error: KoordError) -> None:
+    def _log_once(self, text: str, error: KoordError) -> None:
         """An error, once."""
         if str(error) not in self._failed:
             self._failed.add(str(error))
             log.error(text, extra={"why": str(error)})
 
-    def _report(self, interval: Interval, end_ns: int) -> Interval:
+    def _report(self, interval: ReportBuilder, end_ns: int) -> ReportBuilder:
         """Put the interval's report into the outbox; the interval that follows it."""
         if not interval.empty:
             self._reports += 1
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
             forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
-            made = interval.report(self._sender, self._reports, end_ns, at_ns, self.keeper.applications, forecasts)
+            made = interval.report(
+                self._sender, self._reports, end_ns, at_ns, self.slo_informer.applications, forecasts
+            )
             self._outbox.put(Message(REPORT, made.seq, report.encode(made)))
-        return Interval(end_ns)
+        return ReportBuilder(end_ns)
 
     def _next_due(self, now_s: float) -> float:
         """When the next report is due: at this node's own place in every interval, so that a fleet reports evenly spread."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.node_agent.collectors.gpu_usage import GpuUsage
-from services.node_agent.collectors.usage_samples import Round, Usage
+from services.node_agent.collectors.usage_samples import Usage, UsageSnapshot
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, PodSum, Report, Series, ZoneSum
 from shared.kube.slo_config import HostApplication
 
@@ -69,7 +69,7 @@ class _Sums:
                 self.fields[place + 1] += 1
 
 
-class Interval:
+class ReportBuilder:
     """The samples since `begin_ns`."""
 
     def __init__(self, begin_ns: int) -> None:
@@ -81,7 +81,7 @@ class Interval:
         self._zones: dict[int, tuple[_Sums, _Sums]] = {}
         self._gpus: dict[tuple[str, int], tuple[GpuUsage, list[int]]] = {}
 
-    def add(self, found: Round) -> None:
+    def add(self, found: UsageSnapshot) -> None:
         """Take a round's samples."""
         offset_ms = (found.at_ns - self.begin_ns) // MILLI_NS
         self._node.add(offset_ms, found.node)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from services.node_agent import feature_gates
 from services.node_agent.agent import Agent
-from services.node_agent.collectors.cold_memory import ColdPages
-from services.node_agent.collectors.gpu_usage import Gpus
-from services.node_agent.collectors.nvml import NoGpus, Nvml
+from services.node_agent.collectors.cold_memory import ColdMemoryScan
+from services.node_agent.collectors.gpu_usage import GpuCollector
+from services.node_agent.collectors.nvml import GpusUnavailable, Nvml
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.prediction.peak_predictor import Predictor
-from services.node_agent.qos_manager.qos_manager import Governor, Places
+from services.node_agent.prediction.peak_predictor import PeakPredictor
+from services.node_agent.qos_manager.qos_manager import HostPaths, QosManager
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
-from services.node_agent.states_informer.node_pods import PodsKeeper
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Outbox
-from services.node_agent.transport.transport import Carrier
+from services.node_agent.transport.transport import Transport
 from shared import logs
 from shared.errors import KoordError
 from shared.tasks import end
@@ -53,8 +53,8 @@ def run() -> int:
 
 
 async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None:
-    keeper = SloKeeper(settings.node, Path(settings.state_dir))
-    keeper.load()
+    slo_informer = NodeSloInformer(settings.node, Path(settings.state_dir))
+    slo_informer.load()
     outbox = Outbox(settings.backlog_bytes)
     collector = Collector(
         Path(settings.proc_root),
@@ -65,52 +65,54 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         sys_root=Path(settings.sys_root),
     )
     gates = feature_gates.parse(settings.features)
-    cold = ColdPages(Path(settings.sys_root))
+    cold = ColdMemoryScan(Path(settings.sys_root))
     if gates["ColdPageCollector"]:
         cold.start()
         collector.cold = cold.started
     if gates["Accelerators"]:
         collector.gpus = _gpus(settings)
-    agent = Agent(settings, collector, outbox, keeper)
-    pods = _acting(agent, settings, keeper, gates) if settings.enforce else None
-    carrier = _carrier(environment, settings, outbox, keeper, pods)
+    agent = Agent(settings, collector, outbox, slo_informer)
+    pods = _acting(agent, settings, slo_informer, gates) if settings.enforce else None
+    transport = _transport(environment, settings, outbox, slo_informer, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, draining.set)
-    pages = await _pages(environment.http_addr, agent, carrier, draining) if environment.http_addr else None
+    pages = await _pages(environment.http_addr, agent, transport, draining) if environment.http_addr else None
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look at it again
     measuring = asyncio.create_task(agent.run(), name="measure")
-    carrying = asyncio.create_task(carrier.run(), name="carry")
+    carrying = asyncio.create_task(transport.run(), name="carry")
     drained = asyncio.create_task(draining.wait())
     try:
         done, _ = await asyncio.wait({measuring, carrying, drained}, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
         await end(measuring)  # which reports what it has
-        if agent.governor is not None:
-            agent.governor.release()
+        if agent.qos_manager is not None:
+            agent.qos_manager.release()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                await _taken(outbox, carrier)
+                await _taken(outbox, transport)
     finally:
         await end(measuring, carrying, drained)
-        await carrier.close()
+        await transport.close()
         collector.close()
         cold.stop()
         if pages is not None:
             await pages.cleanup()
 
 
-def _acting(agent: Agent, settings: AgentSettings, keeper: SloKeeper, gates: dict[str, bool]) -> PodsKeeper:
+def _acting(
+    agent: Agent, settings: AgentSettings, slo_informer: NodeSloInformer, gates: dict[str, bool]
+) -> NodePodsInformer:
     """Give the agent its hands; the pods by which they go."""
     state_dir = Path(settings.state_dir)
-    pods = PodsKeeper(settings.node, state_dir)
+    pods = NodePodsInformer(settings.node, state_dir)
     pods.load()
-    agent.predictor = Predictor(pods, settings.prediction, state_dir, time.time_ns)
-    agent.governor = Governor(
-        Places(
+    agent.predictor = PeakPredictor(pods, settings.prediction, state_dir, time.time_ns)
+    agent.qos_manager = QosManager(
+        HostPaths(
             Path(settings.cgroup_root),
             settings.cgroup_parent.strip("/"),
             Path(settings.sys_root),
@@ -120,10 +122,10 @@ def _acting(agent: Agent, settings: AgentSettings, keeper: SloKeeper, gates: dic
             Path(settings.terway_root),
             Path(settings.kubelet_config),
         ),
-        keeper,
+        slo_informer,
         pods,
         gates,
-        tell=agent.tell,
+        report_action=agent.report_action,
         clock_ns=time.monotonic_ns,
         state_dir=state_dir,
         interval_s=settings.collect_interval_s,
@@ -131,31 +133,31 @@ def _acting(agent: Agent, settings: AgentSettings, keeper: SloKeeper, gates: dic
     return pods
 
 
-def _gpus(settings: AgentSettings) -> Gpus | None:
+def _gpus(settings: AgentSettings) -> GpuCollector | None:
     """What asks for GPUs; None on a node without."""
     try:
-        return Gpus(Nvml(settings.nvml), Path(settings.proc_root))
-    except NoGpus as error:
+        return GpuCollector(Nvml(settings.nvml), Path(settings.proc_root))
+    except GpusUnavailable as error:
         log.warning("GPUs are not measured", extra={"why": str(error)})
         return None
 
 
-def _carrier(
+def _transport(
     environment: AgentEnvironment,
     settings: AgentSettings,
     outbox: Outbox,
-    keeper: SloKeeper,
-    pods: PodsKeeper | None,
-) -> Carrier:
+    slo_informer: NodeSloInformer,
+    pods: NodePodsInformer | None,
+) -> Transport:
     """The connection that the settings ask for; only its client's library is imported."""
     if settings.transport == "mqtt" or (settings.transport == "auto" and environment.mqtt):
-        from services.node_agent.transport.mqtt_transport import OverMqtt
+        from services.node_agent.transport.mqtt_transport import MqttTransport
         from shared.agents.broker import Broker
 
-        return OverMqtt(
-            settings.node, Broker.parse(environment.mqtt), outbox, keeper, pods, ca_file=environment.nats_ca
+        return MqttTransport(
+            settings.node, Broker.parse(environment.mqtt), outbox, slo_informer, pods, ca_file=environment.nats_ca
         )
-    from services.node_agent.transport.nats_transport import ECHO_INTERVAL_S, OverNats
+    from services.node_agent.transport.nats_transport import ECHO_INTERVAL_S, NatsTransport
     from shared.bus import Bus
 
     bus = Bus(
@@ -165,10 +167,10 @@ def _carrier(
         ca=environment.nats_ca,
         echo_interval_s=ECHO_INTERVAL_S,
     )
-    return OverNats(settings.node, bus, outbox, keeper, pods)
+    return NatsTransport(settings.node, bus, outbox, slo_informer, pods)
 
 
-async def _pages(address: str, agent: Agent, carrier: Carrier, draining: asyncio.Event) -> "AppRunner":
+async def _pages(address: str, agent: Agent, transport: Transport, draining: asyncio.Event) -> "AppRunner":
     from services.node_agent.prometheus.exposition import AgentMetrics
     from shared.health import Pages, Status, serve_pages
 
@@ -187,13 +189,13 @@ async def _pages(address: str, agent: Agent, carrier: Carrier, draining: asyncio
             events_per_s=0,
             folded=now.sent,
             positions={},
-            bus=carrier.connected,
+            bus=transport.connected,
         )
 
-    metrics = AgentMetrics(agent.figures, lambda: carrier.connected)
+    metrics = AgentMetrics(agent.figures, lambda: transport.connected)
     return await serve_pages(address, Pages(lambda: (state() == "leading", state()), metrics.text, status))
 
 
-async def _taken(outbox: Outbox, carrier: Carrier) -> None:
-    while len(outbox) and carrier.connected:
+async def _taken(outbox: Outbox, transport: Transport) -> None:
+    while len(outbox) and transport.connected:
         await asyncio.sleep(0.02)

@@ -80,7 +80,7 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
         int, Meta(ge=0, le=1_000, description="by how much what is predicted is raised")
     ] = 10
     backlog_bytes: Annotated[
-        int, Meta(ge=65_536, description="of reports and deeds kept while nobody takes them; the oldest goes first")
+        int, Meta(ge=65_536, description="of reports and actions kept while nobody takes them; the oldest goes first")
     ] = 2 * 1024 * 1024
 
     @property

@@ -1,1 +1,1 @@
-"""What node agents and ingest say to each other: names of subjects, reports, deeds, NodeSLO. Neither side's code, so both import it."""
+"""What node agents and ingest say to each other: names of subjects, reports, actions, NodeSLO. Neither side's code, so both import it."""

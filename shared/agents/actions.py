@@ -1,4 +1,4 @@
-"""Deeds: what an agent did on its node by its own judgement, and what it asks for. Ingest appends them to `nodes-*`."""
+"""Actions: what an agent did on its node by its own judgement, and what it asks for. Ingest appends them to `nodes-*`."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -13,11 +13,11 @@ Note = Annotated[str, Meta(max_length=262_144)]
 Quantity = Annotated[str, Meta(max_length=64)]
 
 
-class Deed(msgspec.Struct, frozen=True, tag_field="deed"):
-    """Base of all deeds."""
+class Action(msgspec.Struct, frozen=True, tag_field="action"):
+    """Base of all actions."""
 
 
-class Suppressed(Deed, frozen=True, tag="suppressed"):
+class Suppressed(Action, frozen=True, tag="suppressed"):
     """Best-effort pods may use another share of the cpu from now on.
 
     Attributes:
@@ -31,7 +31,7 @@ class Suppressed(Deed, frozen=True, tag="suppressed"):
     cpus: Text = ""
 
 
-class Burst(Deed, frozen=True, tag="burst"):
+class Burst(Action, frozen=True, tag="burst"):
     """A container's cpu limit was stretched, or brought back.
 
     Attributes:
@@ -46,7 +46,7 @@ class Burst(Deed, frozen=True, tag="burst"):
     cfs_burst_us: Annotated[int, Meta(ge=0)] | None = None
 
 
-class Killed(Deed, frozen=True, tag="killed"):
+class Killed(Action, frozen=True, tag="killed"):
     """The processes of a container were ended at once, because the node could not wait for an eviction.
 
     Attributes:
@@ -58,7 +58,7 @@ class Killed(Deed, frozen=True, tag="killed"):
     container: Text = ""
 
 
-class EvictionRequested(Deed, frozen=True, tag="evictionRequested"):
+class EvictionRequested(Action, frozen=True, tag="evictionRequested"):
     """A pod must give way. Not done, but asked for: the gateway carries it out."""
 
     pod_uid: Uid
@@ -77,8 +77,8 @@ class ZoneReported(msgspec.Struct, frozen=True):
     resources: Annotated[dict[Name, tuple[Quantity, Quantity]], Meta(max_length=64)]
 
 
-class TopologyReported(Deed, frozen=True, tag="topologyReported"):
-    """What the NodeResourceTopology of the node is to say: the whole of it, told when it changes and again now and then.
+class TopologyReported(Action, frozen=True, tag="topologyReported"):
+    """What the NodeResourceTopology of the node is to say: the whole of it, report when it changes and again now and then.
 
     Attributes:
         annotations: those of `node_topology.STATED`; JSON.
@@ -93,19 +93,19 @@ class TopologyReported(Deed, frozen=True, tag="topologyReported"):
     numa_reservation: Annotated[str, Meta(max_length=63)] = ""
 
 
-class PodsRequested(Deed, frozen=True, tag="podsRequested"):
-    """The agent runs and is to be told which pods its node has (shared/agents/node_pods.py). Nothing is recorded of it."""
+class PodsRequested(Action, frozen=True, tag="podsRequested"):
+    """The agent runs and is to be report which pods its node has (shared/agents/node_pods.py). Nothing is recorded of it."""
 
 
-AnyDeed = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | PodsRequested
+AnyAction = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | PodsRequested
 
 
 class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """One deed of one node's agent. Its first place on the wire is the schema's version.
+    """One action of one node's agent. Its first place on the wire is the schema's version.
 
     Attributes:
         node, boot: as in a report.
-        seq: number of the deed in this run of the agent, from 1; a repeat has the same. Reports count apart.
+        seq: number of the action in this run of the agent, from 1; a repeat has the same. Reports count apart.
         at_ns: when, by the node's clock, nanoseconds since the epoch.
     """
 
@@ -113,31 +113,31 @@ class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):
     boot: Annotated[str, Meta(min_length=1, max_length=64)]
     seq: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     at_ns: Instant
-    deed: AnyDeed
+    action: AnyAction
 
 
-class BadDeed(BadMessage):
-    """A deed that cannot be taken; says which node's, where and why."""
+class BadAction(BadMessage):
+    """An action that cannot be taken; says which node's, where and why."""
 
-    what: ClassVar[str] = "deed"
+    what: ClassVar[str] = "action"
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(ActionReport)
 
 
-def encode(told: ActionReport) -> bytes:
-    """A deed as a message."""
-    return _encoder.encode(told)
+def encode(report: ActionReport) -> bytes:
+    """An action as a message."""
+    return _encoder.encode(report)
 
 
 def decode(data: bytes, node: str) -> ActionReport:
-    """A message as a deed.
+    """A message as an action.
 
     Args:
         node: the node of the topic on which it came.
 
     Raises:
-        BadDeed: names the node, the field and the reason.
+        BadAction: names the node, the field and the reason.
     """
-    return decoded(_decoder, ActionReport, BadDeed, data, node)
+    return decoded(_decoder, ActionReport, BadAction, data, node)

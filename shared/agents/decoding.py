@@ -87,7 +87,7 @@ def named(kind: Any, path: str) -> str:
         if name:
             kind, names = Any, f"{names}.{name}"
             continue
-        place = _place(kind, index)
+        place = _find_pod_cgroups(kind, index)
         if place is None:
             kind, names = _inner(kind), f"{names}[{index}]"
         else:
@@ -96,7 +96,7 @@ def named(kind: Any, path: str) -> str:
     return names.removeprefix(".")
 
 
-def _place(kind: Any, index: str) -> tuple[Any, str] | None:
+def _find_pod_cgroups(kind: Any, index: str) -> tuple[Any, str] | None:
     """Type and name of a place of a struct that is written as an array; None when it is none."""
     if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct) or not index.isdigit():
         return None

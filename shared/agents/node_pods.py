@@ -1,6 +1,6 @@
 """The pods of a node, and what its node objects say, on their way to the agent: only what its strategies read.
 
-An agent that wants them says so (`PodsRequested` in deeds.py), again now and then; deeds ingest answers with the whole, and again whenever it changes.
+An agent that wants them says so (`PodsRequested` in actions.py), again now and then; action ingest answers with the whole, and again whenever it changes.
 """
 
 from collections.abc import Callable

@@ -5,15 +5,15 @@ from typing import Literal
 import msgspec
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a report or deed was taken. It follows the commit: what is accepted is in the log.
+class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether a report or action was taken. It follows the commit: what is accepted is in the log.
 
     Attributes:
         kind, boot, seq: which one is meant; empty and 0 when it could not be read.
         refused: why it was not taken and never will be; empty when it was.
     """
 
-    kind: Literal["report", "deed"]
+    kind: Literal["report", "action"]
     boot: str = ""
     seq: int = 0
     refused: str = ""
@@ -24,15 +24,15 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
         return not self.refused
 
 
-_decoder = msgspec.json.Decoder(Answer)
+_decoder = msgspec.json.Decoder(Receipt)
 
 
-def encode(answer: Answer) -> bytes:
+def encode(answer: Receipt) -> bytes:
     """An answer as a message: JSON, so that a person sees what went wrong."""
     return msgspec.json.encode(answer)
 
 
-def decode(data: bytes) -> Answer:
+def decode(data: bytes) -> Receipt:
     """A message as an answer.
 
     Raises:

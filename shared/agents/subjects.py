@@ -8,7 +8,7 @@ from shared.errors import KoordError
 
 REPORT = "report"
 """Agent to ingest: measurements of one interval (shared/agents/report.py)."""
-DEED = "deed"
+ACTION = "action"
 """Agent to ingest: what it did to a pod, or asks for (shared/agents/actions.py)."""
 REFUSED = "refused"
 """Ingest to agent, over MQTT: why a message was not taken (shared/agents/receipt.py)."""
@@ -16,9 +16,9 @@ SLO = "slo"
 """Ingest to agent: the newest NodeSLO (shared/agents/node_slo.py)."""
 
 PODS = "pods"
-"""Deeds ingest to agent: the pods of its node (shared/agents/node_pods.py), for an agent that has said that it wants them."""
+"""Action ingest to agent: the pods of its node (shared/agents/node_pods.py), for an agent that has said that it wants them."""
 
-FROM_AGENT = (REPORT, DEED)
+FROM_AGENT = (REPORT, ACTION)
 TO_AGENT = (REFUSED, SLO, PODS)
 
 SLO_STREAM = "KOORD_NODE_SLO"

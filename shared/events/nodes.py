@@ -1,6 +1,6 @@
-"""Events of the `nodes-*` contexts: deeds that node agents did on their own judgement, and evictions that they ask for.
+"""Events of the `nodes-*` contexts: actions that node agents did on their own judgement, and evictions that they ask for.
 
-Each names the agent's run (`boot`) and the deed's `number` in it, so that a deed that is told twice is one; `at_ns` is when it was
+Each names the agent's run (`boot`) and the action's `number` in it, so that an action that is told twice is one; `at_ns` is when it was
 done, by the node's clock.
 """
 
@@ -116,7 +116,7 @@ class NodeTopologyRemoved(Event, frozen=True, tag="koord.nodes.NodeTopologyRemov
     node: str
 
 
-DEEDS: tuple[type[Event], ...] = (
+AGENT_ACTIONS: tuple[type[Event], ...] = (
     BestEffortSuppressed,
     PodBurst,
     PodKilled,

@@ -14,7 +14,7 @@ from cli.dev.api import ApiRefused
 from cli.dev.cluster import Cluster
 from shared.agents import actions, receipt, subjects
 from shared.agents.actions import ActionReport, EvictionRequested
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.agents.report import PodSum, encode
 from shared.bus import Bus
 from tests.cluster.fixtures import MakeNodes
@@ -33,7 +33,7 @@ class Agent:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def tell(self, kind: str, data: bytes) -> Answer:
+    async def tell(self, kind: str, data: bytes) -> Receipt:
         return receipt.decode(await self._bus.ask(subjects.subject(NODE, kind), data, deadline_s=30))
 
 
@@ -118,17 +118,18 @@ async def test_an_eviction_that_an_agent_asks_for_is_carried_out_on_its_own_node
     uid = pod["metadata"]["uid"]
     numbers = iter(range(1, 1_000))
 
-    def deed(uid: str) -> bytes:
+    def action(uid: str) -> bytes:
         told = ActionReport(NODE, "b", next(numbers), report(NODE).at_ns, EvictionRequested(uid, "memory is short"))
         return actions.encode(told)
 
     async with agent(system) as node:
         assert (
-            "no running pod" in (await node.tell(subjects.DEED, deed("00000000-0000-4000-8000-000000000000"))).refused
+            "no running pod"
+            in (await node.tell(subjects.ACTION, action("00000000-0000-4000-8000-000000000000"))).refused
         )
 
-        async def asked() -> Answer:  # until ingest has seen the pod
-            return await node.tell(subjects.DEED, deed(uid))
+        async def asked() -> Receipt:  # until ingest has seen the pod
+            return await node.tell(subjects.ACTION, action(uid))
 
         await until(asked, holds=lambda said: said.accepted)
 

@@ -21,16 +21,16 @@ POLL_INTERVAL_S = 0.1
 PERIOD_US = 100_000
 
 
-class Sight(NamedTuple):
+class Observation(NamedTuple):
     """One look.
 
     Attributes:
         quota_us: what all of best effort may use of each 100 ms; -1: everything.
-        sold: batch-cpu of the node; None: it sells none.
+        batch_cpu: batch-cpu of the node; None: it sells none.
     """
 
     quota_us: int
-    sold: str | None
+    batch_cpu: str | None
 
 
 class Watch:
@@ -38,22 +38,24 @@ class Watch:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.seen: list[Sight] = []
+        self.seen: list[Observation] = []
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
             status = await asyncio.to_thread(self._service.there.node.status)
-            self.seen.append(Sight(self._service.quota_us(), status["allocatable"].get(BATCH_CPU)))
+            self.seen.append(Observation(self._service.quota_us(), status["allocatable"].get(BATCH_CPU)))
             await asyncio.sleep(POLL_INTERVAL_S)
 
     def check(self) -> None:
-        """Best effort was held and the node sold batch resources in every look."""
+        """Best effort was held and the node batch_cpu batch resources in every look."""
         cpus = int(self._service.there.node.status()["capacity"]["cpu"])
         most = cpus * PERIOD_US * THRESHOLD // 100
         assert self.seen
-        assert all(0 < sight.quota_us <= most for sight in self.seen), {sight.quota_us for sight in self.seen}
-        assert all(sight.sold is not None for sight in self.seen), "batch resources were gone"
+        assert all(0 < observation.quota_us <= most for observation in self.seen), {
+            observation.quota_us for observation in self.seen
+        }
+        assert all(observation.batch_cpu is not None for observation in self.seen), "batch resources were gone"
 
 
 @contextlib.asynccontextmanager
@@ -77,7 +79,7 @@ async def _burners(service: Service) -> list[tuple[str, str, str, int]]:
     ]
 
 
-async def struck_at_random(there: Site, seed: int, count: int, within_s: float) -> None:
+async def kill_at_random(there: Site, seed: int, count: int, within_s: float) -> None:
     """Kill so many, each drawn anew, spread over so many seconds; those may die again before they are back."""
     chance = random.Random(seed)
     moments = sorted(chance.uniform(0, within_s) for _ in range(count))
@@ -88,15 +90,15 @@ async def struck_at_random(there: Site, seed: int, count: int, within_s: float) 
         await struck(there.system, chance.choice(VICTIMS))
 
 
-async def struck_in_turn(service: Service, victims: Sequence[str]) -> None:
-    """Kill one after the other, each when all that a user may ask for has been done since the last."""
+async def kill_in_turn(service: Service, victims: Sequence[str]) -> None:
+    """Kill one after the other, each when all that a user may get_json for has been done since the last."""
     for number, victim in enumerate(victims):
         killed = datetime.now(UTC)
         await struck(service.there.system, victim)
-        await all_goes_on(service, killed, f"after-{number}", THRESHOLD - number % 2)
+        await check_recovery(service, killed, f"after-{number}", THRESHOLD - number % 2)
 
 
-async def all_goes_on(service: Service, since: datetime, name: str, threshold: int) -> None:
+async def check_recovery(service: Service, since: datetime, name: str, threshold: int) -> None:
     """A report of a later time is on the API, a new setting reaches the node, and a new batch pod is bound, has a cgroup and is held.
 
     Its container may take minutes to start: all of best effort has 2 ms of each 100, and others burn.
@@ -114,12 +116,12 @@ async def all_goes_on(service: Service, since: datetime, name: str, threshold: i
     strategy = {**HELD, "cpuSuppressThresholdPercent": threshold}
     await accepted(there.configure, resource_threshold_config={"clusterStrategy": strategy})
 
-    async def told() -> bool:
+    async def slo_updated() -> bool:
         slo = await there.call("GET", f"{SLO}/nodeslos/{there.node.name}")
         found: int = slo["spec"]["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"]
         return found == threshold
 
-    await until(told, f"threshold {threshold}")
+    await until(slo_updated, f"threshold {threshold}")
     body = pod(name, requests={"cpu": "250m", "memory": "32Mi"}, labels=COLOCATED)
     uid = (await accepted(there.created, service.namespace, body))["metadata"]["uid"]
 
@@ -132,7 +134,7 @@ async def all_goes_on(service: Service, since: datetime, name: str, threshold: i
 
 
 async def accepted(call: Any, *arguments: Any, **named: Any) -> Any:
-    """What the API answers, once it takes the object: while nobody answers its webhooks it refuses with 500, as it was told to."""
+    """What the API answers, once it takes the object: while nobody answers its webhooks it refuses with 500, as it was slo_updated to."""
 
     async def attempt() -> Any:
         try:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cli.ports import free_port
 from tests.node.koordstream_on_node import Site
-from tests.node.pod_bodies import ask, pod
+from tests.node.pod_bodies import get_json, pod
 from tests.support.waiting import until
 
 COLOCATED = {"koordinator.sh/enable-colocation": "true"}
@@ -42,7 +42,7 @@ class Service(NamedTuple):
     async def latency(self, pace: Pace) -> dict[str, int]:
         """What it reports of its own answers."""
         path = f"/latency?for={pace.length_s}s&every={pace.every_ms}ms&rounds={pace.rounds}"
-        found: dict[str, int] = await asyncio.to_thread(ask, self.port, path, timeout_s=pace.length_s + 60)
+        found: dict[str, int] = await asyncio.to_thread(get_json, self.port, path, timeout_s=pace.length_s + 60)
         assert found["failed"] == 0, found
         return found
 
@@ -67,8 +67,8 @@ class Service(NamedTuple):
                 await self.there.call("DELETE", path)
                 await until(partial(_gone, self.there, path), "end of a burner")
             else:
-                asked = {"requests": {"cpu": "500m", "memory": "64Mi"}, "labels": COLOCATED}
-                await self.there.created(self.namespace, pod(f"burner-{number}", f"-burn={cores}", **asked))
+                resources = {"requests": {"cpu": "500m", "memory": "64Mi"}, "labels": COLOCATED}
+                await self.there.created(self.namespace, pod(f"burner-{number}", f"-burn={cores}", **resources))
         for number in range(2 if cores else 0):
             await self.there.running(self.namespace, f"burner-{number}")
 
@@ -80,9 +80,9 @@ async def _gone(there: Site, path: str) -> bool:
 async def service_in(there: Site, namespace: str) -> Service:
     """A service that runs. It asks for no cpu, as many do: its weight does not keep best effort from it, suppression has to."""
     port = free_port()
-    asked: dict[str, Any] = {"requests": {"memory": "128Mi"}, "limits": {"memory": "256Mi"}}
+    resources: dict[str, Any] = {"requests": {"memory": "128Mi"}, "limits": {"memory": "256Mi"}}
     labels = {"koordinator.sh/qosClass": "LS"}
-    body = pod("web", f"-listen=127.0.0.1:{port}", labels=labels, schedulerName="koord-scheduler", **asked)
+    body = pod("web", f"-listen=127.0.0.1:{port}", labels=labels, schedulerName="koord-scheduler", **resources)
     await there.created(namespace, body)
     await there.running(namespace, "web", port)
     return Service(there, namespace, port)

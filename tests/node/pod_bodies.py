@@ -47,7 +47,7 @@ def wait_until_it_listens(port: int) -> None:
     wait_until(lambda: not is_free(port), f"a program that listens on port {port}")
 
 
-def ask(port: int, path: str, *, post: bool = False, timeout_s: float = 30) -> Any:
+def get_json(port: int, path: str, *, post: bool = False, timeout_s: float = 30) -> Any:
     """What the program on this port answers; None when it says nothing.
 
     Raises:

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from cli.dev.node.node import RealNode
-from tests.node.kill_services import VICTIMS, struck_at_random, struck_in_turn, watched
+from tests.node.kill_services import VICTIMS, kill_at_random, kill_in_turn, watched
 from tests.node.koordstream_on_node import site
 from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
 
@@ -54,7 +54,7 @@ async def test_whoever_is_killed_the_service_does_not_notice(real_node: RealNode
         (real_node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))
         await service.hold(on=True)
         turns = [await _with_kills(service, seed) for seed in range(3)]
-        await struck_in_turn(service, VICTIMS)
+        await kill_in_turn(service, VICTIMS)
         await service.hold(on=False)
     ratios = [held / quiet for quiet, held in turns]
     print(turns, ratios)
@@ -70,7 +70,7 @@ async def _with_kills(service: Service, seed: int) -> tuple[int, int]:
     async with watched(service):
         await asyncio.sleep(pace.settles_s)
         held, _ = await asyncio.gather(
-            service.latency(pace), struck_at_random(service.there, seed, 13, pace.length_s - 10)
+            service.latency(pace), kill_at_random(service.there, seed, 13, pace.length_s - 10)
         )
     await service.burn(0)
     await service.there.system.supervisor.wait_leading(240)

@@ -12,7 +12,7 @@ from cli.dev.node.node import RealNode, check_machine
 from cli.dev.node.space import Space
 from cli.dev.node.tree import PREFIX, ROOT, NoTree, Tree
 from cli.ports import free_port
-from tests.node.pod_bodies import ask, pod, wait_until_it_listens
+from tests.node.pod_bodies import get_json, pod, wait_until_it_listens
 from tests.node.real_node import UNAVAILABLE, require_node
 from tests.support.waiting import wait_until
 
@@ -32,9 +32,9 @@ def test_a_pod_runs_in_a_cgroup_of_its_own_and_answers(real_node: RealNode) -> N
     assert (memory / "memory.limit_in_bytes").read_text().strip() == str(256 * 2**20)
     assert any(uid in str(link.readlink()) for link in real_node.container_logs.iterdir())
     wait_until_it_listens(port)
-    ask(port, "/hold?mib=64", post=True)
+    get_json(port, "/hold?mib=64", post=True)
     assert int((memory / "memory.usage_in_bytes").read_text()) > 64 * 2**20
-    assert ask(port, "/latency?for=1s&every=50ms&rounds=1")["count"] == 20
+    assert get_json(port, "/latency?for=1s&every=50ms&rounds=1")["count"] == 20
 
 
 @pytest.mark.node

@@ -15,10 +15,10 @@ from cli.ports import free_port
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
-from tests.node.kill_services import VICTIMS, struck_in_turn, watched
+from tests.node.kill_services import VICTIMS, kill_in_turn, watched
 from tests.node.koordstream_on_node import Site, site
 from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
-from tests.node.pod_bodies import ask, pod
+from tests.node.pod_bodies import get_json, pod
 from tests.support.kube_system import koord
 from tests.support.waiting import until
 
@@ -135,7 +135,7 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
         await there.created(SPACE, pod(name, f"-listen=127.0.0.1:{port}", **(plain if name == "latency" else batch)))
     for name, mib in {"latency": 400, "small": 50, "large": 100}.items():
         await there.running(SPACE, name, ports[name])
-        await asyncio.to_thread(ask, ports[name], f"/hold?mib={mib}", post=True)
+        await asyncio.to_thread(get_json, ports[name], f"/hold?mib={mib}", post=True)
 
     # Half a percent to three halves above what is used at this moment: the pod grows until the node is there.
     threshold = _used_percent() + 2
@@ -155,7 +155,7 @@ async def test_memory_that_runs_short_evicts_the_largest_batch_pod_and_says_why(
         nonlocal mib
         mib = min(mib + 100, 4000)
         with suppress(OSError):
-            await asyncio.to_thread(ask, ports["large"], f"/hold?mib={mib}", post=True)
+            await asyncio.to_thread(get_json, ports["large"], f"/hold?mib={mib}", post=True)
         return await there.get(f"{path}/large") is None
 
     await until(gone, "eviction of the large pod")
@@ -237,7 +237,7 @@ async def test_whoever_is_killed_pods_run_on_and_are_held_and_what_is_asked_for_
     await service.hold(on=True)
     await service.burn(2)
     async with watched(service):
-        await struck_in_turn(service, VICTIMS)
+        await kill_in_turn(service, VICTIMS)
     await service.hold(on=False)
     await service.burn(0)
 

@@ -13,7 +13,7 @@ from cli.embedded import EmbeddedNats
 from cli.supervisor.servers import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
 from shared.agents import receipt, subjects
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.agents.report import ApplicationSum, Forecast, PodSum, Report, Series, encode
 from shared.bus import Bus
 from shared.events import EVENT_TYPES, Draft, Event
@@ -29,7 +29,7 @@ CORE = 1_000_000
 """Micro-cores."""
 
 
-class Stage:
+class IngestSystem:
     """A log with a gateway that only says what it sees, and ingest processes.
 
     Attributes:
@@ -42,7 +42,7 @@ class Stage:
         self.bus = bus
         self._reader = LogReader(database)
 
-    async def see(self, *events: Event) -> None:
+    async def observe(self, *events: Event) -> None:
         """What the gateway observes."""
         await self.gateway.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
 
@@ -56,13 +56,13 @@ class Stage:
         """The reports that were recorded."""
         return [event for event in await self.events(context) if isinstance(event, NodeReported)]
 
-    async def tell(self, where: str, data: bytes, deadline_s: float = 15) -> Answer:
+    async def send(self, where: str, data: bytes, deadline_s: float = 15) -> Receipt:
         """Ask over NATS that something be taken."""
         return receipt.decode(await self.bus.ask(where, data, deadline_s=deadline_s))
 
-    async def report(self, report: Report) -> Answer:
+    async def report(self, report: Report) -> Receipt:
         """Send a report over NATS."""
-        return await self.tell(subjects.subject(report.node, subjects.REPORT), encode(report))
+        return await self.send(subjects.subject(report.node, subjects.REPORT), encode(report))
 
     async def first(self, node: str, **measured: Any) -> NodeReported:
         """Report until it is recorded: a report of a node that ingest has not read of yet is only remembered."""
@@ -84,7 +84,7 @@ async def stage(
     mqtt: str = "",
     specs: Sequence[Spec] = (Spec("metrics-ingest", "metrics-ingest"),),
     env: Mapping[str, str] | None = None,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[IngestSystem]:
     """Run ingest until it leads."""
     common = {"KOORD_SNAPSHOT_INTERVAL_S": "0.5", **(env or {})}
     async with AsyncExitStack() as running:
@@ -101,7 +101,7 @@ async def stage(
         running.push_async_callback(supervisor.stop)
         await supervisor.start()
         await supervisor.wait_until(lambda unit: unit.state == "leading", 240, "leading")
-        yield Stage(connection, supervisor, gateway, bus)
+        yield IngestSystem(connection, supervisor, gateway, bus)
 
 
 def report(

@@ -1,1 +1,1 @@
-"""Deeds ingest: what node agents did, or ask for, checked against the cluster and appended to `nodes-*`."""
+"""Action ingest: what node agents did, or ask for, checked against the cluster and appended to `nodes-*`."""

@@ -1,11 +1,11 @@
-"""What becomes of a deed: recorded, with an eviction as an intent, or refused. Pure."""
+"""What becomes of an action: recorded, with an eviction as an intent, or refused. Pure."""
 
 from typing import Any
 
-from services.metrics_ingest.actions.state import DeedsState, OnNode, digest_of
+from services.metrics_ingest.actions.state import ActionIngestState, OnNode, digest_of
 from shared.agents.actions import (
     ActionReport,
-    BadDeed,
+    BadAction,
     Burst,
     EvictionRequested,
     Killed,
@@ -27,29 +27,29 @@ from shared.kube.node_resource_topology import STATED
 from shared.kube.quantity import BadQuantity, nanos
 
 KEPT_S = 86_400
-"""A deed that is older than this is not recorded any more."""
+"""An action that is older than this is not recorded any more."""
 
 
-def recorded(state: DeedsState, told: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> list[Draft]:
-    """The events of a deed that is told for the first time.
+def recorded(state: ActionIngestState, report: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> list[Draft]:
+    """The events of an action that is report for the first time.
 
-    What was done is a fact, so it is recorded also when `cluster` does not know the pod, or not yet; an eviction is asked for only
+    What was done is a fact, so it is recorded also when `cluster` does not know the pod, or not yet; an eviction is intent for only
     of a pod that runs on the agent's own node at this moment, under this uid.
 
     Raises:
-        BadDeed: the deed concerns a pod of another node, one that is not there, or another time.
+        BadAction: the action concerns a pod of another node, one that is not there, or another time.
     """
-    check_time(told, max_clock_skew_s=max_clock_skew_s, now_ns=now_ns)
-    said: dict[str, Any] = {"node": told.node, "boot": told.boot, "number": told.seq, "at_ns": told.at_ns}
-    match told.deed:
+    check_time(report, max_clock_skew_s=max_clock_skew_s, now_ns=now_ns)
+    fields: dict[str, Any] = {"node": report.node, "boot": report.boot, "number": report.seq, "at_ns": report.at_ns}
+    match report.action:
         case PodsRequested():
             return []
         case Suppressed(policy=policy, cpu_milli=cpu_milli, cpus=cpus):
-            return [Draft(BestEffortSuppressed(**said, policy=policy, cpu_milli=cpu_milli, cpus=cpus))]
+            return [Draft(BestEffortSuppressed(**fields, policy=policy, cpu_milli=cpu_milli, cpus=cpus))]
         case Burst(pod_uid=uid, container=container) as burst:
-            pod = pod_of(state, told, uid)
+            pod = pod_of(state, report, uid)
             event = PodBurst(
-                **said,
+                **fields,
                 pod_uid=uid,
                 pod=pod.pod if pod else "",
                 container=container,
@@ -58,75 +58,77 @@ def recorded(state: DeedsState, told: ActionReport, *, max_clock_skew_s: float, 
             )
             return [Draft(event, correlation=uid)]
         case Killed(pod_uid=uid, reason=reason, container=container):
-            pod = pod_of(state, told, uid)
-            killed = PodKilled(**said, pod_uid=uid, pod=pod.pod if pod else "", reason=reason, container=container)
+            pod = pod_of(state, report, uid)
+            killed = PodKilled(**fields, pod_uid=uid, pod=pod.pod if pod else "", reason=reason, container=container)
             return [Draft(killed, correlation=uid)]
-        case TopologyReported() as stated:
-            return _topology(state, told, stated, said)
+        case TopologyReported() as reported:
+            return _topology_events(state, report, reported, fields)
         case EvictionRequested(pod_uid=uid, reason=reason):
-            pod = pod_of(state, told, uid)
+            pod = pod_of(state, report, uid)
             if pod is None:
-                raise BadDeed(told.node, "deed.pod_uid", f"there is no running pod {uid} on this node")
+                raise BadAction(report.node, "action.pod_uid", f"there is no running pod {uid} on this node")
             if pod.static:
-                raise BadDeed(told.node, "deed.pod_uid", f"{pod.pod} is a static pod: the API cannot evict it")
-            wanted = AgentEvictionRequested(**said, pod_uid=uid, pod=pod.pod, reason=reason)
-            asked = intents.EvictionRequested(pod_uid=uid, pod=pod.pod, reason=f"node {told.node}: {reason}")
-            return [Draft(wanted, correlation=uid), Draft(asked, correlation=uid)]
+                raise BadAction(report.node, "action.pod_uid", f"{pod.pod} is a static pod: the API cannot evict it")
+            requested = AgentEvictionRequested(**fields, pod_uid=uid, pod=pod.pod, reason=reason)
+            intent = intents.EvictionRequested(pod_uid=uid, pod=pod.pod, reason=f"node {report.node}: {reason}")
+            return [Draft(requested, correlation=uid), Draft(intent, correlation=uid)]
 
 
-def forgotten(state: DeedsState) -> list[Draft]:
-    """Take back what was stated of nodes that are gone."""
+def removed_topologies(state: ActionIngestState) -> list[Draft]:
+    """Take back what was reported of nodes that are gone."""
     return [Draft(NodeTopologyRemoved(node)) for node in state.topologies if not state.has_node(node)]
 
 
-def _topology(state: DeedsState, told: ActionReport, stated: TopologyReported, said: dict[str, Any]) -> list[Draft]:
-    """A topology, unless it says what the last one said, or is of a node that is not there: agents tell again."""
-    for name in stated.annotations.keys() - STATED:
-        raise BadDeed(told.node, "deed.annotations", f"{name} is no annotation that an agent states")
-    for zone in stated.zones:
+def _topology_events(
+    state: ActionIngestState, report: ActionReport, reported: TopologyReported, fields: dict[str, Any]
+) -> list[Draft]:
+    """A topology, unless it says what the last one fields, or is of a node that is not there: agents tell again."""
+    for name in reported.annotations.keys() - STATED:
+        raise BadAction(report.node, "action.annotations", f"{name} is no annotation that an agent states")
+    for zone in reported.zones:
         for resource, amounts in zone.resources.items():
             try:
                 for text in amounts:
                     nanos(text)
             except BadQuantity as error:
-                raise BadDeed(told.node, f"deed.zones[{zone.name}].{resource}", str(error)) from error
+                raise BadAction(report.node, f"action.zones[{zone.name}].{resource}", str(error)) from error
     event = NodeTopologyReported(
-        **said,
-        annotations=stated.annotations,
-        policy=stated.policy,
-        zones={zone.name: zone.resources for zone in stated.zones},
-        numa_reservation=stated.numa_reservation,
+        **fields,
+        annotations=reported.annotations,
+        policy=reported.policy,
+        zones={zone.name: zone.resources for zone in reported.zones},
+        numa_reservation=reported.numa_reservation,
     )
-    if not state.has_node(told.node) or state.topologies.get(told.node) == digest_of(event):
+    if not state.has_node(report.node) or state.topologies.get(report.node) == digest_of(event):
         return []
     return [Draft(event)]
 
 
-def pod_of(state: DeedsState, told: ActionReport, uid: str) -> OnNode | None:
-    """The pod that a deed is about, None when it is not known.
+def pod_of(state: ActionIngestState, report: ActionReport, uid: str) -> OnNode | None:
+    """The pod that an action is about, None when it is not known.
 
     Raises:
-        BadDeed: it runs on another node.
+        BadAction: it runs on another node.
     """
     pod = state.pods.get(uid)
-    if pod is not None and pod.node != told.node:
-        raise BadDeed(told.node, "deed.pod_uid", f"{pod.pod} runs on {pod.node}")
+    if pod is not None and pod.node != report.node:
+        raise BadAction(report.node, "action.pod_uid", f"{pod.pod} runs on {pod.node}")
     return pod
 
 
-def check_time(told: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> None:
-    """Refuse a deed of another time.
+def check_time(report: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> None:
+    """Refuse an action of another time.
 
     Raises:
-        BadDeed: names what was found and what to do.
+        BadAction: names what was found and what to do.
     """
-    late_ns = now_ns - told.at_ns
+    late_ns = now_ns - report.at_ns
     if -late_ns > max_clock_skew_s * SECOND:
         ahead_s = -late_ns // SECOND
-        raise BadDeed(
-            told.node,
+        raise BadAction(
+            report.node,
             "at_ns",
-            f"{instant_text(told.at_ns)} lies {ahead_s} s ahead of our clock, and {max_clock_skew_s:g} s are allowed; set the node's clock",
+            f"{instant_text(report.at_ns)} lies {ahead_s} s ahead of our clock, and {max_clock_skew_s:g} s are allowed; set the node's clock",
         )
     if late_ns > KEPT_S * SECOND:
-        raise BadDeed(told.node, "at_ns", f"{instant_text(told.at_ns)} lies more than {KEPT_S} s back")
+        raise BadAction(report.node, "at_ns", f"{instant_text(report.at_ns)} lies more than {KEPT_S} s back")

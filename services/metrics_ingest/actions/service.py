@@ -1,6 +1,6 @@
-"""Deeds ingest's shell: deeds in from NATS and MQTT, checked, appended, answered.
+"""Action ingest's shell: actions in from NATS and MQTT, checked, appended, answered.
 
-A service of its own beside metrics ingest, because a context has one writer and `nodes-*` is kept as long as other logs are.
+A service of its own background metrics ingest, because a context has one writer and `nodes-*` is kept as long as other logs are.
 """
 
 import asyncio
@@ -8,19 +8,19 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.actions.decide import forgotten, recorded
+from services.metrics_ingest.actions.decide import recorded, removed_topologies
 from services.metrics_ingest.actions.manifest import MANIFEST
-from services.metrics_ingest.actions.pod_publisher import PodsDesk
-from services.metrics_ingest.actions.state import FOLDED, DeedsState, Told, is_told, with_number
-from services.metrics_ingest.inbox import Incoming, Intake
-from services.metrics_ingest.message_batches import Batch, Refusals, serve
-from services.metrics_ingest.mqtt_session import Mqtt
+from services.metrics_ingest.actions.pod_publisher import PodPublisher
+from services.metrics_ingest.actions.state import FOLDED, ActionIngestState, RecordedActions, is_recorded, with_number
+from services.metrics_ingest.inbox import Inbox, Incoming
+from services.metrics_ingest.message_batches import Batch, RejectionLog, serve
+from services.metrics_ingest.mqtt_session import MqttSession
 from shared.agents import subjects
-from shared.agents.actions import BadDeed, PodsRequested, decode
+from shared.agents.actions import BadAction, PodsRequested, decode
 from shared.errors import KoordError
 from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted
-from shared.events.nodes import DEEDS, NodeTopologyRemoved
+from shared.events.nodes import AGENT_ACTIONS, NodeTopologyRemoved
 from shared.service import Runtime, Service
 from shared.settings import Settings
 from shared.tasks import end
@@ -28,76 +28,78 @@ from shared.tasks import end
 FORGET_INTERVAL_S = 30.0
 
 
-class DeedsSettings(Settings, frozen=True, kw_only=True):
+class ActionIngestSettings(Settings, frozen=True, kw_only=True):
     """KOORD_ACTION_INGEST_<FIELD> in the environment; `koord run action-ingest --help` prints this table."""
 
-    max_clock_skew_s: Annotated[float, Meta(ge=0, description="seconds a deed may lie ahead of our clock")] = 30
+    max_clock_skew_s: Annotated[float, Meta(ge=0, description="seconds an action may lie ahead of our clock")] = 30
     client: Annotated[str, Meta(description="MQTT client id; the service's name when empty")] = ""
 
 
-class Deeds:
+class ActionIngest:
     """One leadership over one shard."""
 
     def __init__(self, runtime: Runtime) -> None:
         environment = runtime.environment
         self._runtime = runtime
-        self._settings: DeedsSettings = runtime.settings
-        self._intake = Intake(subjects.DEED, environment.shard, environment.metrics_shards)
+        self._settings: ActionIngestSettings = runtime.settings
+        self._inbox = Inbox(subjects.ACTION, environment.shard, environment.metrics_shards)
         self._mqtt = None
         if environment.mqtt:
             name = self._settings.client or f"koord-{runtime.service.name}"
-            self._mqtt = Mqtt(environment.mqtt, name, [self._intake], ca_file=environment.nats_ca)
-        self._refusals = Refusals("deed", runtime.metrics.registry)
-        self._pods = PodsDesk(runtime, self._mqtt)
+            self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
+        self._rejections = RejectionLog("action", runtime.metrics.registry)
+        self._pod_publisher = PodPublisher(runtime, self._mqtt)
         self._batch: Batch | None = None
-        self._told: dict[str, Told] = {}  # by the batch under way, where that is newer than the State
+        self._recorded_in_batch: dict[
+            str, RecordedActions
+        ] = {}  # by the batch under way, where that is newer than the State
 
     async def run(self) -> None:
-        """Take deeds until the process is asked to stop."""
-        await self._runtime.bus.attend(subjects.every_subject(subjects.DEED), self._intake.asked)
+        """Take actions until the process is asked to stop."""
+        await self._runtime.bus.attend(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._pods.run()), group.create_task(self._forget())]
+            background = [group.create_task(self._pod_publisher.run()), group.create_task(self._forget())]
             if self._mqtt is not None:
-                beside.append(group.create_task(self._mqtt.run()))
-            await serve(self._runtime, self._intake, self._take, self._refusals.taken)
-            await end(*beside)
+                background.append(group.create_task(self._mqtt.run()))
+            await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
+            await end(*background)
 
     async def _forget(self) -> None:
         """Take back what was stated of nodes that are gone, until cancelled."""
         while True:
             await asyncio.sleep(FORGET_INTERVAL_S)
-            if drafts := forgotten(self._runtime.state):
+            if drafts := removed_topologies(self._runtime.state):
                 await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
 
-    def _take(self, message: Incoming, batch: Batch) -> None:
-        """Decide on one deed."""
-        state: DeedsState = self._runtime.state
+    def _decide(self, message: Incoming, batch: Batch) -> None:
+        """Decide on one action."""
+        state: ActionIngestState = self._runtime.state
         node = message.node
         if batch is not self._batch:
-            self._batch, self._told = batch, {}
-        told = None
+            self._batch, self._recorded_in_batch = batch, {}
+        report = None
         try:
-            told = decode(message.data, node)
-            if isinstance(told.deed, PodsRequested):
-                self._pods.wanted(node)
-                batch.accept(message, "deed", told.boot, told.seq)
+            report = decode(message.data, node)
+            if isinstance(report.action, PodsRequested):
+                self._pod_publisher.request(node)
+                batch.accept(message, "action", report.boot, report.seq)
                 return
-            before = self._told.get(node) or state.told.get(node)
-            if not is_told(before, told.boot, told.seq):
-                drafts = recorded(state, told, max_clock_skew_s=self._settings.max_clock_skew_s, now_ns=batch.now_ns)
+            before = self._recorded_in_batch.get(node) or state.recorded_actions.get(node)
+            if not is_recorded(before, report.boot, report.seq):
+                drafts = recorded(state, report, max_clock_skew_s=self._settings.max_clock_skew_s, now_ns=batch.now_ns)
                 batch.drafts.setdefault(node, []).extend(drafts)
-                self._told[node] = with_number(before, told.boot, told.seq)
-        except BadDeed as error:
-            boot, seq = (told.boot, told.seq) if told else ("", 0)
-            self._refusals.add(message, error, batch, boot, seq)
+                self._recorded_in_batch[node] = with_number(before, report.boot, report.seq)
+        except BadAction as error:
+            boot, seq = (report.boot, report.seq) if report else ("", 0)
+            self._rejections.add(message, error, batch, boot, seq)
             return
-        batch.accept(message, "deed", told.boot, told.seq)
+        batch.accept(message, "action", report.boot, report.seq)
 
 
 async def lead(runtime: Runtime) -> None:
-    """Take deeds for as long as this replica writes its shard of `nodes-*`."""
+    """Take actions for as long as this replica writes its shard of `nodes-*`."""
     try:
-        await Deeds(runtime).run()
+        await ActionIngest(runtime).run()
     except* KoordError as failed:
         raise failed.exceptions[0] from None
 
@@ -105,8 +107,8 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     manifest=MANIFEST,
     follows=FOLDED,
-    emits=(WriterStarted, *DEEDS, NodeTopologyRemoved, EvictionRequested),
-    settings=DeedsSettings,
-    new_state=DeedsState,
+    emits=(WriterStarted, *AGENT_ACTIONS, NodeTopologyRemoved, EvictionRequested),
+    settings=ActionIngestSettings,
+    new_state=ActionIngestState,
     lead=lead,
 )

@@ -1,4 +1,4 @@
-"""What must be known to believe a deed: which pods are on which node, and which deeds have been told already."""
+"""What must be known to believe an action: which pods are on which node, and which actions have been recorded already."""
 
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
@@ -17,7 +17,7 @@ from shared.events.cluster import (
 )
 from shared.events.log import WriterStarted
 from shared.events.nodes import (
-    DEEDS,
+    AGENT_ACTIONS,
     AgentEvictionRequested,
     BestEffortSuppressed,
     NodeTopologyRemoved,
@@ -32,12 +32,12 @@ from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (PodObserved, PodDeleted, NodeObserved, NodeDeleted, ObjectObserved, ObjectDeleted, WriterStarted),
-    "nodes-*": (*DEEDS, NodeTopologyRemoved),
+    "nodes-*": (*AGENT_ACTIONS, NodeTopologyRemoved),
 }
 """Context -> event types folded; the others pass."""
 
 NUMBERS_KEPT = 256
-"""Of one run of an agent: how many of its newest deeds are remembered, to know a repeat. An older number counts as one."""
+"""Of one run of an agent: how many of its newest actions are remembered, to know a repeat. An older number counts as one."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 
@@ -55,15 +55,15 @@ class OnNode(NamedTuple):
     static: bool = False
 
 
-class Told(NamedTuple):
-    """The deeds of an agent's last run: their numbers, the newest NUMBERS_KEPT, sorted."""
+class RecordedActions(NamedTuple):
+    """The actions of an agent's last run: their numbers, the newest NUMBERS_KEPT, sorted."""
 
     boot: str
     numbers: tuple[int, ...]
 
 
-class Resident(NamedTuple):
-    """What agents are told of one node's objects, encoded; an empty text is no object.
+class NodeView(NamedTuple):
+    """What agents are recorded of one node's objects, encoded; an empty text is no object.
 
     Attributes:
         epoch, seq: of `cluster`, when any of it changed last.
@@ -78,28 +78,28 @@ class Resident(NamedTuple):
     pods: dict[str, bytes] = {}  # noqa: RUF012  a default that nobody writes to
 
 
-class DeedsState:
-    """A fold over `cluster` and our own deeds.
+class ActionIngestState:
+    """A fold over `cluster` and our own actions.
 
     Attributes:
-        residents: node -> what its agent is told.
+        node_views: node -> what its agent is recorded.
         cluster_epoch: of the gateway.
         pods: uid as nodes know it -> the pod, while it runs.
         static: uid of a static pod's image -> the uid under which its node runs it.
-        told: node -> the deeds of its agent that were recorded.
+        recorded: node -> the actions of its agent that were recorded.
         claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to.
-        claimants: claim -> node -> uid of a pod there that is told of with it.
+        claimants: claim -> node -> uid of a pod there that is recorded of with it.
         topologies: node -> digest of what its agent stated of its topology last.
     """
 
-    SCHEMA: ClassVar[int] = 4
+    SCHEMA: ClassVar[int] = 5
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.pods: dict[str, OnNode] = {}
         self.static: dict[str, str] = {}
-        self.told: dict[str, Told] = {}
-        self.residents: dict[str, Resident] = {}
+        self.recorded_actions: dict[str, RecordedActions] = {}
+        self.node_views: dict[str, NodeView] = {}
         self.cluster_epoch = 0
         self.claims: dict[str, str] = {}
         self.claimants: dict[str, dict[str, str]] = {}
@@ -111,51 +111,53 @@ class DeedsState:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
                 self._pod_observed(record, key, uid, pod)
             case PodDeleted(pod_uid=uid):
-                self._pod_gone(record, self.static.pop(uid, uid))
+                self._pod_removed(record, self.static.pop(uid, uid))
             case NodeObserved(node=node, object=object_):
-                self._told_of(record, node, object=_JSON.encode(seen_node(object_)))
+                self._update_node_view(record, node, object=_JSON.encode(seen_node(object_)))
             case NodeDeleted(node=node):
-                self._told_of(record, node, object=b"")
+                self._update_node_view(record, node, object=b"")
             case ObjectObserved(resource=resource, name=name, object=raw) if resource == NODE_TOPOLOGIES:
-                self._told_of(record, name, topology=_JSON.encode((raw.get("metadata") or {}).get("annotations") or {}))
+                self._update_node_view(
+                    record, name, topology=_JSON.encode((raw.get("metadata") or {}).get("annotations") or {})
+                )
             case ObjectDeleted(resource=resource, name=name) if resource == NODE_TOPOLOGIES:
-                self._told_of(record, name, topology=b"")
+                self._update_node_view(record, name, topology=b"")
             case ObjectObserved(resource=resource, name=name, object=raw) if resource == CLAIMS:
                 self._claim(record, name, str((raw.get("spec") or {}).get("volumeName") or ""))
             case ObjectDeleted(resource=resource, name=name) if resource == CLAIMS:
                 self._claim(record, name, "")
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
-            case BestEffortSuppressed() | PodBurst() | PodKilled() | AgentEvictionRequested() as deed:
-                self._count(deed.node, deed.boot, deed.number)
-            case NodeTopologyReported(node=node, boot=boot, number=number) as stated:
+            case BestEffortSuppressed() | PodBurst() | PodKilled() | AgentEvictionRequested() as action:
+                self._count(action.node, action.boot, action.number)
+            case NodeTopologyReported(node=node, boot=boot, number=number) as event:
                 self._count(node, boot, number)
-                self.topologies[node] = digest_of(stated)
+                self.topologies[node] = digest_of(event)
             case NodeTopologyRemoved(node=node):
                 self.topologies.pop(node, None)
         self.positions[record.context] = record.seq
 
     def has_node(self, node: str) -> bool:
         """Whether the node is in the cluster."""
-        found = self.residents.get(node)
+        found = self.node_views.get(node)
         return found is not None and found.object != b""
 
     def _count(self, node: str, boot: str, number: int) -> None:
-        self.told[node] = with_number(self.told.get(node), boot, number)
+        self.recorded_actions[node] = with_number(self.recorded_actions.get(node), boot, number)
 
     def _pod_observed(self, record: RecordedEvent, key: str, api_uid: str, pod: Pod) -> None:
         uid = (pod.metadata.annotations or {}).get(MIRROR) or api_uid
         if uid != api_uid:
             self.static[api_uid] = uid
         if not pod.spec.node_name or pod.status.phase in _ENDED:
-            self._pod_gone(record, uid)
+            self._pod_removed(record, uid)
             return
         node = pod.spec.node_name
         self.pods[uid] = OnNode(key, node, uid != api_uid)
         seen = seen_pod(pod, uid)
         for claim in claims_of(seen):
             self.claimants.setdefault(claim, {})[node] = uid
-        self._told_of(record, node, pod=(uid, _JSON.encode(seen)))
+        self._update_node_view(record, node, pod=(uid, _JSON.encode(seen)))
 
     def _claim(self, record: RecordedEvent, claim: str, volume: str) -> None:
         """A claim is bound, or gone: agents whose pods have it hear of it."""
@@ -168,16 +170,16 @@ class DeedsState:
         for node, uid in list(self.claimants.get(claim, {}).items()):
             if uid not in self.pods or self.pods[uid].node != node:
                 del self.claimants[claim][node]
-            elif (found := self.residents.get(node)) is not None:
-                self.residents[node] = found._replace(epoch=self.cluster_epoch, seq=record.seq)
+            elif (found := self.node_views.get(node)) is not None:
+                self.node_views[node] = found._replace(epoch=self.cluster_epoch, seq=record.seq)
         if not self.claimants.get(claim, True):
             del self.claimants[claim]
 
-    def _pod_gone(self, record: RecordedEvent, uid: str) -> None:
+    def _pod_removed(self, record: RecordedEvent, uid: str) -> None:
         if (pod := self.pods.pop(uid, None)) is not None:
-            self._told_of(record, pod.node, pod=(uid, b""))
+            self._update_node_view(record, pod.node, pod=(uid, b""))
 
-    def _told_of(
+    def _update_node_view(
         self,
         record: RecordedEvent,
         node: str,
@@ -186,20 +188,20 @@ class DeedsState:
         object: bytes | None = None,  # noqa: A002  the name of the field
         topology: bytes | None = None,
     ) -> None:
-        """Take a change of what an agent is told; what stays the same is no change."""
-        before = self.residents.get(node, Resident())
+        """Take a change of what an agent is recorded; what stays the same is no change."""
+        before = self.node_views.get(node, NodeView())
         if pod is not None and before.pods.get(pod[0], b"") == pod[1]:
             return
         if (object is not None and object == before.object) or (topology is not None and topology == before.topology):
             return
-        pods = before.pods if node in self.residents else {}
+        pods = before.pods if node in self.node_views else {}
         if pod is not None:
             uid, packed = pod
             if packed:
                 pods[uid] = packed
             else:
                 pods.pop(uid, None)
-        after = Resident(
+        after = NodeView(
             self.cluster_epoch,
             record.seq,
             before.object if object is None else object,
@@ -207,13 +209,13 @@ class DeedsState:
             pods,
         )
         if after.object or after.topology or after.pods:
-            self.residents[node] = after
+            self.node_views[node] = after
         else:
-            self.residents.pop(node, None)
+            self.node_views.pop(node, None)
 
     def node_pods(self, node: str) -> NodePods:
-        """What a node's agent is told."""
-        found = self.residents.get(node, Resident(self.cluster_epoch))
+        """What a node's agent is recorded."""
+        found = self.node_views.get(node, NodeView(self.cluster_epoch))
         pods = tuple(msgspec.json.decode(found.pods[uid], type=Pod) for uid in sorted(found.pods))
         return NodePods(
             node,
@@ -232,8 +234,8 @@ class DeedsState:
                 self.positions,
                 self.pods,
                 self.static,
-                self.told,
-                self.residents,
+                self.recorded_actions,
+                self.node_views,
                 self.cluster_epoch,
                 self.claims,
                 self.claimants,
@@ -244,29 +246,34 @@ class DeedsState:
     def restore(self, data: bytes) -> None:
         """Take over what `encode` wrote."""
         stored = _DECODER.decode(data)
-        self.positions, self.pods, self.static, self.told = stored.positions, stored.pods, stored.static, stored.told
-        self.residents, self.cluster_epoch = stored.residents, stored.cluster_epoch
+        self.positions, self.pods, self.static, self.recorded_actions = (
+            stored.positions,
+            stored.pods,
+            stored.static,
+            stored.recorded_actions,
+        )
+        self.node_views, self.cluster_epoch = stored.node_views, stored.cluster_epoch
         self.claims, self.claimants = stored.claims, stored.claimants
         self.topologies = stored.topologies
 
 
-def digest_of(stated: NodeTopologyReported) -> str:
-    """What tells two topologies apart, whoever told them when."""
-    said = (stated.annotations, stated.policy, stated.zones, stated.numa_reservation)
-    return blake2b(_JSON.encode(said), digest_size=16).hexdigest()
+def digest_of(event: NodeTopologyReported) -> str:
+    """What tells two topologies apart, whoever recorded them when."""
+    content = (event.annotations, event.policy, event.zones, event.numa_reservation)
+    return blake2b(_JSON.encode(content), digest_size=16).hexdigest()
 
 
-def is_told(told: Told | None, boot: str, number: int) -> bool:
-    """Whether a deed was recorded before."""
-    if told is None or told.boot != boot:
+def is_recorded(recorded: RecordedActions | None, boot: str, number: int) -> bool:
+    """Whether an action was recorded before."""
+    if recorded is None or recorded.boot != boot:
         return False
-    return number in told.numbers or (len(told.numbers) == NUMBERS_KEPT and number < told.numbers[0])
+    return number in recorded.numbers or (len(recorded.numbers) == NUMBERS_KEPT and number < recorded.numbers[0])
 
 
-def with_number(told: Told | None, boot: str, number: int) -> Told:
-    """The deeds told, with one more; those of another run are forgotten."""
-    before = told.numbers if told is not None and told.boot == boot else ()
-    return Told(boot, tuple(sorted({*before, number}))[-NUMBERS_KEPT:])
+def with_number(recorded: RecordedActions | None, boot: str, number: int) -> RecordedActions:
+    """The actions recorded, with one more; those of another run are forgotten."""
+    before = recorded.numbers if recorded is not None and recorded.boot == boot else ()
+    return RecordedActions(boot, tuple(sorted({*before, number}))[-NUMBERS_KEPT:])
 
 
 class _Stored(msgspec.Struct):
@@ -275,8 +282,8 @@ class _Stored(msgspec.Struct):
     positions: dict[str, int]
     pods: dict[str, OnNode]
     static: dict[str, str]
-    told: dict[str, Told]
-    residents: dict[str, Resident]
+    recorded_actions: dict[str, RecordedActions]
+    node_views: dict[str, NodeView]
     cluster_epoch: int
     claims: dict[str, str]
     claimants: dict[str, dict[str, str]]

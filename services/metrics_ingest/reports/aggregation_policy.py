@@ -39,11 +39,11 @@ class Policy(NamedTuple):
 
 def policy_of(spec: NodeMetricSpec | None, min_interval_s: int = LEAST_INTERVAL_S) -> Policy:
     """What a spec asks for; defaults where it is silent. A window that is no duration of whole seconds is passed over."""
-    stated = spec.metric_collect_policy if spec else None
-    if stated is None:
+    collect_policy = spec.metric_collect_policy if spec else None
+    if collect_policy is None:
         return Policy(interval_s=max(INTERVAL_S, min_interval_s))
-    aggregate_s, interval_s = stated.aggregate_duration_seconds, stated.report_interval_seconds
-    windows = stated.node_aggregate_policy
+    aggregate_s, interval_s = collect_policy.aggregate_duration_seconds, collect_policy.report_interval_seconds
+    windows = collect_policy.node_aggregate_policy
     return Policy(
         aggregate_s=max(AGGREGATE_S if aggregate_s is None else aggregate_s, LEAST_AGGREGATE_S),
         interval_s=max(INTERVAL_S if interval_s is None else interval_s, min_interval_s),

@@ -51,22 +51,22 @@ def is_due(state: IngestState, report: Report, policy: Policy) -> bool:
     """
     if report.node not in state.nodes:
         return False
-    last_ns = state.reported.get(report.node)
+    last_ns = state.last_recorded_ns.get(report.node)
     return last_ns is None or report.at_ns + report.interval_ns // 2 >= last_ns + policy.interval_s * SECOND
 
 
-def reported(state: IngestState, measured: Measured, policy: Policy) -> NodeReported:
+def node_reported(state: IngestState, measured: Measured, policy: Policy) -> NodeReported:
     """Join what was measured with whose it is, as of the report's own time."""
     classes: dict[tuple[str, str], list[PodReported]] = {}
     unmatched: Usage | None = None
-    seats, node, at_ns, beside = state.seats, measured.node, measured.at_ns, measured.beside
+    known_pods, node, at_ns, extra = state.known_pods, measured.node, measured.at_ns, measured.extra
     for uid, usage in measured.pods.items():
-        seat = seats.get(uid)
-        if seat is None:
+        pod_on_node = known_pods.get(uid)
+        if pod_on_node is None:
             unmatched = _sum(unmatched, usage)
-        elif seat.node == node and not 0 < seat.gone_ns <= at_ns:
-            pods = classes.setdefault((seat.priority, seat.qos), [])
-            pods.append(PodReported(seat.pod, usage.cpu_milli, usage.memory))
+        elif pod_on_node.node == node and not 0 < pod_on_node.gone_ns <= at_ns:
+            pods = classes.setdefault((pod_on_node.priority, pod_on_node.qos), [])
+            pods.append(PodReported(pod_on_node.pod, usage.cpu_milli, usage.memory))
     return NodeReported(
         node=node,
         at_ns=at_ns,
@@ -81,31 +81,33 @@ def reported(state: IngestState, measured: Measured, policy: Policy) -> NodeRepo
             for class_ in sorted(classes)
         ),
         unmatched=unmatched,
-        applications=beside.applications,
-        reclaimable=beside.reclaimable,
-        peak=beside.peak,
-        zones=beside.zones,
+        applications=extra.applications,
+        reclaimable=extra.reclaimable,
+        peak=extra.peak,
+        zones=extra.zones,
         gpus=tuple(_gpus(state, measured)),
     )
 
 
 def _gpus(state: IngestState, measured: Measured) -> Iterator[GpuReported]:
     """GPUs of the node, then of the pods that were there at the report's time."""
-    for gpu in measured.beside.gpus:
+    for gpu in measured.extra.gpus:
         if not gpu.pod:
             yield gpu
-        elif (pod := _there(state, measured, gpu.pod)) is not None:
+        elif (pod := _pod_at_report_time(state, measured, gpu.pod)) is not None:
             yield msgspec.structs.replace(gpu, pod=pod)
 
 
-def _there(state: IngestState, measured: Measured, uid: str) -> str | None:
+def _pod_at_report_time(state: IngestState, measured: Measured, uid: str) -> str | None:
     """`namespace/name` of a pod that was on the node at the report's time."""
-    seat = state.seats.get(uid)
-    there = seat is not None and seat.node == measured.node and not 0 < seat.gone_ns <= measured.at_ns
-    return seat.pod if seat is not None and there else None
+    pod_on_node = state.known_pods.get(uid)
+    there = (
+        pod_on_node is not None and pod_on_node.node == measured.node and not 0 < pod_on_node.gone_ns <= measured.at_ns
+    )
+    return pod_on_node.pod if pod_on_node is not None and there else None
 
 
-def levels(state: IngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> list[Draft]:
+def node_metric_writes(state: IngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> list[Draft]:
     """What the node's NodeMetric must say: that it exists, and its status. Nothing for a while after a refusal.
 
     The object is made without a spec: defaults hold until someone states one, and whoever does keeps it.
@@ -117,10 +119,10 @@ def levels(state: IngestState, report: NodeReported, settings: IngestSettings, n
     if node not in state.specs:
         drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body={})))
     else:
-        told_ns = (
-            0 if node in state.refused else state.told.get(node, 0)
+        desired_ns = (
+            0 if node in state.refused else state.status_desired_ns.get(node, 0)
         )  # a refused write is tried again after its pause
-        if report.at_ns < max(state.updated[node], told_ns) + settings.node_metric_interval_s * SECOND:
+        if report.at_ns < max(state.status_observed_ns[node], desired_ns) + settings.node_metric_interval_s * SECOND:
             return []
     patch = {"status": _patch(report)}
     drafts.append(
@@ -129,11 +131,11 @@ def levels(state: IngestState, report: NodeReported, settings: IngestSettings, n
     return drafts
 
 
-def forgotten(state: IngestState, silent: Iterable[str]) -> list[Draft]:
+def expired_reports(state: IngestState, silent: Iterable[str]) -> list[Draft]:
     """End what silent nodes reported once they are gone from the cluster, and remove their NodeMetric."""
     drafts = []
     for node in silent:
-        at_ns = state.reported.get(node)
+        at_ns = state.last_recorded_ns.get(node)
         if node in state.nodes or at_ns is None:
             continue
         drafts.append(Draft(NodeReportsExpired(node=node, at_ns=at_ns)))
@@ -170,13 +172,13 @@ def _patch(report: NodeReported) -> dict[str, Any]:
     return patch
 
 
-def _predicted(stated: Reclaimable | None) -> dict[str, Any] | None:
-    return None if stated is None else {"resource": _with_nulls(stated.resource)}
+def _predicted(reclaimable: Reclaimable | None) -> dict[str, Any] | None:
+    return None if reclaimable is None else {"resource": _with_nulls(reclaimable.resource)}
 
 
 def _with_nulls(usage: ResourceMap | None) -> dict[str, Any]:
-    stated = usage.resources or {} if usage else {}
-    return {"resources": {"cpu": stated.get("cpu"), "memory": stated.get("memory")}}
+    resources = usage.resources or {} if usage else {}
+    return {"resources": {"cpu": resources.get("cpu"), "memory": resources.get("memory")}}
 
 
 def _sum(total: Usage | None, usage: Usage) -> Usage:

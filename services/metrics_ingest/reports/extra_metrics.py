@@ -12,7 +12,7 @@ from shared.agents.report import ApplicationSum, Forecast, GpuSum, Report, ZoneS
 from shared.events.metrics import ApplicationReported, GpuReported, Usage, ZoneReported
 
 
-class Beside(NamedTuple):
+class ExtraMetrics(NamedTuple):
     """What it amounts to over a window.
 
     Attributes:
@@ -27,7 +27,7 @@ class Beside(NamedTuple):
     gpus: tuple[GpuReported, ...] = ()
 
 
-NOTHING = Beside()
+NOTHING = ExtraMetrics()
 
 
 class _Piece(NamedTuple):
@@ -46,12 +46,12 @@ class _Piece(NamedTuple):
     peak: Forecast | None
 
 
-def says_any(report: Report) -> bool:
+def has_extra_metrics(report: Report) -> bool:
     """Whether a report has anything of it."""
     return report.applications is not None or report.reclaimable is not None or bool(report.zones or report.gpus)
 
 
-class BesidePods:
+class ExtraMetricsWindow:
     """The newest reports of one node."""
 
     __slots__ = ("_pieces",)
@@ -73,14 +73,14 @@ class BesidePods:
         while self._pieces and self._pieces[0].middle_ns < earliest_ns:
             self._pieces.popleft()
 
-    def measure(self) -> Beside:
+    def measure(self) -> ExtraMetrics:
         """What it amounts to over what is remembered. What is there, and what is predicted, the newest report says."""
         if not self._pieces:
             return NOTHING
         newest = max(self._pieces, key=lambda piece: piece.at_ns)
-        # Zones are looked at less often than reports are made.
+        # Zones are sampled less often than reports are sent.
         zoned = max((piece for piece in self._pieces if piece.zones), key=lambda piece: piece.at_ns, default=newest)
-        return Beside(
+        return ExtraMetrics(
             None if newest.applications is None else tuple(self._applications(newest.applications)),
             _usage(newest.reclaimable),
             _usage(newest.peak),

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from services.metrics_ingest.mqtt_session import Mqtt, NoBroker
-from services.metrics_ingest.reports.state import IngestState, SloFacts
+from services.metrics_ingest.mqtt_session import MqttSession, NoBroker
+from services.metrics_ingest.reports.state import IngestState, NodeSloRecord
 from shared.agents import node_slo, subjects
 from shared.bus.streams import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
 from shared.service import Runtime
@@ -13,7 +13,7 @@ from shared.service import Runtime
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 5.0
-AT_ONCE = 200
+BATCH_SIZE = 200
 
 STREAM = StreamConfig(
     name=subjects.SLO_STREAM,
@@ -23,30 +23,30 @@ STREAM = StreamConfig(
 )
 
 
-class SloDesk:
+class NodeSloPublisher:
     """Hands out what has changed since it was last handed out; after a start that is everything, which agents see to be the same."""
 
-    def __init__(self, runtime: Runtime, concerns: Callable[[str], bool], mqtt: Mqtt | None) -> None:
+    def __init__(self, runtime: Runtime, concerns: Callable[[str], bool], mqtt: MqttSession | None) -> None:
         self._runtime = runtime
         self._concerns = concerns
         self._mqtt = mqtt
         self._streams = Streams(runtime.bus)
         self._made = False
-        self._stored: dict[str, SloFacts] = {}
-        self._retained: dict[str, SloFacts] = {}
+        self._stored: dict[str, NodeSloRecord] = {}
+        self._retained: dict[str, NodeSloRecord] = {}
 
     async def run(self) -> None:
         """Hand out until the process is asked to stop, or until cancelled."""
-        said = False
+        logged = False
         while not self._runtime.draining.is_set():  # from then on `changed` does not wait
             try:
                 await self._store()
                 await self._retain()
-                said = False
+                logged = False
             except (StreamsUnreachable, StreamRefused, NoBroker) as error:
-                if not said:  # once an outage
+                if not logged:  # once an outage
                     log.warning("NodeSLOs wait to be handed out", extra={"why": str(error)})
-                said = True
+                logged = True
                 await asyncio.sleep(POLL_INTERVAL_S)
             await self._runtime.changed(POLL_INTERVAL_S)
 
@@ -55,32 +55,32 @@ class SloDesk:
         if not self._made and (due or self._state.slos):
             await self._streams.ensure(STREAM)
             self._made = True
-        for start in range(0, len(due), AT_ONCE):
-            some = due[start : start + AT_ONCE]
+        for start in range(0, len(due), BATCH_SIZE):
+            some = due[start : start + BATCH_SIZE]
             await self._streams.publish_all(
-                Outgoing(subjects.subject(node, subjects.SLO), _message(node, facts)) for node, facts in some
+                Outgoing(subjects.subject(node, subjects.SLO), _message(node, record)) for node, record in some
             )
             self._stored.update(some)
 
     async def _retain(self) -> None:
         if self._mqtt is None:
             return
-        for node, facts in self._due(self._retained):
-            await self._mqtt.publish(subjects.topic(node, subjects.SLO), _message(node, facts), retain=True)
-            self._retained[node] = facts
+        for node, record in self._due(self._retained):
+            await self._mqtt.publish(subjects.topic(node, subjects.SLO), _message(node, record), retain=True)
+            self._retained[node] = record
 
     @property
     def _state(self) -> IngestState:
         state: IngestState = self._runtime.state
         return state
 
-    def _due(self, said: dict[str, SloFacts]) -> list[tuple[str, SloFacts]]:
+    def _due(self, published: dict[str, NodeSloRecord]) -> list[tuple[str, NodeSloRecord]]:
         return [
-            (node, facts)
-            for node, facts in self._state.slos.items()
-            if said.get(node) != facts and self._concerns(node)
+            (node, record)
+            for node, record in self._state.slos.items()
+            if published.get(node) != record and self._concerns(node)
         ]
 
 
-def _message(node: str, facts: SloFacts) -> bytes:
-    return node_slo.encode(node_slo.NodeSlo(node, facts.epoch, facts.seq, facts.spec, facts.memory_policy))
+def _message(node: str, record: NodeSloRecord) -> bytes:
+    return node_slo.encode(node_slo.NodeSlo(node, record.epoch, record.seq, record.spec, record.memory_policy))

@@ -1,4 +1,4 @@
-"""Metrics ingest's shell: reports in from NATS and MQTT, NodeReported and NodeMetric levels out, and NodeSLOs to agents.
+"""Metrics ingest's shell: reports in from NATS and MQTT, NodeReported and NodeMetric writes out, and NodeSLOs to agents.
 
 Source: architecture.md, "Node agents".
 """
@@ -9,13 +9,19 @@ import logging
 
 from prometheus_client import Counter, Gauge
 
-from services.metrics_ingest.inbox import Incoming, Intake
-from services.metrics_ingest.message_batches import Batch, Refusals, serve
-from services.metrics_ingest.mqtt_session import Mqtt
+from services.metrics_ingest.inbox import Inbox, Incoming
+from services.metrics_ingest.message_batches import Batch, RejectionLog, serve
+from services.metrics_ingest.mqtt_session import MqttSession
 from services.metrics_ingest.reports.aggregation_policy import Policy, policy_of
-from services.metrics_ingest.reports.decide import check_time, forgotten, is_due, levels, reported
+from services.metrics_ingest.reports.decide import (
+    check_time,
+    expired_reports,
+    is_due,
+    node_metric_writes,
+    node_reported,
+)
 from services.metrics_ingest.reports.manifest import MANIFEST
-from services.metrics_ingest.reports.node_slo_publisher import SloDesk
+from services.metrics_ingest.reports.node_slo_publisher import NodeSloPublisher
 from services.metrics_ingest.reports.settings import IngestSettings
 from services.metrics_ingest.reports.state import FOLDED, IngestState
 from services.metrics_ingest.reports.usage_windows import NodeWindows
@@ -37,7 +43,7 @@ POLL_INTERVAL_S = 5.0
 """How often silent nodes are looked for."""
 
 FORGET_S = 7_200
-"""What a node reported is forgotten this long after its last report."""
+"""A silent node is forgotten this long after its last report."""
 
 
 class Ingest:
@@ -50,18 +56,18 @@ class Ingest:
         self._windows: dict[str, NodeWindows] = {}
         self._silent: dict[str, None] = {}
         self._began_ns = runtime.now_ns()
-        self._intake = Intake(subjects.REPORT, environment.shard, environment.metrics_shards)
+        self._inbox = Inbox(subjects.REPORT, environment.shard, environment.metrics_shards)
         self._mqtt = None
         if environment.mqtt:
             name = self._settings.client or f"koord-{runtime.service.name}"
-            self._mqtt = Mqtt(environment.mqtt, name, [self._intake], ca_file=environment.nats_ca)
+            self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
         registry = runtime.metrics.registry
-        self._refusals = Refusals("report", registry)
+        self._rejections = RejectionLog("report", registry)
         self._pod_samples = Counter("koord_ingest_pod_samples", "Pods in reports taken", registry=registry)
         self._unmatched = Counter(
             "koord_ingest_unmatched_reports", "Reports with usage of pods that are not known", registry=registry
         )
-        self._nodes_heard = Gauge("koord_ingest_nodes", "Nodes that report", registry=registry)
+        self._nodes_reporting = Gauge("koord_ingest_nodes", "Nodes that report", registry=registry)
         self._nodes_silent = Gauge("koord_ingest_silent_nodes", "Nodes that have stopped reporting", registry=registry)
 
     @property
@@ -71,46 +77,46 @@ class Ingest:
 
     async def run(self) -> None:
         """Take reports until the process is asked to stop."""
-        parts = [SloDesk(self._runtime, self._intake.concerns, self._mqtt).run()]
+        parts = [NodeSloPublisher(self._runtime, self._inbox.concerns, self._mqtt).run()]
         if self._mqtt is not None:
             parts.append(self._mqtt.run())
-        await self._runtime.bus.attend(subjects.every_subject(subjects.REPORT), self._intake.asked)
+        await self._runtime.bus.attend(subjects.every_subject(subjects.REPORT), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(part) for part in parts]
+            background = [group.create_task(part) for part in parts]
             group.create_task(self._watch())  # ends by itself: what uses the writer's connection is never cancelled
-            await serve(self._runtime, self._intake, self._take, self._refusals.taken)
-            await end(*beside)
+            await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
+            await end(*background)
 
-    def _take(self, message: Incoming, batch: Batch) -> None:
+    def _decide(self, message: Incoming, batch: Batch) -> None:
         """Decide on one report."""
         node, now_ns = message.node, batch.now_ns
         policy = self._policy(node)
         try:
             report = decode(message.data, node)
         except BadReport as error:
-            self._refusals.add(message, error, batch)
+            self._rejections.add(message, error, batch)
             return
         try:
             check_time(report, policy, self._settings, now_ns)
         except BadReport as error:
-            self._refusals.add(message, error, batch, report.boot, report.seq)
+            self._rejections.add(message, error, batch, report.boot, report.seq)
             return
         batch.accept(message, "report", report.boot, report.seq)
         windows = self._windows.get(node)
         if windows is None:
             windows = self._windows[node] = NodeWindows(node)
-        windows.heard_ns = now_ns
-        if windows.knows(report):
+        windows.last_report_ns = now_ns
+        if windows.contains(report):
             return
         windows.add(report)
         self._pod_samples.inc(len(report.pods))
         if report.at_ns < windows.at_ns or not is_due(self._state, report, policy):
             windows.forget(policy)
             return
-        event = reported(self._state, windows.measure(policy), policy)
+        event = node_reported(self._state, windows.measure(policy), policy)
         if event.unmatched is not None:
             self._unmatched.inc()
-        batch.drafts[node] = [Draft(event), *levels(self._state, event, self._settings, now_ns)]
+        batch.drafts[node] = [Draft(event), *node_metric_writes(self._state, event, self._settings, now_ns)]
 
     def _policy(self, node: str) -> Policy:
         return policy_of(self._state.specs.get(node), self._settings.min_interval_s)
@@ -119,27 +125,29 @@ class Ingest:
         """Say which nodes have fallen silent, and forget those that are gone."""
         while not self._runtime.draining.is_set():
             now_ns, silence_ns = self._runtime.now_ns(), self._settings.stale_after_s * SECOND
-            names = dict.fromkeys((*self._state.reported, *self._windows))
+            names = dict.fromkeys((*self._state.last_recorded_ns, *self._windows))
             quiet = [
-                name for name in names if now_ns - self._heard_ns(name) > silence_ns and self._intake.concerns(name)
+                name
+                for name in names
+                if now_ns - self._last_report_ns(name) > silence_ns and self._inbox.concerns(name)
             ]
-            self._say_silent(quiet, now_ns)
-            if drafts := forgotten(self._state, quiet):
+            self._log_silent(quiet, now_ns)
+            if drafts := expired_reports(self._state, quiet):
                 await self._runtime.append(drafts, now_ns=now_ns)
             for name in quiet:
-                if now_ns - self._heard_ns(name) > FORGET_S * SECOND:
+                if now_ns - self._last_report_ns(name) > FORGET_S * SECOND:
                     self._windows.pop(name, None)
-            self._nodes_heard.set(len(self._windows) - len(self._silent))
+            self._nodes_reporting.set(len(self._windows) - len(self._silent))
             self._nodes_silent.set(len(self._silent))
             self._runtime.counts.update(nodes=len(self._windows), silent_nodes=len(self._silent))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_INTERVAL_S):
                     await self._runtime.draining.wait()
 
-    def _say_silent(self, quiet: list[str], now_ns: int) -> None:
+    def _log_silent(self, quiet: list[str], now_ns: int) -> None:
         silent = {name: None for name in quiet if name in self._state.nodes}
         for name in silent.keys() - self._silent.keys():
-            seconds = (now_ns - self._heard_ns(name)) // SECOND
+            seconds = (now_ns - self._last_report_ns(name)) // SECOND
             log.warning(
                 "a node is silent",
                 extra={"node": name, "stale_after_s": seconds, "limit_s": self._settings.stale_after_s},
@@ -148,9 +156,9 @@ class Ingest:
             log.info("a silent node reports again, or is gone", extra={"node": name})
         self._silent = silent
 
-    def _heard_ns(self, node: str) -> int:
+    def _last_report_ns(self, node: str) -> int:
         windows = self._windows.get(node)
-        return windows.heard_ns if windows else self._began_ns
+        return windows.last_report_ns if windows else self._began_ns
 
 
 RETENTION = Retention(days=0.25, gigabytes=5.0, restates=False)

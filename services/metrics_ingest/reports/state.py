@@ -53,7 +53,7 @@ GONE_KEPT_NS = 300 * SECOND
 _ENDED = frozenset(("Succeeded", "Failed"))
 
 
-class Seat(NamedTuple):
+class PodOnNode(NamedTuple):
     """A pod on its node.
 
     Attributes:
@@ -68,7 +68,7 @@ class Seat(NamedTuple):
     gone_ns: int = 0
 
 
-class SloFacts(NamedTuple):
+class NodeSloRecord(NamedTuple):
     """What a node's agent is told, and the epoch and seq of `cluster` that said so.
 
     Attributes:
@@ -87,7 +87,7 @@ class IngestState:
 
     Attributes:
         nodes: names of the nodes that are there.
-        seats: uid as nodes know it -> the pod, also for a while after it has gone.
+        known_pods: uid as nodes know it -> the pod, also for a while after it has gone.
         gone: uids of those that are gone, in the order in which they went.
         static: uid of a static pod's image -> the uid under which its node runs it.
         specs: node -> spec of its NodeMetric; present exactly while the object is.
@@ -99,21 +99,21 @@ class IngestState:
         reported: node -> `at_ns` of the newest report that was recorded.
     """
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.nodes: dict[str, None] = {}
-        self.seats: dict[str, Seat] = {}
+        self.known_pods: dict[str, PodOnNode] = {}
         self.gone: dict[str, None] = {}
         self.static: dict[str, str] = {}
         self.specs: dict[str, NodeMetricSpec] = {}
-        self.updated: dict[str, int] = {}
-        self.told: dict[str, int] = {}
-        self.slos: dict[str, SloFacts] = {}
+        self.status_observed_ns: dict[str, int] = {}
+        self.status_desired_ns: dict[str, int] = {}
+        self.slos: dict[str, NodeSloRecord] = {}
         self.refused: dict[str, int] = {}
         self.cluster_epoch = 0
-        self.reported: dict[str, int] = {}
+        self.last_recorded_ns: dict[str, int] = {}
 
     def apply(self, record: RecordedEvent) -> None:
         """Fold one event."""
@@ -121,23 +121,23 @@ class IngestState:
             case PodObserved(pod=key, pod_uid=uid, object=pod):
                 self._pod_observed(record, key, uid, pod)
             case PodDeleted(pod_uid=uid):
-                self._pod_gone(record, self.static.pop(uid, uid))
+                self._pod_removed(record, self.static.pop(uid, uid))
             case NodeReported(node=node, at_ns=at_ns):
-                self.reported[node] = max(at_ns, self.reported.get(node, 0))
+                self.last_recorded_ns[node] = max(at_ns, self.last_recorded_ns.get(node, 0))
             case NodeReportsExpired(node=node, at_ns=at_ns):
-                self._forgotten(node, at_ns)
+                self._reports_expired(node, at_ns)
             case FieldsDesired() as event:
-                self._decided(event)
+                self._status_desired(event)
             case NodeMetricObserved(node=node, object=metric):
                 self.specs[node] = metric.spec
-                self.updated[node] = _readable_ns(metric.status.update_time)
+                self.status_observed_ns[node] = _readable_ns(metric.status.update_time)
                 self.refused.pop(node, None)
-                self._tell(record, node, memory_policy=_memory_policy(metric.spec))
+                self._update_agent_slo(record, node, memory_policy=_memory_policy(metric.spec))
             case NodeMetricDeleted(node=node):
                 self.specs.pop(node, None)
-                self.updated.pop(node, None)
+                self.status_observed_ns.pop(node, None)
                 self.refused.pop(node, None)
-                self._tell(record, node, memory_policy="")
+                self._update_agent_slo(record, node, memory_policy="")
             case NodeObserved(node=node):
                 self.nodes[node] = None
             case NodeDeleted(node=node):
@@ -146,7 +146,7 @@ class IngestState:
             case ObjectObserved() | ObjectDeleted() as event:
                 self._slo(record, event)
             case DesiredStateApplied() | DesiredStateRejected() | DesiredStateFailed() | MissingPermission() as event:
-                self._answered(record, event)
+                self._write_outcome(record, event)
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
         self.positions[record.context] = record.seq
@@ -158,43 +158,43 @@ class IngestState:
         if not pod.spec.node_name:
             return
         if pod.status.phase in _ENDED:
-            self._pod_gone(record, uid)
+            self._pod_removed(record, uid)
             return
-        self.seats[uid] = Seat(key, pod.spec.node_name, priority(pod).value, qos(pod).value)
+        self.known_pods[uid] = PodOnNode(key, pod.spec.node_name, priority(pod).value, qos(pod).value)
         self.gone.pop(uid, None)
 
-    def _pod_gone(self, record: RecordedEvent, uid: str) -> None:
-        seat = self.seats.get(uid)
-        if seat is None or seat.gone_ns:
+    def _pod_removed(self, record: RecordedEvent, uid: str) -> None:
+        pod_on_node = self.known_pods.get(uid)
+        if pod_on_node is None or pod_on_node.gone_ns:
             return
-        self.seats[uid] = seat._replace(gone_ns=record.at_ns)
+        self.known_pods[uid] = pod_on_node._replace(gone_ns=record.at_ns)
         self.gone[uid] = None
-        while self.seats[first := next(iter(self.gone))].gone_ns < record.at_ns - GONE_KEPT_NS:
-            del self.gone[first], self.seats[first]
+        while self.known_pods[first := next(iter(self.gone))].gone_ns < record.at_ns - GONE_KEPT_NS:
+            del self.gone[first], self.known_pods[first]
 
     def _slo(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:
         if event.resource == NODE_SLOS:
             spec = event.object.get("spec") or {} if isinstance(event, ObjectObserved) else None
-            self._tell(record, event.name, spec=spec)
+            self._update_agent_slo(record, event.name, spec=spec)
 
-    def _tell(self, record: RecordedEvent, node: str, **changed: Any) -> None:
+    def _update_agent_slo(self, record: RecordedEvent, node: str, **changed: Any) -> None:
         """Take a change of what a node's agent is told; a policy that stays the same, or is the default as before, is none."""
         before = self.slos.get(node)
         if "spec" not in changed and changed["memory_policy"] == (before.memory_policy if before else ""):
             return
-        whole = (before or SloFacts(0, 0, None))._replace(**changed)
+        whole = (before or NodeSloRecord(0, 0, None))._replace(**changed)
         self.slos[node] = whole._replace(epoch=self.cluster_epoch, seq=record.seq)
 
-    def _forgotten(self, node: str, at_ns: int) -> None:
-        if self.reported.get(node, 0) <= at_ns:
-            self.reported.pop(node, None)
-            self.told.pop(node, None)
+    def _reports_expired(self, node: str, at_ns: int) -> None:
+        if self.last_recorded_ns.get(node, 0) <= at_ns:
+            self.last_recorded_ns.pop(node, None)
+            self.status_desired_ns.pop(node, None)
 
-    def _decided(self, event: FieldsDesired) -> None:
+    def _status_desired(self, event: FieldsDesired) -> None:
         if (event.resource, event.fields) == (NODE_METRICS, STATUS):
-            self.told[event.name] = _readable_ns(event.patch["status"]["updateTime"])
+            self.status_desired_ns[event.name] = _readable_ns(event.patch["status"]["updateTime"])
 
-    def _answered(
+    def _write_outcome(
         self,
         record: RecordedEvent,
         event: DesiredStateApplied | DesiredStateRejected | DesiredStateFailed | MissingPermission,
@@ -212,16 +212,16 @@ class IngestState:
             _Stored(
                 positions=self.positions,
                 nodes=sorted(self.nodes),
-                seats=self.seats,
+                known_pods=self.known_pods,
                 gone=list(self.gone),  # in the order of one context, so it is the same however contexts interleave
                 static=self.static,
                 specs=self.specs,
-                updated=self.updated,
-                told=self.told,
+                status_observed_ns=self.status_observed_ns,
+                status_desired_ns=self.status_desired_ns,
                 slos=self.slos,
                 refused=self.refused,
                 cluster_epoch=self.cluster_epoch,
-                reported=self.reported,
+                last_recorded_ns=self.last_recorded_ns,
             )
         )
 
@@ -231,15 +231,15 @@ class IngestState:
         self.nodes, self.gone = dict.fromkeys(stored.nodes), dict.fromkeys(stored.gone)
         for name in (
             "positions",
-            "seats",
+            "known_pods",
             "static",
             "specs",
-            "updated",
-            "told",
+            "status_observed_ns",
+            "status_desired_ns",
             "slos",
             "refused",
             "cluster_epoch",
-            "reported",
+            "last_recorded_ns",
         ):
             setattr(self, name, getattr(stored, name))
 
@@ -247,8 +247,8 @@ class IngestState:
 def _memory_policy(spec: NodeMetricSpec) -> str:
     """Empty for the default, so that a NodeMetric that states it is no news for the agent."""
     policy = spec.metric_collect_policy
-    stated = (policy.node_memory_collect_policy or "") if policy else ""
-    return "" if stated == DEFAULT_MEMORY_POLICY else stated
+    memory_policy = (policy.node_memory_collect_policy or "") if policy else ""
+    return "" if memory_policy == DEFAULT_MEMORY_POLICY else memory_policy
 
 
 def _readable_ns(text: str | None) -> int:
@@ -263,16 +263,16 @@ class _Stored(msgspec.Struct):
 
     positions: dict[str, int]
     nodes: list[str]
-    seats: dict[str, Seat]
+    known_pods: dict[str, PodOnNode]
     gone: list[str]
     static: dict[str, str]
     specs: dict[str, NodeMetricSpec]
-    updated: dict[str, int]
-    told: dict[str, int]
-    slos: dict[str, SloFacts]
+    status_observed_ns: dict[str, int]
+    status_desired_ns: dict[str, int]
+    slos: dict[str, NodeSloRecord]
     refused: dict[str, int]
     cluster_epoch: int
-    reported: dict[str, int]
+    last_recorded_ns: dict[str, int]
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")

@@ -120,8 +120,8 @@ class Samples:
         if self.end + count <= room:
             return
         used = self.rows[:, self.begin : self.end]
-        wanted = (used.shape[1] + count) * 5 // 4
-        self.rows = np.empty((3, -(-wanted // _STEP) * _STEP), np.int64)
+        index = (used.shape[1] + count) * 5 // 4
+        self.rows = np.empty((3, -(-index // _STEP) * _STEP), np.int64)
         self.begin, self.end = 0, used.shape[1]
         self.rows[:, : self.end] = used
 

@@ -8,7 +8,7 @@ from sys import intern
 from typing import NamedTuple
 
 from services.metrics_ingest.reports.aggregation_policy import Policy
-from services.metrics_ingest.reports.extra_metrics import NOTHING, Beside, BesidePods, says_any
+from services.metrics_ingest.reports.extra_metrics import NOTHING, ExtraMetrics, ExtraMetricsWindow, has_extra_metrics
 from services.metrics_ingest.reports.pod_usage_sums import PodPiece, PodSums, piece_of
 from services.metrics_ingest.reports.usage_series import MILLION, Samples
 from shared.agents.report import Report
@@ -20,7 +20,7 @@ class Measured(NamedTuple):
 
     Attributes:
         pods: uid -> mean over the aggregate window.
-        beside: what there is beside pods, over the same window.
+        extra: what there is extra pods, over the same window.
     """
 
     node: str
@@ -30,7 +30,7 @@ class Measured(NamedTuple):
     best_effort: Usage
     windows: tuple[WindowUsage, ...]
     pods: dict[str, Usage]
-    beside: Beside = NOTHING
+    extra: ExtraMetrics = NOTHING
 
 
 class _Piece(NamedTuple):
@@ -45,35 +45,35 @@ class NodeWindows:
 
     Attributes:
         at_ns: the end of the newest report.
-        heard_ns: when something was last heard of the node, by our clock.
+        last_report_ns: when something was last heard of the node, by our clock.
     """
 
     __slots__ = (
-        "_beside",
         "_best_effort",
+        "_extra",
         "_known",
         "_node",
         "_pieces",
         "_sums",
         "_system",
         "at_ns",
-        "heard_ns",
+        "last_report_ns",
         "node",
     )
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.at_ns = 0
-        self.heard_ns = 0
+        self.last_report_ns = 0
         self._node = Samples()
         self._system = Samples()
         self._best_effort = Samples()
-        self._beside: BesidePods | None = None  # from the first report on that says anything of it
+        self._extra: ExtraMetricsWindow | None = None  # from the first report on that says anything of it
         self._known: dict[tuple[str, int], int] = {}  # (boot, seq) of the reports taken -> their end
         self._pieces: deque[_Piece] = deque()  # of the aggregate window, by middle
         self._sums = PodSums()  # over the pieces
 
-    def knows(self, report: Report) -> bool:
+    def contains(self, report: Report) -> bool:
         """Whether this very report was taken already."""
         return (report.boot, report.seq) in self._known
 
@@ -90,9 +90,9 @@ class NodeWindows:
         else:
             self._pieces.append(piece)
         self._sums.count(piece.pods, +1)
-        if self._beside is not None or says_any(report):
-            self._beside = self._beside or BesidePods()
-            self._beside.add(report, piece.middle_ns)
+        if self._extra is not None or has_extra_metrics(report):
+            self._extra = self._extra or ExtraMetricsWindow()
+            self._extra.add(report, piece.middle_ns)
         self.at_ns = max(self.at_ns, report.at_ns)
 
     def measure(self, policy: Policy) -> Measured:
@@ -115,7 +115,7 @@ class NodeWindows:
                 for length_s in policy.windows_s
             ),
             self._sums.means(),
-            NOTHING if self._beside is None else self._beside.measure(),
+            NOTHING if self._extra is None else self._extra.measure(),
         )
 
     def forget(self, policy: Policy) -> None:
@@ -128,8 +128,8 @@ class NodeWindows:
         earliest_ns = (at_ms - mean_ms) * MILLION
         while self._pieces and self._pieces[0].middle_ns < earliest_ns:
             self._sums.count(self._pieces.popleft().pods, -1)
-        if self._beside is not None:
-            self._beside.drop_before(earliest_ns)
+        if self._extra is not None:
+            self._extra.drop_before(earliest_ns)
         ended = [known for known, at_ns in self._known.items() if at_ns < (at_ms - longest_ms) * MILLION]
         for known in ended:
             del self._known[known]

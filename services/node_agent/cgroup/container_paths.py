@@ -12,7 +12,7 @@ from shared.kube.pod import Pod
 _ID = re.compile(r"(?:(?:docker|cri-containerd|pouch|crio)-)?([0-9a-f]{16,64})(?:\.scope)?").fullmatch
 
 
-class Placed(NamedTuple):
+class PodCgroups(NamedTuple):
     """A pod with its cgroup.
 
     Attributes:
@@ -54,7 +54,7 @@ def containers(root: Path, folder: str) -> dict[str, str]:
     return found
 
 
-def placed(pod: Pod, folder: str, cgroups: Mapping[str, str], names: Mapping[str, tuple[str, str]]) -> Placed:
+def pod_cgroups(pod: Pod, folder: str, cgroups: Mapping[str, str], names: Mapping[str, tuple[str, str]]) -> PodCgroups:
     """A pod with what was found of it.
 
     Args:
@@ -62,4 +62,4 @@ def placed(pod: Pod, folder: str, cgroups: Mapping[str, str], names: Mapping[str
         names: id -> (`namespace/name` of the pod, name of the container).
     """
     ids = {names[cid][1]: cid for cid in cgroups if cid in names and names[cid][0] == pod.metadata.key}
-    return Placed(folder, cgroups, NodePod(pod, ids, frozenset(ids)))
+    return PodCgroups(folder, cgroups, NodePod(pod, ids, frozenset(ids)))

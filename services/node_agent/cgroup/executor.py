@@ -13,7 +13,7 @@ from typing import NamedTuple
 from services.node_agent.cgroup import cgroup_files
 from services.node_agent.cgroup.cgroup_files import KNOBS, Kind, Knob, Support
 from services.node_agent.cgroup.cgroup_values import MOST_SHARES, UNLIMITED, OutOfRange, shares_of_weight, weight
-from services.node_agent.cgroup.original_values import Found
+from services.node_agent.cgroup.original_values import OriginalValues
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ V1_NO_LIMIT = 0x7FFF_FFFF_FFFF_F000
 """From here on memory.limit_in_bytes means no limit."""
 
 
-class Wanted(NamedTuple):
+class CgroupValue(NamedTuple):
     """A value that a file is to hold.
 
     Attributes:
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
     value: str
 
 
-class Done(Enum):
+class WriteResult(Enum):
     """What became of a write."""
 
     WRITTEN = "written"
@@ -84,16 +84,16 @@ class Executor:
         refused: writes that the kernel did not take.
     """
 
-    def __init__(self, tree: Tree, clock_ns: Callable[[], int], found: Found) -> None:
+    def __init__(self, tree: Tree, clock_ns: Callable[[], int], original_values: OriginalValues) -> None:
         self.tree = tree
         self.written = 0
         self.refused = 0
         self._clock_ns = clock_ns
-        self._found = found
+        self._original_values = original_values
         self._cache: dict[tuple[str, str], tuple[str, int]] = {}
-        """(knob, folder) -> the value that is there, and since when that is known."""
+        """(knob, folder) -> the value that is there, and since when that is cached_value."""
         self._has: dict[str, bool] = {}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def supports(self, name: str, folder: str = "") -> bool:
         """Whether this kernel has a knob."""
@@ -121,7 +121,7 @@ class Executor:
             return "-1"
         return text
 
-    def known(self, name: str, folder: str) -> str | None:
+    def cached_value(self, name: str, folder: str) -> str | None:
         """What a knob holds by what was written or read lately; the file is looked at when that is FORCE_AFTER_S ago."""
         held = self._cache.get((name, folder))
         if held is not None and self._clock_ns() - held[1] <= FORCE_AFTER_S * 1e9:
@@ -130,44 +130,44 @@ class Executor:
             self._cache[name, folder] = (found, self._clock_ns())
         return found
 
-    def update(self, wanted: Wanted, *, cached: bool = True) -> Done:
+    def update(self, desired: CgroupValue, *, cached: bool = True) -> WriteResult:
         """Make one file hold a value.
 
         Args:
             cached: a value that was there within FORCE_AFTER_S is not looked at again.
         """
-        key = (wanted.knob, wanted.folder)
-        if cached and not self._due(key, wanted.value):
-            return Done.SAME
-        done = self._write(wanted)
-        if done is not Done.GONE:  # what the kernel does not take now it is asked again after a while only
-            self._cache[key] = (wanted.value, self._clock_ns())
+        key = (desired.knob, desired.folder)
+        if cached and not self._needs_check(key, desired.value):
+            return WriteResult.SAME
+        done = self._write(desired)
+        if done is not WriteResult.GONE:  # what the kernel does not take now it is asked again after a while only
+            self._cache[key] = (desired.value, self._clock_ns())
         return done
 
-    def update_levels(self, levels: Sequence[Iterable[Wanted]], *, cached: bool = True) -> dict[Done, int]:
+    def update_levels(self, levels: Sequence[Iterable[CgroupValue]], *, cached: bool = True) -> dict[WriteResult, int]:
         """Make the files of several levels hold their values, level 0 being the parents.
 
         What grows is written parent first, what shrinks child first, so that no child ever has more than its parent.
 
         Returns: how many writes ended how, those left out because of the cache not counted.
         """
-        counts: dict[Done, int] = {}
-        due = [[w for w in level if not cached or self._due((w.knob, w.folder), w.value)] for level in levels]
-        later: list[list[Wanted]] = []
+        counts: dict[WriteResult, int] = {}
+        due = [[w for w in level if not cached or self._needs_check((w.knob, w.folder), w.value)] for level in levels]
+        later: list[list[CgroupValue]] = []
         for level in due:
             later.append([])
-            for wanted in level:
-                loose = self._loosened(wanted)
-                if loose is None or loose == wanted:
-                    done = self.update(wanted, cached=False)
+            for desired in level:
+                loose = self._first_pass_value(desired)
+                if loose is None or loose == desired:
+                    done = self.update(desired, cached=False)
                     counts[done] = counts.get(done, 0) + 1
                     continue
                 if loose.value:
                     self._write(loose)
-                later[-1].append(wanted)
+                later[-1].append(desired)
         for level in reversed(later):
-            for wanted in level:
-                done = self.update(wanted, cached=False)
+            for desired in level:
+                done = self.update(desired, cached=False)
                 counts[done] = counts.get(done, 0) + 1
         return counts
 
@@ -176,69 +176,69 @@ class Executor:
         gone = frozenset(folders)
         for key in [key for key in self._cache if key[1] in gone]:
             del self._cache[key]
-        self._found.forget(gone)
+        self._original_values.forget(gone)
 
     def restore(self) -> int:
         """Put back what was found in each file that still holds our value; how many were written.
 
         A file that another hand has changed since is left alone.
         """
-        by_depth: dict[int, list[Wanted]] = {}
-        for (knob, folder), (before, ours) in self._found.entries():
-            if not self._still(KNOBS[knob], folder, ours):
+        by_depth: dict[int, list[CgroupValue]] = {}
+        for (knob, folder), (before, ours) in self._original_values.entries():
+            if not self._unchanged(KNOBS[knob], folder, ours):
                 continue
             if not before:  # no set of its own
                 self.tree.path(KNOBS[knob], folder).write_text("\n")
                 continue
-            by_depth.setdefault(folder.count("/") if folder else -1, []).append(Wanted(knob, folder, before))
+            by_depth.setdefault(folder.count("/") if folder else -1, []).append(CgroupValue(knob, folder, before))
         counts = self.update_levels([by_depth[depth] for depth in sorted(by_depth)], cached=False)
-        self._found.clear()
-        return counts.get(Done.WRITTEN, 0)
+        self._original_values.clear()
+        return counts.get(WriteResult.WRITTEN, 0)
 
-    def _due(self, key: tuple[str, str], value: str) -> bool:
+    def _needs_check(self, key: tuple[str, str], value: str) -> bool:
         held = self._cache.get(key)
         return held is None or held[0] != value or self._clock_ns() - held[1] > FORCE_AFTER_S * 1e9
 
-    def _write(self, wanted: Wanted) -> Done:
-        knob, folder, value = KNOBS[wanted.knob], wanted.folder, wanted.value
+    def _write(self, desired: CgroupValue) -> WriteResult:
+        knob, folder, value = KNOBS[desired.knob], desired.folder, desired.value
         if not self.supports(knob.name, folder):
             if knob.v2 is Support.TARGET and self.tree.version == 2 and not self._folder_exists(knob, folder):
-                return Done.GONE
-            return Done.UNSUPPORTED
+                return WriteResult.GONE
+            return WriteResult.UNSUPPORTED
         if not knob.accepts(value):
-            return self._refuse(wanted, "the value does not fit")
+            return self._refuse(desired, "the value does not fit")
         try:
-            text = self._spelled(knob, value)
+            text = self._in_version_terms(knob, value)
             before = self._current(knob, folder)
             if self._holds(knob, before, text):
-                self._found.adopt((knob.name, folder), value)
-                return Done.SAME
-            found = self._v1_words(knob, folder, before)
+                self._original_values.adopt((knob.name, folder), value)
+                return WriteResult.SAME
+            found = self._in_v1_terms(knob, folder, before)
             _put(self.tree.file(knob, folder), text)
         except (FileNotFoundError, NotADirectoryError):
-            return Done.GONE
+            return WriteResult.GONE
         except OSError as error:
             if error.errno == 19:  # ENODEV: the cgroup was removed while its file was open
-                return Done.GONE
-            return self._refuse(wanted, str(error))
+                return WriteResult.GONE
+            return self._refuse(desired, str(error))
         except OutOfRange as error:
-            return self._refuse(wanted, str(error))
+            return self._refuse(desired, str(error))
         self.written += 1
         if knob.kind is not Kind.DEVICE and knob.name != "cgroup.procs":
-            self._found.remember((knob.name, folder), found, value)
-        return Done.WRITTEN
+            self._original_values.remember((knob.name, folder), found, value)
+        return WriteResult.WRITTEN
 
     def _folder_exists(self, knob: Knob, folder: str) -> bool:
         return self.tree.path(knob, folder).parent.is_dir()
 
-    def _refuse(self, wanted: Wanted, why: str) -> Done:
+    def _refuse(self, desired: CgroupValue, why: str) -> WriteResult:
         self.refused += 1
-        if (text := f"{wanted.knob} {why}") not in self._said:
-            self._said.add(text)
+        if (text := f"{desired.knob} {why}") not in self._logged:
+            self._logged.add(text)
             log.warning(
-                "a cgroup file is not written", extra={"knob": wanted.knob, "folder": wanted.folder, "why": why}
+                "a cgroup file is not written", extra={"knob": desired.knob, "folder": desired.folder, "why": why}
             )
-        return Done.REFUSED
+        return WriteResult.REFUSED
 
     def _current(self, knob: Knob, folder: str) -> str:
         file = self.tree.file(knob, folder)
@@ -246,7 +246,7 @@ class Executor:
             file += ".effective"
         return _get(file)
 
-    def _spelled(self, knob: Knob, value: str) -> str:
+    def _in_version_terms(self, knob: Knob, value: str) -> str:
         if self.tree.version == 2:
             if knob.kind is Kind.SHARES:
                 return str(weight(int(value)))
@@ -254,7 +254,7 @@ class Executor:
                 return cgroup_files.MAX
         return value
 
-    def _v1_words(self, knob: Knob, folder: str, text: str) -> str:
+    def _in_v1_terms(self, knob: Knob, folder: str, text: str) -> str:
         """What was found, as `update` takes it; a v2 set of cpus as it was configured, which may be empty: all of the parent's."""
         if self.tree.version == 2 and knob.kind is Kind.CPUS:
             return _get(self.tree.file(knob, folder))
@@ -270,9 +270,9 @@ class Executor:
             return first
         return text
 
-    def _still(self, knob: Knob, folder: str, value: str) -> bool:
+    def _unchanged(self, knob: Knob, folder: str, value: str) -> bool:
         try:
-            return self._holds(knob, self._current(knob, folder), self._spelled(knob, value))
+            return self._holds(knob, self._current(knob, folder), self._in_version_terms(knob, value))
         except (OSError, OutOfRange):
             return False
 
@@ -298,23 +298,23 @@ class Executor:
                 return (no_limit and cgroup_files.limit(text) >= V1_NO_LIMIT) or held == cgroup_files.limit(text)
         return current == text
 
-    def _loosened(self, wanted: Wanted) -> Wanted | None:
+    def _first_pass_value(self, desired: CgroupValue) -> CgroupValue | None:
         """The first pass's value: None when the knob is not merged, an empty one when its turn is the second pass."""
-        knob = KNOBS[wanted.knob]
+        knob = KNOBS[desired.knob]
         if knob.kind not in {Kind.QUOTA, Kind.LARGER, Kind.CPUS}:
             return None
-        keep = wanted._replace(value="")
-        if not self.supports(knob.name, wanted.folder) or not knob.accepts(wanted.value):
+        keep = desired._replace(value="")
+        if not self.supports(knob.name, desired.folder) or not knob.accepts(desired.value):
             return None
         try:
-            current = self._current(knob, wanted.folder)
+            current = self._current(knob, desired.folder)
             if knob.kind is Kind.CPUS:
-                old, new = parse_cpus(current), parse_cpus(wanted.value)
-                return keep if new <= old else wanted._replace(value=cpu_list(old | new))
-            grows = min(cgroup_files.limit(wanted.value), UNLIMITED) > cgroup_files.limit(current)
+                old, new = parse_cpus(current), parse_cpus(desired.value)
+                return keep if new <= old else desired._replace(value=cpu_list(old | new))
+            grows = min(cgroup_files.limit(desired.value), UNLIMITED) > cgroup_files.limit(current)
         except (OSError, ValueError, BadCpuList):
             return keep
-        return wanted if grows else keep
+        return desired if grows else keep
 
 
 def _get(file: str) -> str:

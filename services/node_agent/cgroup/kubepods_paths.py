@@ -28,7 +28,7 @@ class Hierarchy(NamedTuple):
         return self.cpu or self.memory
 
 
-class KubePods(NamedTuple):
+class KubepodsLayout(NamedTuple):
     """The three folders that hold pods, relative to a controller's.
 
     Attributes:
@@ -52,7 +52,7 @@ def hierarchy(root: Path, parent: str) -> Hierarchy:
     return Hierarchy(1, cpu / below if cpu.is_dir() else None, memory / below if memory.is_dir() else None)
 
 
-def kube_pods(listed: Path) -> KubePods | None:
+def kube_pods(listed: Path) -> KubepodsLayout | None:
     """How pods are laid out there; None while there are none. Systemd's layout is looked for first."""
     stem = f"{listed.name.removesuffix(SLICE)}-" if listed.name.endswith(SLICE) else ""
     kube = f"{stem}kubepods"
@@ -64,14 +64,14 @@ def kube_pods(listed: Path) -> KubePods | None:
             (burstable, f"{kube}-burstable-pod", SLICE),
             (best_effort, f"{kube}-besteffort-pod", SLICE),
         )
-        return KubePods(folders, best_effort, "systemd")
+        return KubepodsLayout(folders, best_effort, "systemd")
     if (listed / "kubepods").is_dir():
         names = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
-        return KubePods(tuple((name, "pod", "") for name in names), names[2], "cgroupfs")
+        return KubepodsLayout(tuple((name, "pod", "") for name in names), names[2], "cgroupfs")
     return None
 
 
-def pods(listed: Path, kube: KubePods) -> dict[str, str]:
+def pods(listed: Path, kube: KubepodsLayout) -> dict[str, str]:
     """Uid -> folder of each pod that there is, relative to a controller's.
 
     Raises:

@@ -16,7 +16,7 @@ Key = tuple[str, str]
 _line = msgspec.json.Decoder(tuple[str, str, str])
 
 
-class Found:
+class OriginalValues:
     """The first value found of each file, and the last one of ours.
 
     The file has a line (knob, folder, value found) for each; our values begin anew with each run: until a file is written again, ours is
@@ -90,10 +90,10 @@ class Found:
     def _rewrite(self) -> None:
         if self._file is None or self._unwritable:
             return
-        beside = self._file.with_suffix(".new")
+        temporary = self._file.with_suffix(".new")
         try:
-            beside.write_bytes(b"".join(msgspec.json.encode((*key, b)) + b"\n" for key, b in self._before.items()))
-            beside.replace(self._file)
+            temporary.write_bytes(b"".join(msgspec.json.encode((*key, b)) + b"\n" for key, b in self._before.items()))
+            temporary.replace(self._file)
         except OSError as error:
             self._unwritable = True
             log.warning("what cgroups held before cannot be kept over a crash", extra={"why": str(error)})

@@ -9,7 +9,7 @@ PERIOD_S = 5
 FILES = {"scan_period_in_seconds": str(PERIOD_S), "use_hierarchy": "1"}
 
 
-class ColdPages:
+class ColdMemoryScan:
     """Two switches below sysfs, put back at the end.
 
     Attributes:

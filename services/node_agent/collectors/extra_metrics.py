@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.collectors import pressure_stall, resctrl_monitor
-from services.node_agent.collectors.perf_events import CYCLES, INSTRUCTIONS, Counters, Event, NoPerf
+from services.node_agent.collectors.perf_events import CYCLES, INSTRUCTIONS, Counters, Event, PerfUnavailable
 from services.node_agent.collectors.procfs_counters import number, read_once
 from services.node_agent.collectors.usage_samples import SECOND_NS
 from services.node_agent.qos_manager.strategies.resctrl import GROUPS
 
 log = logging.getLogger(__name__)
 
-THROTTLED_EVERY_NS = 30 * SECOND_NS
-PRESSURE_EVERY_NS = 10 * SECOND_NS
-CACHES_EVERY_NS = 10 * SECOND_NS
-CYCLES_EVERY_NS, CYCLES_FOR_NS = 60 * SECOND_NS, 10 * SECOND_NS
+THROTTLED_INTERVAL_NS = 30 * SECOND_NS
+PRESSURE_INTERVAL_NS = 10 * SECOND_NS
+CACHES_INTERVAL_NS = 10 * SECOND_NS
+CYCLES_INTERVAL_NS, CYCLES_WINDOW_NS = 60 * SECOND_NS, 10 * SECOND_NS
 
 
 class Gauge(NamedTuple):
@@ -39,7 +39,7 @@ class _Place(NamedTuple):
     is_pod: bool
 
 
-class Details:
+class ExtraMetrics:
     """Looks at the pods that the agent was told of, and keeps what it saw last."""
 
     def __init__(
@@ -62,15 +62,15 @@ class Details:
         self._periods: dict[str, tuple[int, int]] = {}
         self._counting: list[tuple[_Place, Counters]] = []
         self._steps: list[tuple[str, int, Callable[[list[_Place]], list[Gauge]]]] = [
-            ("throttled", THROTTLED_EVERY_NS, self._throttled)
+            ("throttled", THROTTLED_INTERVAL_NS, self._throttled)
         ]
         if gates["PSICollector"]:
-            self._steps.append(("pressure", PRESSURE_EVERY_NS, self._pressure))
+            self._steps.append(("pressure", PRESSURE_INTERVAL_NS, self._pressure))
         if gates["ResctrlCollector"]:
-            self._steps.append(("caches", CACHES_EVERY_NS, self._caches))
+            self._steps.append(("caches", CACHES_INTERVAL_NS, self._caches))
         self._counts_cycles = gates["CPICollector"]
 
-    def round(self, pods: Sequence[Placed]) -> None:
+    def round(self, pods: Sequence[PodCgroups]) -> None:
         """Look at what is due."""
         now_ns = self._clock_ns()
         places: list[_Place] | None = None
@@ -142,16 +142,16 @@ class Details:
                     gauges.append(Gauge("koordlet_container_cpi", {**place.labels, "cpi_field": field}, value))
             self.close()
             self._gauges["cycles"] = gauges
-            self._due["cycles"] = now_ns + CYCLES_EVERY_NS - CYCLES_FOR_NS
+            self._due["cycles"] = now_ns + CYCLES_INTERVAL_NS - CYCLES_WINDOW_NS
             return
-        self._due["cycles"] = now_ns + CYCLES_FOR_NS
+        self._due["cycles"] = now_ns + CYCLES_WINDOW_NS
         base = self._root / "perf_event" if self._v1 else self._root
         for place in places:
             if place.is_pod:
                 continue
             try:
                 self._counting.append((place, Counters(base / place.folder, self._events, self._cpus)))
-            except NoPerf as error:
+            except PerfUnavailable as error:
                 log.warning("cycles and instructions are not counted", extra={"why": str(error)})
                 self._counts_cycles = False
                 self.close()
@@ -160,7 +160,7 @@ class Details:
                 continue  # it has ended, or v1 has no controller perf_event
 
 
-def _places(pods: Sequence[Placed]) -> Iterator[_Place]:
+def _places(pods: Sequence[PodCgroups]) -> Iterator[_Place]:
     for each in pods:
         yield _Place(each.folder, each.labels, is_pod=True)
         for name, cid in each.seen.ids.items():

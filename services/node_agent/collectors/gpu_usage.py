@@ -23,7 +23,7 @@ GpuUses = Mapping[tuple[str, int], GpuUsage]
 """(uid of a pod, or empty for the node as a whole; minor) -> sample."""
 
 
-class Gpus:
+class GpuCollector:
     """Asks NVML which processes use what, and the processes' cgroups whose they are."""
 
     def __init__(self, nvml: Nvml, proc: Path) -> None:

@@ -1,12 +1,12 @@
 """Numbers of NUMA zones out of /proc, sysfs and cgroup files. Source: spec/node-agent.md 1.2."""
 
-from services.node_agent.collectors.procfs_counters import CGROUP_BYTES, BadFile, Held
+from services.node_agent.collectors.procfs_counters import CGROUP_BYTES, BadFile, OpenFile
 
 STAT_WHOLE_BYTES = 262_144
 """Enough for the lines of some thousand CPUs, which come first."""
 
 
-def ticks_by_cpu(file: Held) -> dict[int, int]:
+def ticks_by_cpu(file: OpenFile) -> dict[int, int]:
     """The busy ticks of /proc/stat by CPU.
 
     Raises:
@@ -25,7 +25,7 @@ def ticks_by_cpu(file: Held) -> dict[int, int]:
     return found
 
 
-def zone_total(file: Held) -> int:
+def zone_total(file: OpenFile) -> int:
     """Bytes of a NUMA zone: MemTotal of its meminfo.
 
     Raises:
@@ -34,7 +34,7 @@ def zone_total(file: Held) -> int:
     return _zone(file)[b"MemTotal:"] * 1024
 
 
-def zone_memory(file: Held) -> int:
+def zone_memory(file: OpenFile) -> int:
     """Bytes in use in a NUMA zone: MemTotal - (MemFree + Active(file) + Inactive(file) + SReclaimable), at least 0.
 
     Raises:
@@ -48,7 +48,7 @@ def zone_memory(file: Held) -> int:
 _ZONE_NAMES = (b"MemTotal:", b"MemFree:", b"Active(file):", b"Inactive(file):", b"SReclaimable:")
 
 
-def _zone(file: Held) -> dict[bytes, int]:
+def _zone(file: OpenFile) -> dict[bytes, int]:
     """KiB by name; each line begins with `Node N`."""
     found: dict[bytes, int] = {}
     for line in file.read(CGROUP_BYTES).split(b"\n"):
@@ -61,7 +61,7 @@ def _zone(file: Held) -> dict[bytes, int]:
     return found
 
 
-def numa_pages_v1(file: Held) -> dict[int, int]:
+def numa_pages_v1(file: OpenFile) -> dict[int, int]:
     """Pages by NUMA zone of a cgroup with those below it, from a v1 memory.numa_stat.
 
     Raises:
@@ -70,7 +70,7 @@ def numa_pages_v1(file: Held) -> dict[int, int]:
     return _pages(file, (b"hierarchical_total=", b"total="))
 
 
-def _pages(file: Held, begins: tuple[bytes, ...]) -> dict[int, int]:
+def _pages(file: OpenFile, begins: tuple[bytes, ...]) -> dict[int, int]:
     lines = file.read(CGROUP_BYTES).split(b"\n")
     for begin in begins:
         for line in lines:
@@ -79,7 +79,7 @@ def _pages(file: Held, begins: tuple[bytes, ...]) -> dict[int, int]:
     raise BadFile(file.path, begins[0].decode())
 
 
-def numa_pages_v2(file: Held) -> dict[int, int]:
+def numa_pages_v2(file: OpenFile) -> dict[int, int]:
     """Pages of 4 KiB by NUMA zone: `anon` and `file` of a v2 memory.numa_stat, which is in bytes.
 
     Raises:
@@ -93,7 +93,7 @@ def numa_pages_v2(file: Held) -> dict[int, int]:
     return {zone: size // 4096 for zone, size in found.items()}
 
 
-def _by_zone(file: Held, line: bytes) -> dict[int, int]:
+def _by_zone(file: OpenFile, line: bytes) -> dict[int, int]:
     try:
         parts = (field[1:].split(b"=") for field in line.split() if field[:1] == b"N")
         return {int(zone): int(count) for zone, count in parts}

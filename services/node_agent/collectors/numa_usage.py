@@ -10,20 +10,20 @@ from pathlib import Path
 
 from services.node_agent.cgroup.kubepods_paths import Hierarchy
 from services.node_agent.collectors import numa_counters as counters
-from services.node_agent.collectors.procfs_counters import BadFile, Held
+from services.node_agent.collectors.procfs_counters import BadFile, OpenFile
 from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, ZoneUsage
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 
-EVERY_NS = 30 * SECOND_NS
+COLLECT_INTERVAL_NS = 30 * SECOND_NS
 _ZONE = re.compile(r"node(\d+)").fullmatch
 _GONE = (OSError, BadFile, ValueError)
 
 
-class Zones:
+class NumaUsageCollector:
     """The zones of one node. One whose numbers have a hole, or that cannot be read, is not measured: none then are."""
 
     def __init__(self, proc: Path, sys: Path, hierarchy: Hierarchy, tick_ns: int, clock_ns: Callable[[], int]) -> None:
-        self._stat = Held.maybe(proc / "stat")
+        self._stat = OpenFile.maybe(proc / "stat")
         self._memory = hierarchy.memory
         self._v1 = hierarchy.version == 1
         self._tick_ns, self._clock_ns = tick_ns, clock_ns
@@ -35,7 +35,7 @@ class Zones:
         self._system = [0, 0]
 
     def sample(self, at_ns: int, system: Usage | None, folders: Mapping[str, str]) -> dict[int, ZoneUsage]:
-        """Samples by zone, every EVERY_NS; nothing in between, and the first time.
+        """Samples by zone, every COLLECT_INTERVAL_NS; nothing in between, and the first time.
 
         Args:
             system: this round's: zones share the cpu used outside of pods as they share all cpu.
@@ -48,7 +48,7 @@ class Zones:
             self._system[1] += 1
         if at_ns < self._next_ns:
             return {}
-        self._next_ns = at_ns + EVERY_NS
+        self._next_ns = at_ns + COLLECT_INTERVAL_NS
         try:
             cpu = self._cpu(self._stat)
             memory = {zone: counters.zone_memory(file) for zone, file in self._meminfo.items()}
@@ -65,7 +65,7 @@ class Zones:
                 file.close()
         self._stat, self._meminfo = None, {}
 
-    def _cpu(self, stat: Held) -> dict[int, int] | None:
+    def _cpu(self, stat: OpenFile) -> dict[int, int] | None:
         """Micro-cores by zone since the last time; None the first time."""
         ticks, now_ns = counters.ticks_by_cpu(stat), self._clock_ns()
         before, since_ns = self._ticks, now_ns - self._ticks_ns
@@ -85,7 +85,7 @@ class Zones:
             return total
         for folder in folders.values():
             try:
-                file = Held(f"{self._memory}/{folder}/memory.numa_stat")
+                file = OpenFile(f"{self._memory}/{folder}/memory.numa_stat")
             except OSError:
                 continue
             try:
@@ -117,14 +117,14 @@ class Zones:
         }
 
 
-def _found(base: Path) -> tuple[dict[int, frozenset[int]], dict[int, Held]]:
+def _found(base: Path) -> tuple[dict[int, frozenset[int]], dict[int, OpenFile]]:
     """Zones with their CPUs and the file of their memory; zones without memory (of devices) are none of ours."""
     cpus: dict[int, frozenset[int]] = {}
-    files: dict[int, Held] = {}
+    files: dict[int, OpenFile] = {}
     try:
         for folder in sorted(base.iterdir()):
             if match := _ZONE(folder.name):
-                file = Held(folder / "meminfo")
+                file = OpenFile(folder / "meminfo")
                 if counters.zone_total(file) > 0:
                     cpus[int(match[1])] = parse_cpus((folder / "cpulist").read_text().strip())
                     files[int(match[1])] = file

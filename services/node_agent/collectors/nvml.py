@@ -12,7 +12,7 @@ _UUID_BYTES = 96
 _MOST_PROCESSES = 1024
 
 
-class NoGpus(KoordError):
+class GpusUnavailable(KoordError):
     """This node has no GPU of NVIDIA's, or no driver."""
 
 
@@ -68,18 +68,18 @@ class Nvml:
         """Open it.
 
         Raises:
-            NoGpus: it is not there, or finds no GPU.
+            GpusUnavailable: it is not there, or finds no GPU.
         """
         try:
             self._lib = ctypes.CDLL(library)
         except OSError as error:
-            raise NoGpus(f"NVML cannot be opened: {error}") from error
+            raise GpusUnavailable(f"NVML cannot be opened: {error}") from error
         if self._lib.nvmlInit_v2() != _OK:
-            raise NoGpus("NVML finds no driver")
+            raise GpusUnavailable("NVML finds no driver")
         self._handles: list[c_void_p] = []
         self.gpus = tuple(self._found())
         if not self.gpus:
-            raise NoGpus("NVML finds no GPU")
+            raise GpusUnavailable("NVML finds no GPU")
 
     def processes(self, gpu: Gpu) -> list[ProcessUse]:
         """The processes that compute on a GPU and were seen on its cores lately; none when it does not answer."""

@@ -33,7 +33,7 @@ TASK_CLOCK = Event(1, 1)
 """Nanoseconds of cpu: a counter of the kernel's, which needs no PMU."""
 
 
-class NoPerf(KoordError):
+class PerfUnavailable(KoordError):
     """This kernel or machine does not count."""
 
     def __init__(self, why: str) -> None:
@@ -47,7 +47,7 @@ class Counters:
         """Begin to count.
 
         Raises:
-            NoPerf: an event cannot be counted here.
+            PerfUnavailable: an event cannot be counted here.
             OSError: there is no such cgroup.
         """
         self._fds: list[list[int]] = []
@@ -57,7 +57,7 @@ class Counters:
                 self._fds.append([])
                 for cpu in cpus:
                     self._fds[-1].append(_open(event, folder, cpu))
-        except NoPerf:
+        except PerfUnavailable:
             self.close()
             raise
         finally:
@@ -84,7 +84,7 @@ class Counters:
 def _open(event: Event, folder: int, cpu: int) -> int:
     number = _CALLS.get(platform.machine())
     if number is None:
-        raise NoPerf(f"the call's number on {platform.machine()} is not known")
+        raise PerfUnavailable(f"the call's number on {platform.machine()} is not known")
     attr = bytearray(_ATTR_BYTES)
     struct.pack_into("I", attr, _TYPE_AT, event.type)
     struct.pack_into("I", attr, _SIZE_AT, _ATTR_BYTES)
@@ -94,7 +94,7 @@ def _open(event: Event, folder: int, cpu: int) -> int:
     buffer = ctypes.create_string_buffer(bytes(attr), _ATTR_BYTES)
     fd: int = libc.syscall(number, buffer, folder, cpu, -1, _BY_CGROUP)
     if fd < 0:
-        raise NoPerf(f"event {event.type}/{event.config}: {os.strerror(ctypes.get_errno())}")
+        raise PerfUnavailable(f"event {event.type}/{event.config}: {os.strerror(ctypes.get_errno())}")
     os.set_inheritable(fd, False)  # noqa: FBT003  the call's own form
     return fd
 

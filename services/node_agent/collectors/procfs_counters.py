@@ -22,7 +22,7 @@ class BadFile(ValueError):
         super().__init__(f"{path} has no {missing}")
 
 
-class Held:
+class OpenFile:
     """A file that is read often."""
 
     __slots__ = ("_fd", "path")
@@ -70,7 +70,7 @@ def read_once(path: str, size: int = 1024) -> bytes:
         os.close(fd)
 
 
-def cpu_ticks(file: Held) -> int:
+def cpu_ticks(file: OpenFile) -> int:
     """Clock ticks that the node's CPUs were busy: user + nice + system + irq + softirq of /proc/stat.
 
     Source: spec/node-agent.md 1.2; idle, iowait, steal and guest (which user holds already) do not count.
@@ -85,7 +85,7 @@ def cpu_ticks(file: Held) -> int:
     return int(fields[1]) + int(fields[2]) + int(fields[3]) + int(fields[6]) + int(fields[7])
 
 
-def memory_used(file: Held) -> int:
+def memory_used(file: OpenFile) -> int:
     """Bytes in use without page cache: MemTotal - MemAvailable of /proc/meminfo.
 
     Raises:
@@ -95,7 +95,7 @@ def memory_used(file: Held) -> int:
     return (_after(file, text, b"MemTotal:") - _after(file, text, b"MemAvailable:")) * 1024
 
 
-def cgroup_cpu_v1(file: Held) -> int:
+def cgroup_cpu_v1(file: OpenFile) -> int:
     """Nanoseconds of CPU from cpuacct.usage.
 
     Raises:
@@ -107,7 +107,7 @@ def cgroup_cpu_v1(file: Held) -> int:
         raise BadFile(file.path, "number") from error
 
 
-def cgroup_cpu_v2(file: Held) -> int:
+def cgroup_cpu_v2(file: OpenFile) -> int:
     """Nanoseconds of CPU from cpu.stat's usage_usec.
 
     Raises:
@@ -116,7 +116,7 @@ def cgroup_cpu_v2(file: Held) -> int:
     return _after(file, file.read(CGROUP_BYTES), b"usage_usec") * 1000
 
 
-def cgroup_memory_v1(file: Held) -> int:
+def cgroup_memory_v1(file: OpenFile) -> int:
     """Bytes of a cgroup and those below it: inactive_anon + active_anon + unevictable of memory.stat, `total_` before each.
 
     Raises:
@@ -130,7 +130,7 @@ def cgroup_memory_v1(file: Held) -> int:
     )
 
 
-def cgroup_memory_v2(file: Held) -> int:
+def cgroup_memory_v2(file: OpenFile) -> int:
     """The same of a v2 memory.stat, which counts what is below without saying so.
 
     Raises:
@@ -156,7 +156,7 @@ def number(text: bytes, name: bytes) -> int:
     return int(text[begin : end if end >= 0 else len(text)])
 
 
-def _after(file: Held, text: bytes, name: bytes) -> int:
+def _after(file: OpenFile, text: bytes, name: bytes) -> int:
     """The number behind a name that begins a line."""
     at = 0 if text.startswith(name) else text.find(b"\n" + name) + 1
     if at == 0 and not text.startswith(name):
@@ -169,7 +169,7 @@ def _after(file: Held, text: bytes, name: bytes) -> int:
     return int(number[0])
 
 
-def memory_with_cache(file: Held) -> int:
+def memory_with_cache(file: OpenFile) -> int:
     """Bytes in use with page cache: MemTotal - MemFree of /proc/meminfo.
 
     Raises:
@@ -179,7 +179,7 @@ def memory_with_cache(file: Held) -> int:
     return (_after(file, text, b"MemTotal:") - _after(file, text, b"MemFree:")) * 1024
 
 
-def cgroup_cached_v1(file: Held) -> int:
+def cgroup_cached_v1(file: OpenFile) -> int:
     """`cgroup_memory_v1` with page cache: active_file + inactive_file.
 
     Raises:
@@ -189,7 +189,7 @@ def cgroup_cached_v1(file: Held) -> int:
     return sum(_after(file, text, b"total_" + name) for name in (*_USED, *_CACHED))
 
 
-def cgroup_cached_v2(file: Held) -> int:
+def cgroup_cached_v2(file: OpenFile) -> int:
     """The same of a v2 memory.stat.
 
     Raises:
@@ -208,7 +208,7 @@ COLD_FROM = 5
 _COLD_ROWS = frozenset((b"cfei", b"dfei", b"cfui", b"dfui"))
 
 
-def cold_bytes(file: Held) -> int:
+def cold_bytes(file: OpenFile) -> int:
     """Bytes of file pages that are cold, from memory.idle_page_stats.
 
     Source: spec/node-agent.md 3.14.

@@ -9,12 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from services.node_agent.cgroup import host_application_paths, kubepods_paths
-from services.node_agent.cgroup.kubepods_paths import Hierarchy, KubePods
+from services.node_agent.cgroup.kubepods_paths import Hierarchy, KubepodsLayout
 from services.node_agent.collectors import procfs_counters
-from services.node_agent.collectors.gpu_usage import Gpus
-from services.node_agent.collectors.numa_usage import Zones
-from services.node_agent.collectors.procfs_counters import BadFile, Held
-from services.node_agent.collectors.usage_samples import SECOND_NS, Counted, Meter, Reading, Round, Usage
+from services.node_agent.collectors.gpu_usage import GpuCollector
+from services.node_agent.collectors.numa_usage import NumaUsageCollector
+from services.node_agent.collectors.procfs_counters import BadFile, OpenFile
+from services.node_agent.collectors.usage_samples import (
+    SECOND_NS,
+    MemoryWithCache,
+    Meter,
+    Reading,
+    Usage,
+    UsageSnapshot,
+)
 from shared.kube.slo_config import HostApplication
 
 log = logging.getLogger(__name__)
@@ -53,22 +60,26 @@ class Collector:
         self.pods = 0
         self.folders: dict[str, str] = {}
         self.cold = False
-        self.gpus: Gpus | None = None
+        self.gpus: GpuCollector | None = None
         self._clock_ns = clock_ns
         self._lasts_ns = int(LASTS * interval_s * SECOND_NS)
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._proc, self._root, self._parent = proc_root, cgroup_root, cgroup_parent.strip("/")
         self._tick_ns = SECOND_NS // (tick_hz or os.sysconf("SC_CLK_TCK"))
         self._policy = ""
         self.hierarchy = self._mounted()
-        self.kube: KubePods | None = None
+        self.kube: KubepodsLayout | None = None
         self._best_effort: Meter | None = None
         self._meters: dict[str, Meter] = {}
         self._applications: dict[tuple[str, str], Meter] = {}
         self._node = self._node_meter()
-        self._zones = None if sys_root is None else Zones(proc_root, sys_root, self.hierarchy, self._tick_ns, clock_ns)
+        self._zones = (
+            None
+            if sys_root is None
+            else NumaUsageCollector(proc_root, sys_root, self.hierarchy, self._tick_ns, clock_ns)
+        )
 
-    def collect(self, applications: Sequence[HostApplication] = (), policy: str = "") -> Round:
+    def collect(self, applications: Sequence[HostApplication] = (), policy: str = "") -> UsageSnapshot:
         """Measure everything once.
 
         Args:
@@ -85,7 +96,7 @@ class Collector:
         system = None if pods is None else self._rest(node, pods, hosts)
         zones = {} if self._zones is None else self._zones.sample(at_ns, system, self.folders)
         gpus = {} if self.gpus is None else self.gpus.sample(self.folders)
-        return Round(at_ns, node, system, best_effort, pods or {}, hosts, zones, gpus)
+        return UsageSnapshot(at_ns, node, system, best_effort, pods or {}, hosts, zones, gpus)
 
     def close(self) -> None:
         """Let go of all files."""
@@ -114,15 +125,17 @@ class Collector:
         return self._policy == WITH_CACHE or (self._policy == WITH_HOT_CACHE and self.cold)
 
     def _node_meter(self) -> Meter | None:
-        stat, meminfo = Held.maybe(self._proc / "stat"), Held.maybe(self._proc / "meminfo")
+        stat, meminfo = OpenFile.maybe(self._proc / "stat"), OpenFile.maybe(self._proc / "meminfo")
         for file, series in ((stat, "cpu"), (meminfo, "memory")):
             if file is None:
-                self._say(f"the node's {series} cannot be read, so it is not reported", proc=str(self._proc))
+                self._warn_once(f"the node's {series} cannot be read, so it is not reported", proc=str(self._proc))
         if stat is None and meminfo is None:
             return None
         counted = None
         if meminfo and self._with_cache:
-            counted = Counted(Reading(meminfo, procfs_counters.memory_with_cache), self._cold_of(self._root / "memory"))
+            counted = MemoryWithCache(
+                Reading(meminfo, procfs_counters.memory_with_cache), self._cold_of(self._root / "memory")
+            )
         return Meter(
             Reading(stat, procfs_counters.cpu_ticks) if stat else None,
             Reading(meminfo, procfs_counters.memory_used) if meminfo else None,
@@ -138,13 +151,15 @@ class Collector:
         """
         if self._policy != WITH_HOT_CACHE:
             return None
-        return Reading(Held(folder / "memory.idle_page_stats"), procfs_counters.cold_bytes)
+        return Reading(OpenFile(folder / "memory.idle_page_stats"), procfs_counters.cold_bytes)
 
     def _mounted(self) -> Hierarchy:
         found = kubepods_paths.hierarchy(self._root, self._parent)
         for folder, series in ((found.cpu, "cpu"), (found.memory, "memory")):
             if folder is None:
-                self._say(f"there is no cgroup controller for {series}; pods are without it", root=str(self._root))
+                self._warn_once(
+                    f"there is no cgroup controller for {series}; pods are without it", root=str(self._root)
+                )
         return found
 
     def _sample_pods(self) -> dict[str, Usage] | None:
@@ -158,7 +173,7 @@ class Collector:
         try:
             found = kubepods_paths.pods(listed, self.kube)
         except OSError as error:
-            self._say("the cgroup of all pods is gone; looking for another", error=repr(error))
+            self._warn_once("the cgroup of all pods is gone; looking for another", error=repr(error))
             self._forget_kube()
             return None
         self.pods, self.folders = len(found), found
@@ -239,7 +254,7 @@ class Collector:
         try:
             return meter.sample(self._clock_ns, self._lasts_ns)
         except _GONE as error:
-            self._say(f"the {whose} cannot be measured", error=repr(error))
+            self._warn_once(f"the {whose} cannot be measured", error=repr(error))
             return None
 
     def _cgroup_meter(self, folder: str) -> Meter:
@@ -263,13 +278,13 @@ class Collector:
             if v1
             else (procfs_counters.cgroup_memory_v2, procfs_counters.cgroup_cached_v2)
         )
-        cpu_file = Held(cpu / ("cpuacct.usage" if v1 else "cpu.stat")) if cpu else None
+        cpu_file = OpenFile(cpu / ("cpuacct.usage" if v1 else "cpu.stat")) if cpu else None
         memory_file = None
         try:
-            memory_file = Held(memory / "memory.stat") if memory else None
+            memory_file = OpenFile(memory / "memory.stat") if memory else None
             counted = None
             if memory and memory_file and self._with_cache:
-                counted = Counted(Reading(memory_file, cached), self._cold_of(memory))
+                counted = MemoryWithCache(Reading(memory_file, cached), self._cold_of(memory))
         except OSError:
             for file in (cpu_file, memory_file):
                 if file is not None:
@@ -303,7 +318,7 @@ class Collector:
     def _find_kube(self, listed: Path) -> bool:
         self.kube = kubepods_paths.kube_pods(listed)
         if self.kube is None:
-            self._say("there is no cgroup of pods yet; only the node is measured", below=str(listed))
+            self._warn_once("there is no cgroup of pods yet; only the node is measured", below=str(listed))
             return False
         details = {"cgroups": f"v{self.hierarchy.version}", "driver": self.kube.driver, "below": str(listed)}
         log.info("pods are measured", extra=details)
@@ -316,8 +331,8 @@ class Collector:
         self._meters.clear()
         self.kube, self._best_effort, self.pods, self.folders = None, None, 0, {}
 
-    def _say(self, text: str, **details: str) -> None:
+    def _warn_once(self, text: str, **details: str) -> None:
         """A warning, once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning(text, extra=details)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from services.node_agent.collectors.gpu_usage import GpuUses
-from services.node_agent.collectors.procfs_counters import Held
+from services.node_agent.collectors.procfs_counters import OpenFile
 
 SECOND_NS = 1_000_000_000
 MICRO = 1_000_000
@@ -35,7 +35,7 @@ class ZoneUsage(NamedTuple):
     system: Usage
 
 
-class Round(NamedTuple):
+class UsageSnapshot(NamedTuple):
     """What one round found; None and absent pods: no sample.
 
     Attributes:
@@ -59,8 +59,8 @@ class Round(NamedTuple):
 class Reading(NamedTuple):
     """A file and how a number is read out of it."""
 
-    file: Held
-    parse: Callable[[Held], int]
+    file: OpenFile
+    parse: Callable[[OpenFile], int]
 
     def value(self) -> int:
         """The number as it is now.
@@ -71,7 +71,7 @@ class Reading(NamedTuple):
         return self.parse(self.file)
 
 
-class Counted(NamedTuple):
+class MemoryWithCache(NamedTuple):
     """Bytes with page cache; of cold pages, where `cold` is, so many less."""
 
     whole: Reading
@@ -92,7 +92,7 @@ class Meter:
     __slots__ = ("_at_ns", "_count", "_counted", "_cpu", "_memory", "_unit_ns")
 
     def __init__(
-        self, cpu: Reading | None, memory: Reading | None, unit_ns: int = 1, counted: Counted | None = None
+        self, cpu: Reading | None, memory: Reading | None, unit_ns: int = 1, counted: MemoryWithCache | None = None
     ) -> None:
         """Begin unprimed.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Thread
 from typing import Protocol
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.collectors.extra_metrics import Gauge
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.runtime_hooks.core_sched import CoreRule
@@ -25,11 +25,11 @@ _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 _THREAD, _PROCESS = 0, 1
 
 
-class NoCookies(KoordError):
+class CoreSchedUnavailable(KoordError):
     """This kernel or machine has no core scheduling."""
 
 
-class Cookies(Protocol):
+class CookieApi(Protocol):
     """What the kernel does with cookies. OSError: the process has ended, or the kernel refuses."""
 
     def get(self, pid: int) -> int:
@@ -45,38 +45,38 @@ class Cookies(Protocol):
         """Take cookies away; processes that have ended are passed over."""
 
 
-class KernelCookies:
+class KernelCookieApi:
     """The kernel's own, by prctl."""
 
     def __init__(self) -> None:
         """Ask whether there are any.
 
         Raises:
-            NoCookies: there are none.
+            CoreSchedUnavailable: there are none.
         """
         self._libc = ctypes.CDLL(None, use_errno=True)
         try:
             self.get(0)
         except OSError as error:
             why = "no processor with SMT" if error.errno == errno.ENODEV else "no CONFIG_SCHED_CORE"
-            raise NoCookies(f"core scheduling needs a kernel and a machine that have it: {why}") from error
+            raise CoreSchedUnavailable(f"core scheduling needs a kernel and a machine that have it: {why}") from error
 
     def get(self, pid: int) -> int:
-        """As of Cookies."""
+        """As of CookieApi."""
         cookie = ctypes.c_ulonglong()
         self._call(_GET, pid, _THREAD, ctypes.byref(cookie))
         return cookie.value
 
     def create(self, pid: int) -> None:
-        """As of Cookies."""
+        """As of CookieApi."""
         self._call(_CREATE, pid, _PROCESS, None)
 
     def share(self, source: int, pids: Iterable[int]) -> None:
-        """As of Cookies."""
+        """As of CookieApi."""
         self._in_thread(source, pids)
 
     def clear(self, pids: Iterable[int]) -> None:
-        """As of Cookies."""
+        """As of CookieApi."""
         self._in_thread(None, pids)
 
     def _in_thread(self, source: int | None, pids: Iterable[int]) -> None:
@@ -109,10 +109,10 @@ class KernelCookies:
             raise OSError(number, os.strerror(number))
 
 
-class CoreCookies:
+class CoreSchedGroups:
     """Keeps the processes of containers in the cookies of their groups."""
 
-    def __init__(self, processes: Processes, cookies: Cookies | None) -> None:
+    def __init__(self, processes: Processes, cookies: CookieApi | None) -> None:
         """Begin.
 
         Args:
@@ -124,19 +124,19 @@ class CoreCookies:
         self._containers: dict[str, tuple[str, dict[str, str]]] = {}
         """Id of a container -> its group, and whose it is."""
         self._begun = False
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
-    def round(self, rule: CoreRule, pods: Iterable[Placed]) -> None:
+    def round(self, rule: CoreRule, pods: Iterable[PodCgroups]) -> None:
         """Give and take cookies as a NodeSLO asks for."""
         if self._cookies is None or not (rule.enabled or self._members):
             return
-        wanted = {cid: (group, folder, labels) for cid, group, folder, labels in _grouped(rule, pods)}
+        desired = {cid: (group, folder, labels) for cid, group, folder, labels in _grouped(rule, pods)}
         if not self._begun:
             self._begun = True
-            self._find(self._cookies, wanted)
+            self._find(self._cookies, desired)
         alive: dict[str, dict[int, None]] = {}
         now: dict[str, tuple[str, dict[str, str]]] = {}
-        for cid, (group, folder, labels) in wanted.items():
+        for cid, (group, folder, labels) in desired.items():
             pids = self._processes.of(folder)
             if not pids:
                 continue
@@ -163,9 +163,9 @@ class CoreCookies:
                 self._try(self._cookies.clear, list(members))
         self._members, self._containers = {}, {}
 
-    def _find(self, cookies: Cookies, wanted: dict[str, tuple[str | None, str, dict[str, str]]]) -> None:
+    def _find(self, cookies: CookieApi, desired: dict[str, tuple[str | None, str, dict[str, str]]]) -> None:
         """After a restart: the first process of a group that has a cookie counts for its group."""
-        for group, folder, _ in wanted.values():
+        for group, folder, _ in desired.values():
             if group is None:
                 continue
             for pid in self._processes.of(folder):
@@ -175,7 +175,7 @@ class CoreCookies:
                 except OSError:
                     continue
 
-    def _assign(self, cookies: Cookies, held: dict[int, None], pids: list[int], *, moved: bool) -> bool:
+    def _assign(self, cookies: CookieApi, held: dict[int, None], pids: list[int], *, moved: bool) -> bool:
         """Bring processes into a group; whether they are in it."""
         new = [pid for pid in pids if moved or pid not in held]
         if not new:
@@ -187,12 +187,12 @@ class CoreCookies:
                 source, new = pids[0], [pid for pid in pids if pid != pids[0]]
             cookies.share(source, new)
         except OSError as error:
-            self._say(error)
+            self._warn_once(error)
             return False
         held.update(dict.fromkeys(pids))
         return True
 
-    def _holds(self, cookies: Cookies, pid: int) -> bool:
+    def _holds(self, cookies: CookieApi, pid: int) -> bool:
         try:
             return cookies.get(pid) != 0
         except OSError:
@@ -202,15 +202,15 @@ class CoreCookies:
         try:
             call(pids)
         except OSError as error:
-            self._say(error)
+            self._warn_once(error)
 
-    def _say(self, error: OSError) -> None:
-        if (text := f"a cookie of core scheduling cannot be given: {error.strerror}") not in self._said:
-            self._said.add(text)
+    def _warn_once(self, error: OSError) -> None:
+        if (text := f"a cookie of core scheduling cannot be given: {error.strerror}") not in self._logged:
+            self._logged.add(text)
             log.warning(text)
 
 
-def _grouped(rule: CoreRule, pods: Iterable[Placed]) -> Iterator[tuple[str, str | None, str, dict[str, str]]]:
+def _grouped(rule: CoreRule, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, str | None, str, dict[str, str]]]:
     """(id of a container, its group, its cgroup, whose it is), sandboxes included."""
     for each in pods:
         meta = each.pod.metadata

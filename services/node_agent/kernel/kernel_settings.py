@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.node_agent.cgroup.original_values import Found
+from services.node_agent.cgroup.original_values import OriginalValues
 
 log = logging.getLogger(__name__)
 
@@ -21,9 +21,9 @@ class KernelSettings:
 
     def __init__(self, proc: Path, sys: Path, state_dir: Path | None) -> None:
         self._roots = {"proc": proc, "sys": sys}
-        self._found = Found(state_dir, FILE)
-        self._found.load()
-        self._said: set[str] = set()
+        self._original_values = OriginalValues(state_dir, FILE)
+        self._original_values.load()
+        self._logged: set[str] = set()
 
     def has(self, file: str) -> bool:
         """Whether this kernel has a setting."""
@@ -35,30 +35,30 @@ class KernelSettings:
         try:
             before = path.read_text().strip()
             if before == text:
-                self._found.adopt((file, ""), text)
+                self._original_values.adopt((file, ""), text)
                 return
             path.write_text(text)
-            self._found.remember((file, ""), before, text)
+            self._original_values.remember((file, ""), before, text)
         except FileNotFoundError:
             return
         except OSError as error:
-            self._say(f"{file} cannot be set to {text}: {error}")
+            self._warn_once(f"{file} cannot be set to {text}: {error}")
 
-    def features(self, wanted: Mapping[str, bool]) -> None:
+    def features(self, desired: Mapping[str, bool]) -> None:
         """Switch features of the scheduler; those that it does not know are left out. One word a write."""
-        for name, on in sorted(wanted.items()):
+        for name, on in sorted(desired.items()):
             file = next((file for file in FEATURES if self._feature(file, name)), None)
             if file is None:
                 continue
             word, before = name if on else f"NO_{name}", self._feature(file, name)
             try:
                 if before == word:
-                    self._found.adopt((file, name), word)
+                    self._original_values.adopt((file, name), word)
                     continue
                 self._path(file).write_text(word)
-                self._found.remember((file, name), before, word)
+                self._original_values.remember((file, name), before, word)
             except OSError as error:
-                self._say(f"{file} does not take {word}: {error}")
+                self._warn_once(f"{file} does not take {word}: {error}")
 
     def share_cores_by_group(self) -> None:
         """Let core scheduling decide who shares a core, not group identity. Kernels from kernel.org need no switch."""
@@ -77,15 +77,15 @@ class KernelSettings:
 
     def release(self) -> None:
         """Put them back, where they still hold our value."""
-        for (file, feature), (before, ours) in self._found.entries():
+        for (file, feature), (before, ours) in self._original_values.entries():
             path = self._path(file)
             try:
                 now = self._feature(file, feature) if feature else path.read_text().strip()
                 if now == ours:
                     path.write_text(before)
             except OSError as error:
-                self._say(f"{file} cannot be put back: {error}")
-        self._found.clear()
+                self._warn_once(f"{file} cannot be put back: {error}")
+        self._original_values.clear()
 
     def _feature(self, file: str, name: str) -> str:
         """A feature as it is; empty when the file does not know it."""
@@ -99,8 +99,8 @@ class KernelSettings:
         root, _, rest = file.partition("/")
         return self._roots[root] / rest
 
-    def _say(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         """A warning, once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning(text)

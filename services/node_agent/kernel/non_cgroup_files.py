@@ -4,15 +4,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.collectors.extra_metrics import Gauge
-from services.node_agent.kernel.core_sched import CoreCookies, KernelCookies, NoCookies
+from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
 from services.node_agent.kernel.kernel_settings import KernelSettings
 from services.node_agent.kernel.oom_scores import OomScores
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.kernel.resctrl_groups import ResctrlGroups
 from services.node_agent.kernel.terway_qos import TerwayFiles
-from services.node_agent.kernel.traffic_control import Traffic
+from services.node_agent.kernel.traffic_control import TrafficControl
 from services.node_agent.qos_manager.strategies import network_qos, system_config
 from services.node_agent.runtime_hooks.core_sched import CoreRule
 from services.node_agent.runtime_hooks.group_identity import Identities
@@ -23,7 +23,7 @@ from shared.kube.quantity import nanos, value
 log = logging.getLogger(__name__)
 
 
-class NodeFiles:
+class NonCgroupFiles:
     """Writes them, only where they differ, and puts back at the end what docs/node-agent.md says."""
 
     def __init__(
@@ -41,20 +41,20 @@ class NodeFiles:
         self._settings = KernelSettings(proc, sys, state_dir)
         self._resctrl = ResctrlGroups(sys, processes, clock_ns)
         self._scores = OomScores(processes)
-        self._cookies = CoreCookies(processes, _cookies() if gates["CoreSched"] else None)
+        self._cookies = CoreSchedGroups(processes, _cookies() if gates["CoreSched"] else None)
         self._terway = TerwayFiles(terway) if terway is not None and gates["TerwayQoS"] else None
-        self._traffic = Traffic(proc, processes) if gates["TCNetworkQoS"] else None
+        self._traffic = TrafficControl(proc, processes) if gates["TCNetworkQoS"] else None
 
-    def round(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[Placed]) -> None:
+    def round(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
         """Make all of them hold what they should.
 
         Args:
             spec: merged with the defaults.
         """
-        placed = list(pods)
+        pod_cgroups = list(pods)
         if self._gates["SystemConfig"] and spec.system_strategy is not None and node is not None:
             capacity = value(nanos((node.status.capacity or {}).get("memory", "0")))
-            for file, text in system_config.wanted(spec.system_strategy, capacity).items():
+            for file, text in system_config.desired_settings(spec.system_strategy, capacity).items():
                 self._settings.put(file, text)
             self._settings.features(spec.system_strategy.sched_features or {})
         rule = CoreRule.of(spec.resource_qos_strategy)
@@ -63,17 +63,17 @@ class NodeFiles:
         if self._gates["CoreSched"]:
             if rule.enabled:
                 self._settings.share_cores_by_group()
-            self._cookies.round(rule, placed)
+            self._cookies.round(rule, pod_cgroups)
         if self._gates["RdtResctrl"] or self._gates["Resctrl"]:
-            self._resctrl.round(spec, placed, self._gates)
+            self._resctrl.round(spec, pod_cgroups, self._gates)
         if self._gates["OOMScoreAdj"]:
-            self._scores.round(placed)
+            self._scores.round(pod_cgroups)
         if self._terway is not None:
-            self._terway.round(spec, placed)
+            self._terway.round(spec, pod_cgroups)
         if self._traffic is not None:
-            self._traffic.round(spec, placed)
+            self._traffic.round(spec, pod_cgroups)
 
-    def class_ids(self, pods: Iterable[Placed]) -> Iterator[tuple[str, int]]:
+    def class_ids(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, int]]:
         """Cgroup -> what its `net_cls.classid` is to be: labelled pods and their containers, while tc shares the network."""
         if self._traffic is None or not self._traffic.card:
             return
@@ -97,9 +97,9 @@ class NodeFiles:
         self._settings.release()
 
 
-def _cookies() -> KernelCookies | None:
+def _cookies() -> KernelCookieApi | None:
     try:
-        return KernelCookies()
-    except NoCookies as error:
+        return KernelCookieApi()
+    except CoreSchedUnavailable as error:
         log.warning("cookies are not given", extra={"why": str(error)})
         return None

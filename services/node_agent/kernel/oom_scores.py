@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.runtime_hooks import oom_score
 
@@ -15,9 +15,9 @@ class OomScores:
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
-    def round(self, pods: Iterable[Placed]) -> None:
+    def round(self, pods: Iterable[PodCgroups]) -> None:
         """Look at all pods that state one."""
         for each in pods:
             annotations = each.pod.metadata.annotations or {}
@@ -27,7 +27,7 @@ class OomScores:
                 if (score := oom_score.score(annotations, name)) is not None:
                     self._put(each, cid, str(score))
 
-    def _put(self, each: Placed, cid: str, score: str) -> None:
+    def _put(self, each: PodCgroups, cid: str, score: str) -> None:
         for pid in self._processes.of(each.containers[cid]):
             file = self._processes.proc / f"{pid}/oom_score_adj"
             try:
@@ -35,6 +35,6 @@ class OomScores:
                     file.write_text(score)
             except OSError as error:
                 text = f"the OOM score of pod {each.pod.metadata.key} cannot be set: {error.strerror}"
-                if text not in self._said:
-                    self._said.add(text)
+                if text not in self._logged:
+                    self._logged.add(text)
                     log.warning(text)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.collectors.usage_samples import SECOND_NS
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.qos_manager.strategies import resctrl
@@ -30,49 +30,49 @@ class ResctrlGroups:
     def __init__(self, sys: Path, processes: Processes, clock_ns: Callable[[], int]) -> None:
         self._folder = sys / "fs/resctrl"
         self._processes, self._clock_ns = processes, clock_ns
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._tried_to_mount = False
         self._orphans: dict[str, int] = {}
 
-    def round(self, spec: NodeSloSpec, pods: Iterable[Placed], gates: Mapping[str, bool]) -> None:
+    def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], gates: Mapping[str, bool]) -> None:
         """Make groups hold what they should, with the processes that belong to them."""
-        placed = list(pods)
+        pod_cgroups = list(pods)
         qos = spec.resource_qos_strategy
         classes: dict[str, QosClass | None] = (
             {"LSR": qos.lsr_class, "LS": qos.ls_class, "BE": qos.be_class} if qos and gates["RdtResctrl"] else {}
         )
-        wanted = {name: stated for name, stated in classes.items() if _is_on(stated)}
-        own = {each.pod.metadata.uid: each for each in placed if gates["Resctrl"] and _stated(each)}
-        if not self._mounted(mount=bool(wanted or own)):
+        enabled = {name: qos_class for name, qos_class in classes.items() if _is_on(qos_class)}
+        own = {each.pod.metadata.uid: each for each in pod_cgroups if gates["Resctrl"] and _annotation(each)}
+        if not self._mounted(mount=bool(enabled or own)):
             return
         try:
             mask = (self._folder / "info/L3/cbm_mask").read_text().strip()
             caches = self._caches()
-            if wanted:
-                for name, stated in classes.items():
-                    self._group(name, _of_class(stated, mask, self._vendor()), caches)
-                for each in placed:
+            if enabled:
+                for name, qos_class in classes.items():
+                    self._group(name, _of_class(qos_class, mask, self._vendor()), caches)
+                for each in pod_cgroups:
                     group = resctrl.group_of(each.pod)
-                    if group in wanted and not _stated(each):
+                    if group in enabled and not _annotation(each):
                         self._join(group, each)
             for uid, each in own.items():
                 self._pod(uid, each, mask, caches)
             if gates["Resctrl"]:
                 self._remove_orphans(own)
         except OSError as error:
-            self._say(f"resctrl groups are not as they should be: {error}")
+            self._warn_once(f"resctrl groups are not as they should be: {error}")
 
-    def _pod(self, uid: str, each: Placed, mask: str, caches: list[int]) -> None:
+    def _pod(self, uid: str, each: PodCgroups, mask: str, caches: list[int]) -> None:
         try:
-            shares = resctrl.of_pod(_stated(each), mask, caches, self._vendor())
+            shares = resctrl.of_pod(_annotation(each), mask, caches, self._vendor())
         except resctrl.BadShare as error:
-            self._say(f"pod {each.pod.metadata.key}: {error}")
+            self._warn_once(f"pod {each.pod.metadata.key}: {error}")
             return
         name = f"{OF_POD}{uid}"
         self._group(name, shares, caches)
         self._join(name, each)
 
-    def _remove_orphans(self, own: Mapping[str, Placed]) -> None:
+    def _remove_orphans(self, own: Mapping[str, PodCgroups]) -> None:
         """Take away the groups of pods that are gone; their processes fall back to the root."""
         now_ns = self._clock_ns()
         names = {path.name for path in self._folder.glob(f"{OF_POD}*") if path.name.removeprefix(OF_POD) not in own}
@@ -91,7 +91,7 @@ class ResctrlGroups:
         self._tried_to_mount = True
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.mount(b"resctrl", os.fsencode(self._folder), b"resctrl", 0, None) != 0:
-            self._say(f"resctrl cannot be mounted at {self._folder}: {os.strerror(ctypes.get_errno())}")
+            self._warn_once(f"resctrl cannot be mounted at {self._folder}: {os.strerror(ctypes.get_errno())}")
         return (self._folder / "info/L3/cbm_mask").exists()
 
     def _caches(self) -> list[int]:
@@ -116,7 +116,7 @@ class ResctrlGroups:
             if line and line.strip().rstrip(";") not in current:
                 file.write_text(line)
 
-    def _join(self, group: str, each: Placed) -> None:
+    def _join(self, group: str, each: PodCgroups) -> None:
         tasks = self._folder / group / "tasks"
         there = set(tasks.read_text().split()) if tasks.exists() else set()
         for folder in each.containers.values():
@@ -134,30 +134,30 @@ class ResctrlGroups:
     def _flags(self) -> frozenset[str]:
         return frozenset(self._cpuinfo("flags").split())
 
-    def _cpuinfo(self, wanted: str) -> str:
+    def _cpuinfo(self, field: str) -> str:
         try:
             lines = (self._processes.proc / "cpuinfo").read_text().splitlines()
         except OSError:
             return ""
         for line in lines:
             name, _, found = line.partition(":")
-            if name.strip() == wanted:
+            if name.strip() == field:
                 return found.strip()
         return ""
 
-    def _say(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         """A warning, once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning(text)
 
 
-def _is_on(stated: QosClass | None) -> bool:
-    return stated is not None and stated.resctrl_qos is not None and stated.resctrl_qos.enable is True
+def _is_on(qos_class: QosClass | None) -> bool:
+    return qos_class is not None and qos_class.resctrl_qos is not None and qos_class.resctrl_qos.enable is True
 
 
-def _of_class(stated: QosClass | None, mask: str, vendor: str) -> resctrl.Shares:
-    config = stated.resctrl_qos if stated else None
+def _of_class(qos_class: QosClass | None, mask: str, vendor: str) -> resctrl.Shares:
+    config = qos_class.resctrl_qos if qos_class else None
     if config is None:
         return resctrl.Shares()
     end = 100 if config.cat_range_end_percent is None else config.cat_range_end_percent
@@ -167,5 +167,5 @@ def _of_class(stated: QosClass | None, mask: str, vendor: str) -> resctrl.Shares
     )
 
 
-def _stated(each: Placed) -> str:
+def _annotation(each: PodCgroups) -> str:
     return (each.pod.metadata.annotations or {}).get(resctrl.ANNOTATION, "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import Share, Shares
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
@@ -47,7 +47,7 @@ def node_text(shares: Shares) -> str:
     return "".join(f"{name} {size}\n" for name, size in lines)
 
 
-def pods_text(pods: Iterable[Placed]) -> str:
+def pods_text(pods: Iterable[PodCgroups]) -> str:
     """The pods' file: by uid; a pod whose limits cannot be read is left out."""
     found: dict[str, Any] = {}
     for each in pods:
@@ -72,9 +72,9 @@ class TerwayFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._said = False
+        self._logged = False
 
-    def round(self, spec: NodeSloSpec, pods: Iterable[Placed]) -> None:
+    def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
         """Make them say what a NodeSLO asks for."""
         if network_qos.policy(spec) != network_qos.TERWAY:
             self.release()
@@ -88,7 +88,7 @@ class TerwayFiles:
             try:
                 (self._folder / name).unlink(missing_ok=True)
             except OSError as error:
-                self._say(error)
+                self._warn_once(error)
 
     def _put(self, name: str, text: str) -> None:
         path = self._folder / name
@@ -96,13 +96,13 @@ class TerwayFiles:
             if path.exists() and path.read_text() == text:
                 return
             self._folder.mkdir(parents=True, exist_ok=True)
-            beside = path.with_name(f"{name}.tmp")
-            beside.write_text(text)
-            beside.replace(path)
+            temporary = path.with_name(f"{name}.tmp")
+            temporary.write_text(text)
+            temporary.replace(path)
         except OSError as error:
-            self._say(error)
+            self._warn_once(error)
 
-    def _say(self, error: OSError) -> None:
-        if not self._said:
+    def _warn_once(self, error: OSError) -> None:
+        if not self._logged:
             log.warning("Terway's files cannot be written", extra={"folder": str(self._folder), "why": str(error)})
-        self._said = True
+        self._logged = True

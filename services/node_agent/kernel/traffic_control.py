@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import (
@@ -87,7 +87,7 @@ def filters(card: str, pods: Iterable[PodClass]) -> Iterator[str]:
             )
 
 
-class Traffic:
+class TrafficControl:
     """Runs tc when something has changed.
 
     Attributes:
@@ -100,9 +100,9 @@ class Traffic:
         self._done: tuple[object, ...] = ()
         self._own: dict[str, int] = {}
         """Uid of a pod with a class of its own -> its minor."""
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
-    def round(self, spec: NodeSloSpec, pods: Iterable[Placed]) -> None:
+    def round(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
         """Make traffic control what a NodeSLO asks for; nothing while it states no bandwidth."""
         shares = network_qos.shares(spec)
         if network_qos.policy(spec) != network_qos.TC or shares.total <= 0:
@@ -110,7 +110,7 @@ class Traffic:
             return
         card = default_card(self._proc)
         if not card:
-            self._say("there is no default route, so no network card to share")
+            self._warn_once("there is no default route, so no network card to share")
             return
         if self.card and card != self.card:
             self.release()
@@ -132,11 +132,11 @@ class Traffic:
             self._run([f"qdisc del dev {self.card} root"])
         self.card, self._done, self._own = "", (), {}
 
-    def _pods(self, pods: Iterable[Placed]) -> Iterator[tuple[str, PodClass]]:
-        placed = list(pods)
-        here = {each.pod.metadata.uid for each in placed}
+    def _pods(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, PodClass]]:
+        pod_cgroups = list(pods)
+        here = {each.pod.metadata.uid for each in pod_cgroups}
         self._own = {uid: minor for uid, minor in self._own.items() if uid in here}
-        for each in placed:
+        for each in pod_cgroups:
             minor, limits, uid = network_qos.minor_of(each.pod), network_qos.limits_of(each.pod), each.pod.metadata.uid
             if minor is None:
                 continue
@@ -156,7 +156,7 @@ class Traffic:
             self._own[uid] = next(n for n in range(FIRST_POD_MINOR, LAST_MINOR) if n not in taken)
         return self._own[uid]
 
-    def _addresses(self, each: Placed) -> tuple[str, ...]:
+    def _addresses(self, each: PodCgroups) -> tuple[str, ...]:
         for folder in each.containers.values():
             for pid in self._processes.of(folder)[:1]:
                 if found := self._processes.addresses(pid):
@@ -180,8 +180,8 @@ class Traffic:
             if self._output("filter", "show", "dev", card, "parent", f"{MAJOR}:", "prio", str(prio)):
                 self._run([f"filter del dev {card} parent {MAJOR}: protocol {family} prio {prio}"])
         done = not by_address or self._run(by_address)
-        wanted = {pod.minor for pod in pods if pod.egress}
-        gone = [minor for minor in self._shown_minors(card) if minor >= FIRST_POD_MINOR and minor not in wanted]
+        desired = {pod.minor for pod in pods if pod.egress}
+        gone = [minor for minor in self._shown_minors(card) if minor >= FIRST_POD_MINOR and minor not in desired]
         if gone:
             self._run([f"class del dev {card} classid {MAJOR}:{minor:x}" for minor in gone])
         return done
@@ -202,7 +202,7 @@ class Traffic:
         """Run commands in one go; whether all were taken."""
         done = self._call(("-force", "-batch", "-"), "\n".join(commands) + "\n")
         if done is not None and done.returncode:
-            self._say(f"tc does not take {commands[0]!r}: {' '.join(done.stderr.split())}")
+            self._warn_once(f"tc does not take {commands[0]!r}: {' '.join(done.stderr.split())}")
         return done is not None and not done.returncode
 
     def _call(self, words: tuple[str, ...], given: str = "") -> "subprocess.CompletedProcess[str] | None":
@@ -211,13 +211,13 @@ class Traffic:
                 (*self._tc, *words), input=given, capture_output=True, text=True, timeout=RUNS_FOR_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            self._say(f"tc cannot be run: {error}")
+            self._warn_once(f"tc cannot be run: {error}")
             return None
 
-    def _say(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         """A warning, once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning("the network is not shared as it should be", extra={"why": text})
 
 

@@ -17,7 +17,7 @@ _KEY = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]{0,127}").fullmatch
 _decoder = msgspec.json.Decoder(ModelCheckpoint)
 
 
-class ModelFiles:
+class HistogramCheckpoints:
     """A folder with a file a model, under the model's key."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -48,11 +48,11 @@ class ModelFiles:
             if not _KEY(model.uid):
                 continue
             path = self._folder / model.uid
-            beside = path.with_name(f"{path.name}.tmp")
+            temporary = path.with_name(f"{path.name}.tmp")
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                beside.write_bytes(msgspec.json.encode(model))
-                os.replace(beside, path)  # noqa: PTH105
+                temporary.write_bytes(msgspec.json.encode(model))
+                os.replace(temporary, path)  # noqa: PTH105
             except OSError as error:
                 if not self._unwritable:
                     log.warning("predictions cannot be kept over a restart", extra={"why": str(error)})

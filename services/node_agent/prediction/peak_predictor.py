@@ -9,10 +9,10 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Round, Usage
-from services.node_agent.prediction.histogram_checkpoint import ModelFiles
+from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
+from services.node_agent.prediction.histogram_checkpoint import HistogramCheckpoints
 from services.node_agent.report_builder import Forecasts
-from services.node_agent.states_informer.node_pods import PodsKeeper
+from services.node_agent.states_informer.node_pods import NodePodsInformer
 from shared.agents.node_pods import NodePods
 from shared.agents.report import Forecast
 from shared.domain.cpu_memory import Amount
@@ -23,7 +23,7 @@ from shared.prediction.usage_models import Models, PodUsed, PredictionSettings, 
 
 log = logging.getLogger(__name__)
 
-TRAIN_EVERY_NS = 60 * SECOND_NS
+TRAIN_INTERVAL_NS = 60 * SECOND_NS
 
 
 class _Minute:
@@ -46,7 +46,7 @@ class _Minute:
         return Used(None if cpu is None else cpu / MICRO, None if memory is None else float(memory))
 
 
-class Predictor:
+class PeakPredictor:
     """Learns from rounds, and says once a minute what it expects.
 
     Attributes:
@@ -54,18 +54,18 @@ class Predictor:
     """
 
     def __init__(
-        self, pods: PodsKeeper, settings: PredictionSettings, state_dir: Path | None, wall_ns: Callable[[], int]
+        self, pods: NodePodsInformer, settings: PredictionSettings, state_dir: Path | None, wall_ns: Callable[[], int]
     ) -> None:
         self.forecasts = Forecasts()
         self._pods, self._settings, self._wall_ns = pods, settings, wall_ns
         self._models = Models(settings)
-        self._files = None if state_dir is None else ModelFiles(state_dir)
+        self._files = None if state_dir is None else HistogramCheckpoints(state_dir)
         self._restored = False
         self._trained_ns = -1
         self._node = _Minute()
         self._minutes: dict[str, _Minute] = {}
 
-    def round(self, found: Round) -> None:
+    def round(self, found: UsageSnapshot) -> None:
         """Take a round's samples; train when a minute has passed.
 
         Raises:
@@ -84,7 +84,7 @@ class Predictor:
                 minute.memory.append(memory)
         if self._trained_ns < 0:
             self._trained_ns = found.at_ns
-        if found.at_ns - self._trained_ns < TRAIN_EVERY_NS:
+        if found.at_ns - self._trained_ns < TRAIN_INTERVAL_NS:
             return
         self._trained_ns = found.at_ns
         try:

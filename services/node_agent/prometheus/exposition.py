@@ -81,28 +81,28 @@ class AgentMetrics(Collector):
             ("koordlet_node_used_cpu_cores", "CPU in use", None if cpu is None else cpu / MICRO),
             ("koordlet_node_used_memory_bytes", "Memory in use without page cache", memory),
             ("koord_node_agent_pods", "Pods found", now.pods),
-            ("koord_node_agent_backlog_messages", "Reports and deeds that nobody has taken yet", now.backlog),
+            ("koord_node_agent_backlog_messages", "Reports and actions that nobody has taken yet", now.backlog),
             ("koord_node_agent_backlog_bytes", "Their bytes", now.backlog_bytes),
             ("koord_node_agent_connected", "1 while reports are taken", self._connected()),
             ("koord_node_agent_slo_epoch", "Epoch of the NodeSLO in force", now.slo and now.slo[0]),
             ("koord_node_agent_slo_seq", "Seq of the NodeSLO in force", now.slo and now.slo[1]),
         ]
-        acted = now.acted
-        if acted is not None:
-            gauges.append(("koord_node_agent_told_pods", "Pods that the agent was told of", acted.pods))
+        enforcement = now.enforcement
+        if enforcement is not None:
+            gauges.append(("koord_node_agent_told_pods", "Pods that the agent was told of", enforcement.pods))
         counters: list[tuple[str, str, float]] = [
             ("koord_node_agent_rounds", "Rounds of measuring", now.rounds),
             ("koord_node_agent_rounds_seconds", "Time that they took", now.cycle_s),
             ("koord_node_agent_reports", "Reports made", now.reports),
-            ("koord_node_agent_sent", "Reports and deeds taken", now.sent),
-            ("koord_node_agent_refused", "Reports and deeds refused for good", now.refused),
-            ("koord_node_agent_dropped", "Reports and deeds dropped for want of room", now.dropped),
+            ("koord_node_agent_sent", "Reports and actions taken", now.sent),
+            ("koord_node_agent_refused", "Reports and actions refused for good", now.refused),
+            ("koord_node_agent_dropped", "Reports and actions dropped for want of room", now.dropped),
             ("koord_node_agent_slo_refused", "NodeSLOs that could not be taken", now.slo_refused),
         ]
-        if acted is not None:
+        if enforcement is not None:
             counters += [
-                ("koord_node_agent_writes", "Cgroup files written", acted.written),
-                ("koord_node_agent_writes_refused", "Cgroup files that the kernel did not take", acted.refused),
+                ("koord_node_agent_writes", "Cgroup files written", enforcement.written),
+                ("koord_node_agent_writes_refused", "Cgroup files that the kernel did not take", enforcement.refused),
             ]
         for name, text, value in gauges:
             if value is not None:

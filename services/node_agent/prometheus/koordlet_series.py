@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from services.node_agent.cgroup.cgroup_values import PERIOD_US, quota
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.cgroup.executor import Executor
 from services.node_agent.collectors.extra_metrics import Gauge
-from services.node_agent.collectors.usage_samples import MICRO, Round
+from services.node_agent.collectors.usage_samples import MICRO, UsageSnapshot
 from services.node_agent.qos_manager.enforcers.cpu_burst import BUFFER, QUOTA
 from services.node_agent.qos_manager.strategies.cpu_burst import limit_milli
 from services.node_agent.qos_manager.strategies.cpu_suppress import CPUSET
@@ -27,14 +27,14 @@ UNITS = {
 """Batch and mid resources: those of cpu are counted in milli-cores."""
 
 
-def sold(node: Node | None) -> Iterator[Gauge]:
+def node_allocatable(node: Node | None) -> Iterator[Gauge]:
     """Batch and mid resources of the node."""
     allocatable = {} if node is None else node.status.allocatable or {}
     for name, size in _amounts(allocatable):
         yield Gauge("koordlet_node_resource_allocatable", {"resource": name, "unit": UNITS[name]}, size)
 
 
-def asked_for(pods: Iterable[Placed]) -> Iterator[Gauge]:
+def container_requests(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
     """What containers ask for and are bounded by, of batch and mid resources."""
     for each in pods:
         for container in each.pod.spec.containers:
@@ -76,7 +76,7 @@ def suppressed(policy: str, held: tuple[frozenset[int], int] | None) -> Iterator
         yield Gauge("koordlet_be_suppress_cpu_cores", {"type": policy}, quota_us / PERIOD_US)
 
 
-def used(found: Round, best_effort: frozenset[str]) -> Iterator[Gauge]:
+def used(found: UsageSnapshot, best_effort: frozenset[str]) -> Iterator[Gauge]:
     """What suppress compares: cpu of best effort, and of all other pods.
 
     Args:
@@ -88,7 +88,7 @@ def used(found: Round, best_effort: frozenset[str]) -> Iterator[Gauge]:
         yield Gauge("koordlet_be_suppress_be_used_cpu_cores", {}, found.best_effort.cpu / MICRO)
 
 
-def burst(executor: Executor, pods: Iterable[Placed]) -> Iterator[Gauge]:
+def burst(executor: Executor, pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
     """Quotas of containers that CPU burst has raised, and what containers may save up.
 
     Args:
@@ -102,15 +102,15 @@ def burst(executor: Executor, pods: Iterable[Placed]) -> Iterator[Gauge]:
                 continue
             labels = each.labels_of(container.name)
             del labels["pod_uid"]  # koordlet's have none
-            now = executor.known(QUOTA, each.containers[cid])
+            now = executor.cached_value(QUOTA, each.containers[cid])
             if now is not None and int(now) > base:
                 yield Gauge("koordlet_container_scaled_cfs_quota_us", labels, int(now))
-            saved = executor.known(BUFFER, each.containers[cid])
+            saved = executor.cached_value(BUFFER, each.containers[cid])
             if saved is not None and int(saved) > 0:
                 yield Gauge("koordlet_container_scaled_cfs_burst_us", labels, int(saved))
 
 
-def oom_scores(pods: Iterable[Placed]) -> Iterator[Gauge]:
+def oom_scores(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
     """What pods state for their containers."""
     for each in pods:
         for name in each.seen.ids:
@@ -119,8 +119,8 @@ def oom_scores(pods: Iterable[Placed]) -> Iterator[Gauge]:
                 yield Gauge("koordlet_container_oom_score_adj", labels, score)
 
 
-def _amounts(stated: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for name, size in stated.items():
+def _amounts(quantities: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for name, size in quantities.items():
         if name in UNITS:
             with contextlib.suppress(BadQuantity):
                 yield name, value(nanos(size))

@@ -51,7 +51,7 @@ class BatchRule(NamedTuple):
         return self._replace(quota=not by_quota)
 
 
-def stated(pod: Pod) -> Mapping[str, Batch] | None:
+def batch_requests(pod: Pod) -> Mapping[str, Batch] | None:
     """Batch resources by container: of the spec, else of the annotation; None when there are none."""
     found = {
         container.name: batch

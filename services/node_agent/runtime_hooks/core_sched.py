@@ -30,8 +30,8 @@ class CoreRule(NamedTuple):
         policies = strategy.policies if strategy else None
         if strategy is None or policies is None or policies.cpu_policy != "coreSched":
             return cls(_Class(), _Class(), _Class())
-        stated = (strategy.lsr_class, strategy.ls_class, strategy.be_class)
-        return cls(*(_class(each.cpu_qos if each else None) for each in stated))
+        classes = (strategy.lsr_class, strategy.ls_class, strategy.be_class)
+        return cls(*(_class(each.cpu_qos if each else None) for each in classes))
 
     @property
     def enabled(self) -> bool:
@@ -72,7 +72,7 @@ class CoreRule(NamedTuple):
         return _Class()
 
 
-def _class(stated: CpuQos | None) -> _Class:
-    if stated is None:
+def _class(cpu_qos: CpuQos | None) -> _Class:
+    if cpu_qos is None:
         return _Class()
-    return _Class(bool(stated.enable), bool(stated.core_expeller), stated.sched_idle == 1)
+    return _Class(bool(cpu_qos.enable), bool(cpu_qos.core_expeller), cpu_qos.sched_idle == 1)

@@ -38,10 +38,10 @@ class Identities(NamedTuple):
         policies = strategy.policies if strategy else None
         ours = not policies or (policies.cpu_policy or "groupIdentity") == "groupIdentity"
         values, enabled = dict.fromkeys(DEFAULTS, 0), set()
-        for qos, stated in _classes(strategy):
-            if ours and stated is not None and stated.enable:
+        for qos, cpu_qos in _classes(strategy):
+            if ours and cpu_qos is not None and cpu_qos.enable:
                 enabled.add(qos)
-                values[qos] = DEFAULTS[qos] if stated.group_identity is None else stated.group_identity
+                values[qos] = DEFAULTS[qos] if cpu_qos.group_identity is None else cpu_qos.group_identity
         return cls(frozenset(enabled), values)
 
     def of_class(self, qos: QoS) -> int | None:
@@ -85,7 +85,7 @@ def _classes(strategy: ResourceQos | None) -> list[tuple[QoS, CpuQos | None]]:
         (QoS.LS, strategy.ls_class if strategy else None),
         (QoS.BE, strategy.be_class if strategy else None),
     ]
-    return [(qos, stated.cpu_qos if stated else None) for qos, stated in classes]
+    return [(qos, qos_class.cpu_qos if qos_class else None) for qos, qos_class in classes]
 
 
 def _annotated(pod: Pod) -> CpuQos | None:

@@ -14,14 +14,14 @@ LEAST, MOST = -1000, 1000
 
 def score(annotations: Mapping[str, str] | None, container: str) -> int | None:
     """The value of a container: its own, else its pod's; None leaves its processes alone, also when what is stated cannot be used."""
-    stated = annotations or {}
+    texts = annotations or {}
     found: int | None = None
-    if spec := stated.get(SPEC):
+    if spec := texts.get(SPEC):
         try:
             found = read_json(spec, dict[str, int]).get(container)
         except msgspec.MsgspecError:
             return None
     if found is None:
-        text = stated.get(ANNOTATION, "")
+        text = texts.get(ANNOTATION, "")
         found = int(text) if re.fullmatch(r"[+-]?\d{1,5}", text) else None
     return found if found is not None and LEAST <= found <= MOST else None

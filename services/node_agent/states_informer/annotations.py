@@ -39,10 +39,10 @@ def cpus(text: object) -> frozenset[int]:
 
 def reserved_nanos(annotations: Mapping[str, str] | None) -> int:
     """CPU that the node's annotation holds back, in nano-cores: the number of CPUs it names, else its quantity."""
-    stated = mapping(annotations, RESERVATION)
-    if named := cpus(stated.get("reservedCPUs")):
+    reservation = mapping(annotations, RESERVATION)
+    if named := cpus(reservation.get("reservedCPUs")):
         return len(named) * 10**9
-    resources = stated.get("resources")
+    resources = reservation.get("resources")
     text = resources.get("cpu") if isinstance(resources, dict) else None
     try:
         return nanos(text) if isinstance(text, str) else 0
@@ -64,22 +64,22 @@ class ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
     numa_node_resources: tuple[NumaResources, ...] | None = None
 
 
-_NOTHING = ResourceStatus()
+_NO_STATUS = ResourceStatus()
 
 
 def resource_status(pod: Pod) -> ResourceStatus:
     """What the scheduler gave to a pod, by its annotation."""
     text = (pod.metadata.annotations or {}).get(RESOURCE_STATUS)
     if not text:
-        return _NOTHING
+        return _NO_STATUS
     try:
         found: ResourceStatus = read_json(text, ResourceStatus)
     except msgspec.MsgspecError:
-        return _NOTHING
+        return _NO_STATUS
     return found
 
 
-class HeldCpus(NamedTuple):
+class ReservedCpus(NamedTuple):
     """CPUs that no best-effort pod may use, as the NodeResourceTopology says it.
 
     Attributes:
@@ -93,7 +93,7 @@ class HeldCpus(NamedTuple):
     static: bool = False
 
     @classmethod
-    def of(cls, annotations: Mapping[str, str] | None) -> "HeldCpus":
+    def of(cls, annotations: Mapping[str, str] | None) -> "ReservedCpus":
         """Read the topology's annotations."""
         system = mapping(annotations, SYSTEM_QOS)
         exclusive = system.get("cpusetExclusive") is not False

@@ -1,4 +1,4 @@
-"""The pods and node objects in force: the newest that was heard, kept in a file, so that they outlast the bus and this process."""
+"""The pods and node objects in force: the newest that was receive, kept in a file, so that they outlast the bus and this process."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 FILE = "node-pods.json"
 
 
-class PodsKeeper:
+class NodePodsInformer:
     """Keeps what one node's agent is told of its pods.
 
     Attributes:
@@ -36,7 +36,7 @@ class PodsKeeper:
         except (OSError, BadNodePods) as error:
             log.warning("the pods kept on this node cannot be used", extra={"file": str(self._file), "why": str(error)})
 
-    def heard(self, data: bytes) -> bool:
+    def receive(self, data: bytes) -> bool:
         """Take a message if it is good and newer; whether it is in force now."""
         try:
             found = node_pods.decode(data, self._node)
@@ -52,11 +52,11 @@ class PodsKeeper:
 
     def _keep(self, data: bytes) -> None:
         """Replace the file; a crash of the machine may lose it, and the agent is told again."""
-        beside = self._file.with_suffix(".new")
+        temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(data)
-            os.replace(beside, self._file)  # noqa: PTH105
+            temporary.write_bytes(data)
+            os.replace(temporary, self._file)  # noqa: PTH105
         except OSError as error:
             if not self._unwritable:
                 log.warning("the pods cannot be kept over a restart", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""The NodeSLO in force: the newest good one that was heard, kept in a file, so that it outlasts the bus and this process."""
+"""The NodeSLO in force: the newest good one that was receive, kept in a file, so that it outlasts the bus and this process."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 FILE = "node-slo.json"
 
 
-class SloKeeper:
+class NodeSloInformer:
     """Keeps one node's NodeSLO.
 
     Attributes:
@@ -56,7 +56,7 @@ class SloKeeper:
                 "the NodeSLO kept on this node cannot be used", extra={"file": str(self._file), "why": str(error)}
             )
 
-    def heard(self, data: bytes) -> bool:
+    def receive(self, data: bytes) -> bool:
         """Take a message if it is good and newer; whether it is in force now."""
         try:
             found = node_slo.decode(data, self._node)
@@ -77,14 +77,14 @@ class SloKeeper:
 
     def _keep(self, data: bytes) -> None:
         """Replace the file at once or not at all; without one a restart waits for the bus."""
-        beside = self._file.with_suffix(".new")
+        temporary = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as file:
+            with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self._file)
+            temporary.replace(self._file)
         except OSError as error:
             if not self._unwritable:
                 log.warning(

@@ -39,7 +39,7 @@ class ZoneMemory(NamedTuple):
     huge: dict[str, int]
 
 
-class Machine(NamedTuple):
+class Hardware(NamedTuple):
     """A node's hardware.
 
     Attributes:
@@ -52,20 +52,20 @@ class Machine(NamedTuple):
     memory: dict[int, ZoneMemory]
 
 
-def read_machine(proc: Path, sys: Path) -> Machine:
+def read_hardware(proc: Path, sys: Path) -> Hardware:
     """The hardware as the kernel shows it now; what cannot be read is empty."""
-    return Machine(processors(sys), _basic(proc, sys), _memory(sys / "devices/system/node"))
+    return Hardware(processors(sys), _basic(proc, sys), _memory(sys / "devices/system/node"))
 
 
 def _basic(proc: Path, sys: Path) -> BasicInfo:
-    stated: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in _text(proc / "cpuinfo").split("\n\n", 1)[0].splitlines():
         name, _, value = line.partition(":")
-        stated[name.strip()] = value.strip()
+        fields[name.strip()] = value.strip()
     cpu = sys / "devices/system/cpu"
     return BasicInfo(
-        stated.get("model name", ""),
-        stated.get("vendor_id", ""),
+        fields.get("model name", ""),
+        fields.get("vendor_id", ""),
         _text(cpu / "smt/active") == "1",
         _text(cpu / "intel_pstate/no_turbo") == "0",
         _text(sys / "fs/resctrl/info/L3/cbm_mask"),

@@ -71,10 +71,10 @@ def read_config(file: Path) -> KubeletConfig | None:
     import yaml  # only here: most rounds of an agent need none of it
 
     try:
-        stated: Any = yaml.safe_load(file.read_text())
-        if not isinstance(stated, Mapping):
+        document: Any = yaml.safe_load(file.read_text())
+        if not isinstance(document, Mapping):
             raise BadKubeletFile(file, "holds no KubeletConfiguration")
-        known = {name: value for name, value in stated.items() if name in _FIELDS and value is not None}
+        known = {name: value for name, value in document.items() if name in _FIELDS and value is not None}
         return msgspec.convert(known, KubeletConfig, strict=False)
     except FileNotFoundError:
         return None
@@ -82,7 +82,7 @@ def read_config(file: Path) -> KubeletConfig | None:
         raise BadKubeletFile(file, str(error)) from error
 
 
-def read_given(root: Path) -> Mapping[str, Mapping[str, str]]:
+def read_assignments(root: Path) -> Mapping[str, Mapping[str, str]]:
     """Uid of a pod -> container -> the CPUs that the kubelet gave it for itself; none where it has written nothing.
 
     Raises:

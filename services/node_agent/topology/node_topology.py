@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor
-from services.node_agent.states_informer.annotations import HeldCpus, cpus, mapping, pod_cpus, reserved_nanos
-from services.node_agent.topology.hardware import HUGE, BasicInfo, Machine
+from services.node_agent.states_informer.annotations import ReservedCpus, cpus, mapping, pod_cpus, reserved_nanos
+from services.node_agent.topology.hardware import HUGE, BasicInfo, Hardware
 from services.node_agent.topology.kubelet_cpu_manager import KubeletConfig
 from shared.agents.actions import TopologyReported, ZoneReported
 from shared.domain.cpu_set import cpu_list
@@ -37,8 +37,8 @@ class Kubelet(NamedTuple):
     given: Mapping[str, Mapping[str, str]]
 
 
-def stated(
-    machine: Machine, kubelet: Kubelet, node: Node, pods: Iterable[Pod], *, huge_pages: bool
+def topology_report(
+    hardware: Hardware, kubelet: Kubelet, node: Node, pods: Iterable[Pod], *, huge_pages: bool
 ) -> TopologyReported | None:
     """The statement; None where CPUs and memory do not tell of the same zones, so that nothing can be said of them.
 
@@ -46,31 +46,31 @@ def stated(
         node: as the agent is told it, with the annotations of our domains.
         huge_pages: count huge pages apart from memory (gate HugePageReport).
     """
-    zones = sorted({each.node for each in machine.processors})
-    if not zones or zones != sorted(machine.memory) or zones != list(range(len(zones))):
+    zones = sorted({each.node for each in hardware.processors})
+    if not zones or zones != sorted(hardware.memory) or zones != list(range(len(zones))):
         return None
     annotations = node.metadata.annotations or {}
     config, pods = kubelet.config, tuple(pods)
     by_kubelet = _given(kubelet, pods)
-    reservation = _reservation(annotations, machine.processors)
+    reservation = _reservation(annotations, hardware.processors)
     notes: dict[str, Any] = {
-        names.CPU_BASIC_INFO: _basic(machine.basic),
-        names.CPU_TOPOLOGY: {"detail": _detail(machine.processors)},
-        names.CPU_MANAGER_POLICY: {} if config is None else _manager(config, machine.processors),
+        names.CPU_BASIC_INFO: _basic(hardware.basic),
+        names.CPU_TOPOLOGY: {"detail": _detail(hardware.processors)},
+        names.CPU_MANAGER_POLICY: {} if config is None else _manager(config, hardware.processors),
         names.POD_CPU_ALLOCS: by_kubelet or None,
         names.RESERVATION: reservation,
         names.SYSTEM_QOS: mapping(annotations, names.SYSTEM_QOS) or None,
     }
     taken = frozenset[int]().union(*(cpus(each["cpuset"]) for each in by_kubelet))
-    taken |= cpus(reservation.get("reservedCPUs")) | HeldCpus.of(annotations).system
+    taken |= cpus(reservation.get("reservedCPUs")) | ReservedCpus.of(annotations).system
     given = {pod.metadata.uid: pod_cpus(pod) for pod in pods}
     alone = (given[pod.metadata.uid] for pod in pods if raw_qos(pod) is QoS.LSE)
     for name, of_pods in ((names.SHARED_POOLS, given.values()), (names.BE_SHARED_POOLS, alone)):
-        notes[name] = _pools(machine.processors, taken.union(*of_pods))
+        notes[name] = _pools(hardware.processors, taken.union(*of_pods))
     return TopologyReported(
         {name: msgspec.json.encode(note).decode() for name, note in sorted(notes.items())},
         _policy(config),
-        tuple(_zones(machine, node, huge_pages=huge_pages)),
+        tuple(_zones(hardware, node, huge_pages=huge_pages)),
         (node.metadata.labels or {}).get(names.NUMA_RESERVATION, ""),
     )
 
@@ -98,8 +98,8 @@ def _detail(processors: Iterable[Processor]) -> list[dict[str, int]]:
 def _manager(config: KubeletConfig, processors: Iterable[Processor]) -> dict[str, Any]:
     found: dict[str, Any] = {"policy": config.policy} | ({"options": config.options} if config.options else {})
     if config.policy == "static":
-        held = cpus(config.reserved_cpus) or taken_first(config.reserved_count, processors)
-        found |= {"reservedCPUs": cpu_list(held)} if held else {}
+        reserved = cpus(config.reserved_cpus) or taken_first(config.reserved_count, processors)
+        found |= {"reservedCPUs": cpu_list(reserved)} if reserved else {}
     return found
 
 
@@ -111,19 +111,19 @@ def _given(kubelet: Kubelet, pods: Iterable[Pod]) -> list[dict[str, Any]]:
     ours = {uid for uid, pod in known.items() if raw_qos(pod) in {QoS.LS, QoS.BE} or pod_cpus(pod)}
     found = []
     for uid, containers in sorted(kubelet.given.items()):
-        held = frozenset[int]().union(*map(cpus, containers.values()))
-        if held and uid not in ours:
+        reserved = frozenset[int]().union(*map(cpus, containers.values()))
+        if reserved and uid not in ours:
             meta = known[uid].metadata if uid in known else None
             name = {"namespace": meta.namespace, "name": meta.name} if meta is not None else {}
-            found.append({**name, "uid": uid, "cpuset": cpu_list(held), "managedByKubelet": True})
+            found.append({**name, "uid": uid, "cpuset": cpu_list(reserved), "managedByKubelet": True})
     return found
 
 
 def _reservation(annotations: Mapping[str, str], processors: Iterable[Processor]) -> dict[str, Any]:
     """The node's own reservation, with the CPUs that an amount of cpu stands for."""
     found = mapping(annotations, names.RESERVATION)
-    held = cpus(found.get("reservedCPUs")) or taken_first(-(-reserved_nanos(annotations) // NANO), processors)
-    return found | ({"reservedCPUs": cpu_list(held)} if held else {})
+    reserved = cpus(found.get("reservedCPUs")) or taken_first(-(-reserved_nanos(annotations) // NANO), processors)
+    return found | ({"reservedCPUs": cpu_list(reserved)} if reserved else {})
 
 
 def taken_first(count: int, processors: Iterable[Processor]) -> frozenset[int]:
@@ -155,33 +155,33 @@ def _policy(config: KubeletConfig | None) -> str:
     return _POLICIES[config.topology_policy] + _SCOPES[config.topology_scope]
 
 
-def _zones(machine: Machine, node: Node, *, huge_pages: bool) -> Iterable[ZoneReported]:
-    held = _held(node, len(machine.memory))
-    for zone, memory in sorted(machine.memory.items()):
+def _zones(hardware: Hardware, node: Node, *, huge_pages: bool) -> Iterable[ZoneReported]:
+    reserved = _reserved(node, len(hardware.memory))
+    for zone, memory in sorted(hardware.memory.items()):
         huge = {name: memory.huge[name] if huge_pages else 0 for name in HUGE}
-        count = sum(each.node == zone for each in machine.processors)
+        count = sum(each.node == zone for each in hardware.processors)
         capacity = {"cpu": count * NANO, "memory": (memory.total - sum(huge.values())) * NANO}
         capacity |= {name: size * NANO for name, size in huge.items()}
         yield ZoneReported(
             f"node-{zone}",
             {
-                name: (_text(name, size), _text(name, max(size - held.get(name, 0), 0)))
+                name: (_text(name, size), _text(name, max(size - reserved.get(name, 0), 0)))
                 for name, size in sorted(capacity.items())
             },
         )
 
 
-def _held(node: Node, zones: int) -> dict[str, int]:
+def _reserved(node: Node, zones: int) -> dict[str, int]:
     """What the kubelet holds back of each zone, in nanos, where the node's label asks for it."""
     if (node.metadata.labels or {}).get(names.NUMA_RESERVATION) != "true":
         return {}
     found = {}
     for name, unit in (("cpu", NANO // 1000), ("memory", NANO)):
         try:
-            held = nanos((node.status.capacity or {})[name]) - nanos((node.status.allocatable or {})[name])
+            reserved = nanos((node.status.capacity or {})[name]) - nanos((node.status.allocatable or {})[name])
         except (KeyError, BadQuantity):
             continue
-        found[name] = max(-(-held // (zones * unit)), 0) * unit
+        found[name] = max(-(-reserved // (zones * unit)), 0) * unit
     return found
 
 

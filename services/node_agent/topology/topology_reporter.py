@@ -4,23 +4,28 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from services.node_agent.topology.hardware import Machine, read_machine
-from services.node_agent.topology.kubelet_cpu_manager import BadKubeletFile, KubeletConfig, read_config, read_given
-from services.node_agent.topology.node_topology import Kubelet, stated
+from services.node_agent.topology.hardware import Hardware, read_hardware
+from services.node_agent.topology.kubelet_cpu_manager import (
+    BadKubeletFile,
+    KubeletConfig,
+    read_assignments,
+    read_config,
+)
+from services.node_agent.topology.node_topology import Kubelet, topology_report
 from shared.agents.actions import TopologyReported
 from shared.agents.node_pods import NodePods
 from shared.kube.instants import SECOND
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_NS = 10 * SECOND
+CGROUP_POLL_INTERVAL_NS = 10 * SECOND
 """How often the kubelet's files are looked at."""
-MACHINE_EVERY_NS = 60 * SECOND
-AGAIN_EVERY_NS = 600 * SECOND
+HARDWARE_POLL_INTERVAL_NS = 60 * SECOND
+REPEAT_INTERVAL_NS = 600 * SECOND
 """A node that came back to the cluster, or a statement that was lost, is told of within this time."""
 
 
-class Describer:
+class TopologyReporter:
     """One node's statement."""
 
     def __init__(
@@ -30,15 +35,15 @@ class Describer:
         kubelet: Path,
         kubelet_config: Path,
         gates: Mapping[str, bool],
-        tell: Callable[[TopologyReported], None],
+        report_action: Callable[[TopologyReported], None],
     ) -> None:
         self._proc, self._sys, self._kubelet, self._config = proc, sys, kubelet, kubelet_config
         self._on, self._huge_pages = gates["NodeTopologyReport"], gates["HugePageReport"]
-        self._tell = tell
-        self._machine: Machine | None = None
-        self._machine_ns = self._looked_ns = self._told_ns = 0
+        self._report_action = report_action
+        self._hardware: Hardware | None = None
+        self._hardware_ns = self._polled_ns = self._reported_ns = 0
         self._known: NodePods | None = None
-        self._told: TopologyReported | None = None
+        self._reported: TopologyReported | None = None
         self._failed = ""
         self._parsed: tuple[tuple[int, int, int], KubeletConfig | None] | None = None
 
@@ -46,26 +51,28 @@ class Describer:
         """Look when pods have changed, and now and then.
 
         Args:
-            known: the node and its pods as they were told; without the node nothing is stated.
+            known: the node and its pods as they were told; without the node nothing is topology_report.
         """
         if not self._on or known.object is None:
             return
-        if known is self._known and now_ns - self._looked_ns < LOOK_EVERY_NS:
+        if known is self._known and now_ns - self._polled_ns < CGROUP_POLL_INTERVAL_NS:
             return
-        self._known, self._looked_ns = known, now_ns
-        if self._machine is None or now_ns - self._machine_ns >= MACHINE_EVERY_NS:
-            self._machine, self._machine_ns = read_machine(self._proc, self._sys), now_ns
+        self._known, self._polled_ns = known, now_ns
+        if self._hardware is None or now_ns - self._hardware_ns >= HARDWARE_POLL_INTERVAL_NS:
+            self._hardware, self._hardware_ns = read_hardware(self._proc, self._sys), now_ns
         try:
-            kubelet = Kubelet(self._kubelet_config(), read_given(self._kubelet))
+            kubelet = Kubelet(self._kubelet_config(), read_assignments(self._kubelet))
         except BadKubeletFile as error:
-            self._say(str(error))
+            self._warn_once(str(error))
             return
-        found = stated(self._machine, kubelet, known.object, known.pods, huge_pages=self._huge_pages)
+        found = topology_report(self._hardware, kubelet, known.object, known.pods, huge_pages=self._huge_pages)
         if found is None:
-            self._say("the kernel's CPUs and memory do not tell of the same NUMA zones, and are not believed")
-        elif found != self._told or now_ns - self._told_ns >= AGAIN_EVERY_NS:
-            self._told, self._told_ns = found, now_ns
-            self._tell(found)
+            self._warn_once(
+                "the kernel's CPUs and memory do not report_action of the same NUMA zones, and are not believed"
+            )
+        elif found != self._reported or now_ns - self._reported_ns >= REPEAT_INTERVAL_NS:
+            self._reported, self._reported_ns = found, now_ns
+            self._report_action(found)
 
     def _kubelet_config(self) -> KubeletConfig | None:
         """The kubelet's configuration; parsed when its file is another, for YAML takes milliseconds."""
@@ -78,8 +85,8 @@ class Describer:
             self._parsed = stamp, read_config(self._config)
         return self._parsed[1]
 
-    def _say(self, why: str) -> None:
+    def _warn_once(self, why: str) -> None:
         """A trouble, once."""
         if why != self._failed:
             self._failed = why
-            log.warning("the node's topology is not stated anew", extra={"why": why})
+            log.warning("the node's topology is not topology_report anew", extra={"why": why})

@@ -1,4 +1,4 @@
-"""Reports and deeds as MQTT messages of QoS 1: taken is what the broker has acknowledged; ingest's refusals come on a topic of the node.
+"""Reports and actions as MQTT messages of QoS 1: taken is what the broker has acknowledged; ingest's refusals come on a topic of the node.
 
 The broker keeps nothing for an agent: what matters is retained, so a subscription brings it, and one is made again each minute. A broker
 may lose a retained message for whom subscribes in that instant (NATS does), and a subscription of QoS 1 is a consumer in NATS, of which it
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import msgspec
 from aiomqtt import Client, MqttError
 
-from services.node_agent.states_informer.node_pods import PodsKeeper
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Outbox
 from services.node_agent.transport.transport import POLL_INTERVAL_S, Pauses, until_one_ends
 from shared.agents import receipt, subjects
@@ -28,7 +28,7 @@ REFUSED_FROM = 128
 """Codes of a subscription's answer that say no (MQTT 3.1.1, 3.9.3)."""
 
 
-class OverMqtt:
+class MqttTransport:
     """Carries one node's messages through a broker."""
 
     def __init__(
@@ -36,15 +36,15 @@ class OverMqtt:
         node: str,
         broker: Broker,
         outbox: Outbox,
-        keeper: SloKeeper,
-        pods: PodsKeeper | None = None,
+        slo_informer: NodeSloInformer,
+        pods: NodePodsInformer | None = None,
         *,
         ca_file: str = "",
     ) -> None:
         self._node = node
         self._broker = broker
         self._outbox = outbox
-        self._keeper = keeper
+        self._slo_informer = slo_informer
         self._pods = pods
         self._tls = broker.tls_context(ca_file)
         self._connected = False
@@ -62,21 +62,21 @@ class OverMqtt:
                 "KOORD_MQTT has another login than this node's; a broker that holds logins to their own topics drops all reports",
                 extra={"login": login, "node": self._node},
             )
-        pauses, said = Pauses(), False
+        pauses, logged = Pauses(), False
         while True:
             try:
                 async with self._client() as client:
                     await self._subscribe(client, subjects.TO_AGENT)
-                    if said:
+                    if logged:
                         log.info("the broker is there again", extra={"waiting": len(self._outbox)})
-                    self._connected, said = True, False
+                    self._connected, logged = True, False
                     pauses.reset()
-                    await self._carry(client)
+                    await self._exchange(client)
             except (MqttError, OSError) as error:
-                if not said:
+                if not logged:
                     details = {"host": self._broker.host, "port": self._broker.port, "error": str(error)}
                     log.warning("no broker; reports are kept", extra=details | {"waiting": len(self._outbox)})
-                said = True
+                logged = True
             finally:
                 self._connected = False
             await pauses.wait()
@@ -107,7 +107,7 @@ class OverMqtt:
         """
         topics = [subjects.topic(self._node, kind) for kind in kinds]
         answers = await client.subscribe([(topic, 0) for topic in topics])
-        codes = [said if isinstance(said, int) else said.value for said in answers]
+        codes = [code if isinstance(code, int) else code.value for code in answers]
         for topic, code in zip(topics, codes, strict=True):
             if code >= REFUSED_FROM:
                 raise MqttError(
@@ -115,13 +115,13 @@ class OverMqtt:
                     f"{self._node} in KOORD_MQTT (`koord credentials node`)"
                 )
 
-    async def _carry(self, client: Client) -> None:
+    async def _exchange(self, client: Client) -> None:
         """Send and hear until the connection ends.
 
         Raises:
             MqttError: how it ended.
         """
-        await until_one_ends(self._send(client), self._hear(client), self._look(client))
+        await until_one_ends(self._send(client), self._receive(client), self._poll_slo(client))
 
     async def _send(self, client: Client) -> None:
         while True:
@@ -129,22 +129,22 @@ class OverMqtt:
             await client.publish(subjects.topic(self._node, message.kind), message.data, qos=1)
             self._outbox.done(message)
 
-    async def _look(self, client: Client) -> None:
+    async def _poll_slo(self, client: Client) -> None:
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
             await self._subscribe(client, [subjects.SLO])
 
-    async def _hear(self, client: Client) -> None:
+    async def _receive(self, client: Client) -> None:
         slo, pods = (subjects.topic(self._node, kind) for kind in (subjects.SLO, subjects.PODS))
         async for message in client.messages:
             data = bytes(message.payload)
             if message.topic.value == slo:
-                self._keeper.heard(data)
+                self._slo_informer.receive(data)
                 continue
             if message.topic.value == pods:
                 if self._pods is not None:
-                    self._pods.heard(data)
+                    self._pods.receive(data)
                 continue
             with contextlib.suppress(msgspec.DecodeError):  # a topic of ours, but who knows who else writes there
-                said = receipt.decode(data)
-                self._outbox.refuse(said.kind, said.seq, said.refused)
+                reply = receipt.decode(data)
+                self._outbox.refuse(reply.kind, reply.seq, reply.refused)

@@ -1,4 +1,4 @@
-"""Reports and deeds as questions over NATS: the answer comes after the commit, so what is accepted is in the log."""
+"""Reports and actions as questions over NATS: the answer comes after the commit, so what is accepted is in the log."""
 
 import asyncio
 import contextlib
@@ -6,12 +6,12 @@ import logging
 
 import msgspec
 
-from services.node_agent.states_informer.node_pods import PodsKeeper
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Message, Outbox
 from services.node_agent.transport.transport import POLL_INTERVAL_S, Pauses, until_one_ends
 from shared.agents import receipt, subjects
-from shared.agents.subjects import DEED, REPORT
+from shared.agents.subjects import ACTION, REPORT
 from shared.bus import Bus
 from shared.errors import KoordError
 
@@ -23,33 +23,35 @@ ANSWER_WITHIN_S = 5.0
 CONNECTION_SEEN_INTERVAL_S = 2.0
 
 
-class OverNats:
-    """Carries one node's messages over the bus: deeds and reports each in their order, and neither waits for the other's reader.
+class NatsTransport:
+    """Carries one node's messages over the bus: actions and reports each in their order, and neither waits for the other's reader.
 
     Attributes:
-        taken: whether the last message of each kind had an answer.
+        accepted: whether the last message of each kind had an answer.
     """
 
-    def __init__(self, node: str, bus: Bus, outbox: Outbox, keeper: SloKeeper, pods: PodsKeeper | None = None) -> None:
-        self.taken = {REPORT: True, DEED: True}
+    def __init__(
+        self, node: str, bus: Bus, outbox: Outbox, slo_informer: NodeSloInformer, pods: NodePodsInformer | None = None
+    ) -> None:
+        self.accepted = {REPORT: True, ACTION: True}
         self._node = node
         self._bus = bus
         self._outbox = outbox
-        self._keeper = keeper
+        self._slo_informer = slo_informer
         self._pods = pods
 
     @property
     def connected(self) -> bool:
         """Whether the server is heard, and somebody answered last."""
-        return self._bus.connected and any(self.taken.values())
+        return self._bus.connected and any(self.accepted.values())
 
     async def run(self) -> None:
         """Carry until cancelled."""
-        await self._bus.hear(subjects.subject(self._node, subjects.SLO), self._heard)
+        await self._bus.hear(subjects.subject(self._node, subjects.SLO), self._receive_slo)
         if self._pods is not None:
-            await self._bus.hear(subjects.subject(self._node, subjects.PODS), self._heard_pods)
+            await self._bus.hear(subjects.subject(self._node, subjects.PODS), self._receive_pods)
         await self._bus.start()
-        await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (DEED, REPORT)))
+        await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (ACTION, REPORT)))
 
     async def close(self) -> None:
         """End the connection in order."""
@@ -59,45 +61,45 @@ class OverNats:
         pauses = Pauses()
         while True:
             message = await self._outbox.next(kind)
-            refused = await self._asked(message)
+            refused = await self._request(message)
             if refused is None:
                 await pauses.wait()
                 continue
             pauses.reset()
             self._outbox.done(message, refused)
 
-    async def _asked(self, message: Message) -> str | None:
+    async def _request(self, message: Message) -> str | None:
         """What ingest refuses the message for, empty when it is in the log; None when nobody answers."""
         subject = subjects.subject(self._node, message.kind)
         try:
-            said = receipt.decode(await self._bus.ask(subject, message.data, deadline_s=ANSWER_WITHIN_S))
+            reply = receipt.decode(await self._bus.ask(subject, message.data, deadline_s=ANSWER_WITHIN_S))
         except (KoordError, msgspec.DecodeError) as error:  # nobody answers, or this login may not ask
-            if self.taken[message.kind]:
+            if self.accepted[message.kind]:
                 log.warning(
-                    f"{message.kind}s are not taken; they are kept",
+                    f"{message.kind}s are not accepted; they are kept",
                     extra={"why": str(error), "waiting": len(self._outbox)},
                 )
-            self.taken[message.kind] = False
+            self.accepted[message.kind] = False
             return None
-        if not self.taken[message.kind]:
-            log.info(f"{message.kind}s are taken again", extra={"waiting": len(self._outbox)})
-        self.taken[message.kind] = True
-        return said.refused
+        if not self.accepted[message.kind]:
+            log.info(f"{message.kind}s are accepted again", extra={"waiting": len(self._outbox)})
+        self.accepted[message.kind] = True
+        return reply.refused
 
-    def _heard(self, data: bytes) -> None:
-        self._keeper.heard(data)
+    def _receive_slo(self, data: bytes) -> None:
+        self._slo_informer.receive(data)
 
-    def _heard_pods(self, data: bytes) -> None:
+    def _receive_pods(self, data: bytes) -> None:
         if self._pods is not None:
-            self._pods.heard(data)
+            self._pods.receive(data)
 
     async def _follow_slo(self) -> None:
-        loop, looked_at, connections = asyncio.get_running_loop(), -POLL_INTERVAL_S, -1
+        loop, polled_s, connections = asyncio.get_running_loop(), -POLL_INTERVAL_S, -1
         while True:
-            due = loop.time() - looked_at >= POLL_INTERVAL_S or self._bus.reconnects != connections
+            due = loop.time() - polled_s >= POLL_INTERVAL_S or self._bus.reconnects != connections
             if self._bus.connected and due:
-                looked_at, connections = loop.time(), self._bus.reconnects
+                polled_s, connections = loop.time(), self._bus.reconnects
                 with contextlib.suppress(KoordError):  # there is no stream yet
                     if last := await self._bus.ask(subjects.slo_question(self._node), b"", deadline_s=1):
-                        self._heard(last)
+                        self._receive_slo(last)
             await asyncio.sleep(CONNECTION_SEEN_INTERVAL_S)

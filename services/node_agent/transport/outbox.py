@@ -1,20 +1,20 @@
-"""What waits to be sent: deeds first, then reports, each oldest first, within a bound of bytes."""
+"""What waits to be sent: actions first, then reports, each oldest first, within a bound of bytes."""
 
 import asyncio
 import logging
 from collections import deque
 from typing import NamedTuple
 
-from shared.agents.subjects import DEED, REPORT
+from shared.agents.subjects import ACTION, REPORT
 
 log = logging.getLogger(__name__)
 
 
 class Message(NamedTuple):
-    """A report or deed, encoded.
+    """A report or action, encoded.
 
     Attributes:
-        kind: `REPORT` or `DEED` of shared/agents/subjects.py.
+        kind: `REPORT` or `ACTION` of shared/agents/subjects.py.
         seq: its number, for the log.
     """
 
@@ -37,23 +37,23 @@ class Outbox:
         self.dropped = 0
         self.waiting_bytes = 0
         self._limit_bytes = limit_bytes
-        self._waiting: dict[str, deque[Message]] = {DEED: deque(), REPORT: deque()}
+        self._waiting: dict[str, deque[Message]] = {ACTION: deque(), REPORT: deque()}
         self._filled = asyncio.Event()
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
     @property
-    def deeds(self) -> int:
-        """How many deeds wait."""
-        return len(self._waiting[DEED])
+    def actions(self) -> int:
+        """How many actions wait."""
+        return len(self._waiting[ACTION])
 
     def put(self, message: Message) -> None:
-        """Let a message wait; without room the oldest report goes, then the oldest deed."""
+        """Let a message wait; without room the oldest report goes, then the oldest action."""
         self._waiting[message.kind].append(message)
         self.waiting_bytes += len(message.data)
         while self.waiting_bytes > self._limit_bytes and len(self) > 1:
-            self._take(self._waiting[REPORT] or self._waiting[DEED])
+            self._take(self._waiting[REPORT] or self._waiting[ACTION])
             self.dropped += 1
             if self.dropped.bit_count() == 1:  # the first, second, fourth ...
                 log.warning(

@@ -1,4 +1,4 @@
-"""How messages travel: what MQTT and NATS have in common. A carrier runs until cancelled and mends its connection itself."""
+"""How messages travel: what MQTT and NATS have in common. A transport runs until cancelled and mends its connection itself."""
 
 import asyncio
 import logging
@@ -15,8 +15,8 @@ POLL_INTERVAL_S = 60.0
 """The newest NodeSLO is heard when it is published; asked for at each connection, and so often for good measure."""
 
 
-class Carrier(Protocol):
-    """Brings what waits in an outbox to ingest, and the newest NodeSLO to its keeper."""
+class Transport(Protocol):
+    """Brings what waits in an outbox to ingest, and the newest NodeSLO to its slo_informer."""
 
     @property
     def connected(self) -> bool:

@@ -1,4 +1,4 @@
-"""Deeds ingest tells a node's agent which pods it has, and turns what the agent asks for into an eviction."""
+"""Action ingest tells a node's agent which pods it has, and turns what the agent asks for into an eviction."""
 
 import time
 from pathlib import Path
@@ -29,11 +29,11 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
         async def names() -> list[str]:
             return [one.metadata.name for one in heard[-1].pods] if heard else ["nothing heard"]
 
-        where = subjects.subject("n1", subjects.DEED)
+        where = subjects.subject("n1", subjects.ACTION)
         wanted = ActionReport("n1", "b", 1, time.time_ns(), PodsRequested())
-        assert (await on.tell(where, actions.encode(wanted))).accepted
+        assert (await on.send(where, actions.encode(wanted))).accepted
         await until(names, holds=lambda found: found == [])
-        await on.see(
+        await on.observe(
             NodeObserved(node="n1", object=node("n1")),
             PodObserved(pod="d/p", pod_uid="u", object=pod("p", on="n1")),
             PodObserved(pod="d/q", pod_uid="v", object=pod("q", on="n2")),
@@ -41,12 +41,12 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
         await until(names, holds=lambda found: found == ["p"])
         assert heard[-1].object is not None
         asked = ActionReport("n1", "b", 2, time.time_ns(), EvictionRequested("u", "memory is short"))
-        assert (await on.tell(where, actions.encode(asked))).accepted
+        assert (await on.send(where, actions.encode(asked))).accepted
         evictions = await on.events("nodes-0", intents.EvictionRequested)
         assert [(one.pod, one.reason) for one in evictions if isinstance(one, intents.EvictionRequested)] == [
             ("d/p", "node n1: memory is short")
         ]
-        await on.see(PodDeleted(pod="d/p", pod_uid="u"))
+        await on.observe(PodDeleted(pod="d/p", pod_uid="u"))
         await until(names, holds=lambda found: found == [])
         positions = [one.position for one in heard]
         assert positions == sorted(positions)

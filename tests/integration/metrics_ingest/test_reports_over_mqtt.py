@@ -24,7 +24,7 @@ from shared.events.metrics import NodeReported
 from shared.events.nodes import BestEffortSuppressed
 from shared.kube.instants import SECOND
 from shared.tasks import end
-from tests.support.ingest_process import Stage, report, stage
+from tests.support.ingest_process import IngestSystem, report, stage
 from tests.support.mosquitto import Mosquitto
 from tests.support.scheduling_world import node
 from tests.support.waiting import PATIENCE_S, until
@@ -98,13 +98,13 @@ async def publish(broker: Broker, reports: Iterable[Report], name: str = "test")
                 await asyncio.sleep(0.1)
 
 
-async def recorded(on: Stage) -> set[str]:
+async def recorded(on: IngestSystem) -> set[str]:
     return {event.node for event in await on.events("metrics-0") if isinstance(event, NodeReported)}
 
 
-async def ready(on: Stage, broker: Broker) -> None:
+async def ready(on: IngestSystem, broker: Broker) -> None:
     """Wait until ingest knows the nodes and has its session."""
-    await on.see(*(NodeObserved(node=name, object=node(name)) for name in (*NODES, "first")))
+    await on.observe(*(NodeObserved(node=name, object=node(name)) for name in (*NODES, "first")))
     numbers = iter(range(1, 1_000))
 
     async def first() -> set[str]:
@@ -180,7 +180,7 @@ async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
     spec = {"cpuBurstStrategy": {"policy": "auto"}}
     async with stage(database, nats, tmp_path, mqtt=broker.url) as on:
         await ready(on, broker)
-        await on.see(
+        await on.observe(
             ObjectObserved(resource="nodeslos.slo.koordinator.sh", name="rack.1", uid="s", object={"spec": spec})
         )
         async with agent(broker, "agent") as client:
@@ -208,13 +208,13 @@ async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
         assert node_slo.decode(heard[subjects.SLO], "rack.1").spec == spec
 
 
-async def test_a_deed_that_is_told_twice_is_recorded_once_also_over_a_kill(
+async def test_a_action_that_is_told_twice_is_recorded_once_also_over_a_kill(
     broker: Broker, database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     specs = [Spec("action-ingest", "action-ingest")]
     async with stage(database, nats, tmp_path, mqtt=broker.url, specs=specs) as on:
         told = ActionReport("rack.1", "b", 1, time.time_ns(), Suppressed("cpuset", 2000, "0-1"))
-        where = subjects.topic("rack.1", subjects.DEED)
+        where = subjects.topic("rack.1", subjects.ACTION)
 
         async def recorded() -> list[Event]:
             return await on.events("nodes-0", BestEffortSuppressed)

@@ -35,7 +35,7 @@ async def test_a_report_is_in_the_log_when_it_is_answered_with_its_pods_and_what
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
-        await on.see(
+        await on.observe(
             PodObserved(pod="d/p", pod_uid="u", object=pod("p", on="n1")), NodeObserved(node="n1", object=node("n1"))
         )
         known = PodSum("u", 60 * CORE // 4, 60, CORE // 4, 60 << 20, 60, 1 << 20)
@@ -68,10 +68,10 @@ async def test_a_bad_report_is_refused_with_a_reason_and_changes_nothing(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
-        await on.see(NodeObserved(node="n1", object=node("n1")))
+        await on.observe(NodeObserved(node="n1", object=node("n1")))
         there = subjects.subject("n1", subjects.REPORT)
-        assert "MessagePack" in (await on.tell(there, b"\xc1")).refused
-        assert "another node" in (await on.tell(there, encode(report("n2")))).refused
+        assert "MessagePack" in (await on.send(there, b"\xc1")).refused
+        assert "another node" in (await on.send(there, encode(report("n2")))).refused
         ahead = await on.report(report("n1", at_ns=time.time_ns() + 120 * SECOND))
         assert "ahead of our clock" in ahead.refused
         assert "before every window" in (await on.report(report("n1", at_ns=time.time_ns() - 3600 * SECOND))).refused
@@ -82,7 +82,7 @@ async def test_a_repeat_is_taken_once_and_a_report_interval_passes_between_two_t
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
-        await on.see(NodeObserved(node="n1", object=node("n1")))
+        await on.observe(NodeObserved(node="n1", object=node("n1")))
         start_ns = time.time_ns() - 300 * SECOND
         await on.first("n1", at_ns=start_ns, seconds=20)
         for number in range(1, 13):  # every 20 seconds, each twice
@@ -106,7 +106,7 @@ async def test_the_spec_of_the_nodemetric_says_how_often_and_over_which_windows(
             )
         )
         metric = NodeMetric(metadata=Metadata(name="n1"), spec=spec)
-        await on.see(NodeMetricObserved(node="n1", object=metric), NodeObserved(node="n1", object=node("n1")))
+        await on.observe(NodeMetricObserved(node="n1", object=metric), NodeObserved(node="n1", object=node("n1")))
         found = await on.first("n1")
         assert (found.aggregate_s, found.interval_s) == (60, 90)
         assert [(window.duration_s, len(window.node)) for window in found.windows] == [(60, 5)]
@@ -120,7 +120,7 @@ async def test_each_shard_takes_the_reports_of_its_own_nodes(database: str, nats
     specs = [Spec(f"shard-{shard}", "metrics-ingest", {"KOORD_SHARD": str(shard)}) for shard in range(2)]
     async with stage(database, nats, tmp_path, specs=specs, env={"KOORD_METRICS_SHARDS": "2"}) as on:
         names = [f"rack.{number}" for number in range(8)]
-        await on.see(*(NodeObserved(node=name, object=node(name)) for name in names))
+        await on.observe(*(NodeObserved(node=name, object=node(name)) for name in names))
         for name in names:
             assert (await on.report(report(name))).accepted
             assert (await on.report(report(name, 2, boot="c"))).accepted
@@ -135,7 +135,7 @@ async def test_after_a_kill_it_goes_on_and_its_state_equals_the_fold_of_its_log(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, env={"KOORD_REBUILD_INTERVAL_S": "1"}) as on:
-        await on.see(NodeObserved(node="n1", object=node("n1")))
+        await on.observe(NodeObserved(node="n1", object=node("n1")))
         first = await on.first("n1", at_ns=time.time_ns() - 100 * SECOND)
         unit = on.supervisor.units["metrics-ingest"]
         on.supervisor.kill("metrics-ingest")
@@ -151,7 +151,7 @@ async def test_a_silent_node_is_counted_and_forgotten_once_it_is_gone_from_the_c
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path, env={"KOORD_METRICS_INGEST_STALE_AFTER_S": "1"}) as on:
-        await on.see(NodeObserved(node="n1", object=node("n1")))
+        await on.observe(NodeObserved(node="n1", object=node("n1")))
         await on.first("n1")
         unit = on.supervisor.units["metrics-ingest"]
 
@@ -159,7 +159,7 @@ async def test_a_silent_node_is_counted_and_forgotten_once_it_is_gone_from_the_c
             return unit.status.counts.get("silent_nodes", 0) if unit.status else 0
 
         await until(silent, holds=lambda count: count == 1)
-        await on.see(NodeDeleted(node="n1", node_uid="n1"))
+        await on.observe(NodeDeleted(node="n1", node_uid="n1"))
         await until(lambda: on.events("metrics-0", NodeReportsExpired), holds=len)
         await until(silent, holds=lambda count: count == 0)
         assert "a node is silent" in unit.process.tail(50)
@@ -180,9 +180,9 @@ async def test_a_nodeslo_reaches_the_agents_stream_with_its_position_and_so_does
                 return None  # there is no stream yet
             return node_slo.decode(stored.data, "n.1") if stored else None
 
-        await on.see(ObjectObserved(resource=resource, name="n.1", uid="s", object={"spec": spec}))
+        await on.observe(ObjectObserved(resource=resource, name="n.1", uid="s", object={"spec": spec}))
         first = await until(newest, holds=lambda found: found is not None and found.spec == spec)
-        await on.see(ObjectDeleted(resource=resource, name="n.1", uid="s"))
+        await on.observe(ObjectDeleted(resource=resource, name="n.1", uid="s"))
         last = await until(newest, holds=lambda found: found is not None and found.spec is None)
         assert first is not None
         assert last is not None
@@ -191,7 +191,7 @@ async def test_a_nodeslo_reaches_the_agents_stream_with_its_position_and_so_does
 
 async def test_a_process_that_is_asked_to_end_ends_in_order(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
     async with stage(database, nats, tmp_path) as on:
-        await on.see(NodeObserved(node="n1", object=node("n1")))
+        await on.observe(NodeObserved(node="n1", object=node("n1")))
         await on.first("n1")
         await on.supervisor.stop()
         assert {unit.process.exit_code for unit in on.supervisor.units.values()} == {0}

@@ -11,15 +11,15 @@ from cli.credentials.book import Secret, new_secret
 from cli.credentials.nats import users
 from cli.credentials.rights import node
 from cli.embedded import EmbeddedNats
-from services.node_agent.transport.mqtt_transport import OverMqtt
-from services.node_agent.transport.nats_transport import OverNats
+from services.node_agent.transport.mqtt_transport import MqttTransport
+from services.node_agent.transport.nats_transport import NatsTransport
 from shared.agents import node_slo, subjects
 from shared.agents.broker import Broker
 from shared.agents.node_slo import NodeSlo
-from shared.agents.subjects import DEED, REPORT, SLO
+from shared.agents.subjects import ACTION, REPORT, SLO
 from shared.bus import Bus, NotPermitted
 from shared.bus.streams import Streams
-from tests.integration.node_agent.transport_ends import NODE, STREAM, Ingest, Side
+from tests.integration.node_agent.transport_ends import NODE, STREAM, AgentEnd, IngestEnd
 from tests.support.waiting import until
 
 OTHER = "ip-10-0-0-2.internal"
@@ -52,38 +52,38 @@ async def locked(tmp_path: Path) -> AsyncIterator[Locked]:
 
 
 @pytest.fixture
-async def ingest(locked: Locked) -> AsyncIterator[Ingest]:
+async def ingest(locked: Locked) -> AsyncIterator[IngestEnd]:
     bus = Bus(f"nats://ingest:ingest@127.0.0.1:{locked.server.port}", name="ingest")
     await bus.start()
-    yield Ingest(bus)
+    yield IngestEnd(bus)
     await bus.close()
 
 
 @pytest.mark.parametrize("transport", ["nats", "mqtt"])
 async def test_its_own_login_is_enough_for_all_it_does(
-    transport: str, locked: Locked, ingest: Ingest, tmp_path: Path
+    transport: str, locked: Locked, ingest: IngestEnd, tmp_path: Path
 ) -> None:
     await ingest.listen(transport)
     streams = Streams(ingest.bus)
     await streams.ensure(STREAM)
     await streams.publish(subjects.subject(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)))
-    side = Side(transport, locked.server, tmp_path)
-    side.carrier = (
-        OverNats(NODE, Bus(locked.url("nats"), name="agent"), side.outbox, side.keeper)
+    side = AgentEnd(transport, locked.server, tmp_path)
+    side.transport = (
+        NatsTransport(NODE, Bus(locked.url("nats"), name="agent"), side.outbox, side.slo_informer)
         if transport == "nats"
-        else OverMqtt(NODE, Broker.parse(locked.url("mqtt")), side.outbox, side.keeper)
+        else MqttTransport(NODE, Broker.parse(locked.url("mqtt")), side.outbox, side.slo_informer)
     )
     side.put(REPORT, 1, 2)
-    side.put(DEED, 1)
-    async with side.carrying():
-        await until(lambda: len(side.outbox) == 0 and ingest.heard == {REPORT: [1, 2], DEED: [1]})
+    side.put(ACTION, 1)
+    async with side.running():
+        await until(lambda: len(side.outbox) == 0 and ingest.received == {REPORT: [1, 2], ACTION: [1]})
         if transport == "nats":
-            await until(lambda: side.keeper.in_force is not None)
+            await until(lambda: side.slo_informer.in_force is not None)
         await ingest.bus.publish(subjects.subject(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 2)))
-        await until(lambda: side.keeper.in_force is not None and side.keeper.in_force.seq == 2)
+        await until(lambda: side.slo_informer.in_force is not None and side.slo_informer.in_force.seq == 2)
 
 
-async def test_another_nodes_report_and_node_slo_are_out_of_reach(locked: Locked, ingest: Ingest) -> None:
+async def test_another_nodes_report_and_node_slo_are_out_of_reach(locked: Locked, ingest: IngestEnd) -> None:
     await Streams(ingest.bus).ensure(STREAM)
     bus = Bus(locked.url("nats"), name="agent")
     await bus.start()
@@ -95,19 +95,19 @@ async def test_another_nodes_report_and_node_slo_are_out_of_reach(locked: Locked
 
 @pytest.mark.parametrize("transport", ["nats", "mqtt"])
 async def test_with_another_nodes_login_nothing_is_taken_and_everything_is_kept(
-    transport: str, locked: Locked, ingest: Ingest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    transport: str, locked: Locked, ingest: IngestEnd, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await ingest.listen(transport)
-    side = Side(transport, locked.server, tmp_path)
-    side.carrier = (
-        OverNats(NODE, Bus(locked.url("nats", OTHER), name="agent"), side.outbox, side.keeper)
+    side = AgentEnd(transport, locked.server, tmp_path)
+    side.transport = (
+        NatsTransport(NODE, Bus(locked.url("nats", OTHER), name="agent"), side.outbox, side.slo_informer)
         if transport == "nats"
-        else OverMqtt(NODE, Broker.parse(locked.url("mqtt", OTHER)), side.outbox, side.keeper)
+        else MqttTransport(NODE, Broker.parse(locked.url("mqtt", OTHER)), side.outbox, side.slo_informer)
     )
     side.put(REPORT, 1)
-    async with side.carrying():
+    async with side.running():
         await until(lambda: "reports are" in caplog.text)
         await asyncio.sleep(0)
     assert ("another login than this node's" in caplog.text) == (transport == "mqtt")
-    assert ingest.heard[REPORT] == []
+    assert ingest.received[REPORT] == []
     assert len(side.outbox) == 1

@@ -11,7 +11,7 @@ from cli.bench.pods import PodCgroups
 from cli.embedded import EmbeddedNats
 from cli.ports import free_port
 from shared.agents import receipt, report, subjects
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.agents.report import Report
 from shared.bus import Bus
 from tests.integration.node_agent.agent_process import DEADLINE_S, NODE, an_agent, page
@@ -33,7 +33,7 @@ class Heard:
 
     async def _accept(self, data: bytes) -> bytes:
         self._take(data)
-        return receipt.encode(Answer("report", self.reports[-1].boot, self.reports[-1].seq))
+        return receipt.encode(Receipt("report", self.reports[-1].boot, self.reports[-1].seq))
 
     def _take(self, data: bytes) -> None:
         self.reports.append(report.decode(data, NODE))

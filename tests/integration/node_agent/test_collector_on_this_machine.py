@@ -8,7 +8,7 @@ import pytest
 
 from cli.bench.pods import ROOT, PodCgroups
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.collectors.usage_samples import Round
+from services.node_agent.collectors.usage_samples import UsageSnapshot
 from tests.support.waiting import wait_until
 
 MIB = 2**20
@@ -27,7 +27,7 @@ def test_a_burning_pod_uses_what_it_burns_and_the_rest_is_system(cgroups: PodCgr
     idle = cgroups.add(qos="burstable", held_mib=1)
     guaranteed = cgroups.add(qos="", held_mib=24)
 
-    def shown(found: Round) -> bool:
+    def shown(found: UsageSnapshot) -> bool:
         # Other processes may take the cpu from it for a while, so half of what it burns will do. The kernel counts a page
         # when it is touched, and a process that has just begun has not touched all of them.
         if found.pods.keys() != {burning, idle, guaranteed}:

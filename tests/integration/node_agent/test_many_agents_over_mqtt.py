@@ -7,9 +7,9 @@ import pytest
 from aiomqtt import Client
 
 from cli.embedded import EmbeddedNats
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport import mqtt_transport
-from services.node_agent.transport.mqtt_transport import OverMqtt
+from services.node_agent.transport.mqtt_transport import MqttTransport
 from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import node_slo, subjects
 from shared.agents.broker import Broker
@@ -27,11 +27,11 @@ async def test_each_of_a_fleet_is_told_its_node_slo(
 ) -> None:
     monkeypatch.setattr(mqtt_transport, "POLL_INTERVAL_S", 2.0)
     broker = Broker.parse(server.mqtt_url)
-    keepers = [SloKeeper(f"rack.{number}", tmp_path / str(number)) for number in range(AGENTS)]
-    outboxes = [Outbox(1_000_000) for _ in keepers]
-    carriers = [
-        OverMqtt(f"rack.{number}", broker, outbox, keeper)
-        for number, (outbox, keeper) in enumerate(zip(outboxes, keepers, strict=True))
+    slo_informers = [NodeSloInformer(f"rack.{number}", tmp_path / str(number)) for number in range(AGENTS)]
+    outboxes = [Outbox(1_000_000) for _ in slo_informers]
+    transports = [
+        MqttTransport(f"rack.{number}", broker, outbox, slo_informer)
+        for number, (outbox, slo_informer) in enumerate(zip(outboxes, slo_informers, strict=True))
     ]
     running: list[asyncio.Task[None]] = []
     async with Client(broker.host, broker.port, identifier="ingest") as ingest:
@@ -42,14 +42,14 @@ async def test_each_of_a_fleet_is_told_its_node_slo(
 
         for first in range(0, AGENTS, AT_ONCE):
             some = range(first, first + AT_ONCE)
-            running += [asyncio.create_task(carriers[number].run()) for number in some]
+            running += [asyncio.create_task(transports[number].run()) for number in some]
             outboxes[first].put(Message(subjects.REPORT, 1, b"1"))
             await asyncio.gather(*map(tell, some))
     await until(
-        lambda: [number for number, keeper in enumerate(keepers) if keeper.in_force is None],
+        lambda: [number for number, slo_informer in enumerate(slo_informers) if slo_informer.in_force is None],
         "an SLO for each agent",
         holds=lambda missing: not missing,
     )
     await until(lambda: sum(outbox.sent for outbox in outboxes) == AGENTS // AT_ONCE)
-    assert all(carrier.connected for carrier in carriers)
+    assert all(transport.connected for transport in transports)
     await end(*running)

@@ -9,16 +9,16 @@ from urllib.parse import quote
 import pytest
 from aiomqtt import Client
 
-from services.node_agent.states_informer.node_pods import PodsKeeper
-from services.node_agent.states_informer.node_slo import SloKeeper
-from services.node_agent.transport.mqtt_transport import OverMqtt
+from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.transport.mqtt_transport import MqttTransport
 from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import node_pods, node_slo, receipt, subjects
 from shared.agents.broker import Broker
 from shared.agents.node_pods import NodePods
 from shared.agents.node_slo import NodeSlo
-from shared.agents.receipt import Answer
-from shared.agents.subjects import DEED, PODS, REFUSED, REPORT, SLO
+from shared.agents.receipt import Receipt
+from shared.agents.subjects import ACTION, PODS, REFUSED, REPORT, SLO
 from shared.tasks import end
 from tests.integration.node_agent.transport_ends import NODE
 from tests.support.mosquitto import Mosquitto
@@ -48,13 +48,13 @@ class Agent:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.outbox = Outbox(1_000_000)
-        self.keeper = SloKeeper(NODE, folder / "state")
-        self.pods = PodsKeeper(NODE, folder / "state")
-        self.carrier = OverMqtt(NODE, Broker.parse(url), self.outbox, self.keeper, self.pods)
+        self.slo_informer = NodeSloInformer(NODE, folder / "state")
+        self.pods = NodePodsInformer(NODE, folder / "state")
+        self.transport = MqttTransport(NODE, Broker.parse(url), self.outbox, self.slo_informer, self.pods)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self.carrier.run())
+        self._task = asyncio.create_task(self.transport.run())
 
     async def stop(self) -> None:
         assert self._task is not None
@@ -72,13 +72,13 @@ async def test_reports_of_a_broker_restart_all_arrive(broker: Mosquitto, tmp_pat
         await client.subscribe(topic, qos=1)
     agent = Agent(broker.url, tmp_path)
     agent.start()
-    await until(lambda: agent.carrier.connected)
+    await until(lambda: agent.transport.connected)
     agent.outbox.put(Message(REPORT, 1, b"1"))
     await until(lambda: agent.outbox.sent == 1)
     await asyncio.to_thread(broker.stop)
     for seq in (2, 3):
         agent.outbox.put(Message(REPORT, seq, b"%d" % seq))
-    await until(lambda: not agent.carrier.connected)
+    await until(lambda: not agent.transport.connected)
     await asyncio.to_thread(broker.start)
     await until(lambda: agent.outbox.sent == 3)
     heard: list[bytes] = []
@@ -95,12 +95,12 @@ async def test_a_node_slo_of_while_the_agent_was_away_is_heard_when_it_is_back(
 ) -> None:
     agent = Agent(broker.url, tmp_path)
     agent.start()
-    await until(lambda: agent.carrier.connected)
+    await until(lambda: agent.transport.connected)
     await agent.stop()
     async with ingest(broker) as client:
         await client.publish(subjects.topic(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
     agent.start()
-    await until(lambda: agent.keeper.in_force is not None)
+    await until(lambda: agent.slo_informer.in_force is not None)
     await agent.stop()
 
 
@@ -110,21 +110,21 @@ async def test_the_rules_of_the_guide_let_an_agent_do_what_it_does_and_nothing_o
     async with started(tmp_path, "\n".join([*rules, "user ingest", "topic readwrite koord/node/#", ""])) as broker:
         agent = Agent(broker.url.replace("//", f"//{quote(subjects.token(NODE))}@"), tmp_path)
         agent.outbox.put(Message(REPORT, 1, b"own report"))
-        agent.outbox.put(Message(DEED, 1, b"own deed"))
+        agent.outbox.put(Message(ACTION, 1, b"own action"))
         where = Broker.parse(broker.url)
         async with (
             ingest(broker) as told,
             Client(where.host, where.port, identifier="another", username="another") as other,
         ):
-            for kind in (REPORT, DEED):
+            for kind in (REPORT, ACTION):
                 await told.subscribe(subjects.topic(NODE, kind), qos=1)
                 await other.publish(subjects.topic(NODE, kind), b"forged", qos=1)
             await other.subscribe("#", qos=1)
             agent.start()
             await told.publish(subjects.topic(NODE, SLO), node_slo.encode(NodeSlo(NODE, 5, 1)), qos=1, retain=True)
             await told.publish(subjects.topic(NODE, PODS), node_pods.encode(NodePods(NODE, 5, 1)), qos=1, retain=True)
-            await until(lambda: agent.keeper.in_force is not None and agent.pods.in_force is not None)
-            refusal = Answer("report", "boot", 1, "its clock is an hour ahead")
+            await until(lambda: agent.slo_informer.in_force is not None and agent.pods.in_force is not None)
+            refusal = Receipt("report", "boot", 1, "its clock is an hour ahead")
             await told.publish(subjects.topic(NODE, REFUSED), receipt.encode(refusal), qos=1)
             await until(lambda: agent.outbox.refused == 1)
             async for message in told.messages:
@@ -133,4 +133,4 @@ async def test_the_rules_of_the_guide_let_an_agent_do_what_it_does_and_nothing_o
                     break
             assert len(other.messages) == 0
         await agent.stop()
-    assert sorted(heard) == [b"own deed", b"own report"]
+    assert sorted(heard) == [b"own action", b"own report"]

@@ -12,10 +12,10 @@ from cli.bench.pods import PodCgroups
 from cli.embedded import EmbeddedNats
 from cli.ports import free_port
 from shared.agents import actions, node_pods, node_slo, receipt, subjects
-from shared.agents.actions import AnyDeed, Suppressed
+from shared.agents.actions import AnyAction, Suppressed
 from shared.agents.node_pods import NodePods
 from shared.agents.node_slo import NodeSlo
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 from shared.bus import Bus
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -29,21 +29,21 @@ KERNEL = Path("/sys/fs/cgroup")
 
 
 class Core:
-    """Stands in for ingest: tells the agent of one best-effort pod and a NodeSLO, and takes its deeds.
+    """Stands in for ingest: tells the agent of one best-effort pod and a NodeSLO, and takes its actions.
 
     Attributes:
-        deeds: what it was told.
+        actions: what it was told.
     """
 
     def __init__(self, bus: Bus) -> None:
-        self.deeds: list[AnyDeed] = []
+        self.actions: list[AnyAction] = []
         self.seq = 1
         self.pods: tuple[Pod, ...] = ()
         self._bus = bus
 
     async def attend(self, transport: str) -> None:
-        """Take deeds: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
-        where = subjects.subject(NODE, subjects.DEED)
+        """Take actions: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
+        where = subjects.subject(NODE, subjects.ACTION)
         if transport == "nats":
             await self._bus.answer(where, self._take)
             return
@@ -60,14 +60,14 @@ class Core:
 
     async def _take(self, data: bytes) -> bytes:
         told = actions.decode(data, NODE)
-        if isinstance(told.deed, actions.PodsRequested):
+        if isinstance(told.action, actions.PodsRequested):
             amounts = {"cpu": str(os.cpu_count()), "memory": "8Gi"}
             node = Node(metadata=Metadata(name=NODE), status=NodeStatus(capacity=amounts, allocatable=amounts))
             found = NodePods(NODE, 1, self.seq, node, None, self.pods)
             await self._bus.publish(subjects.subject(NODE, subjects.PODS), node_pods.encode(found))
         else:
-            self.deeds.append(told.deed)
-        return receipt.encode(Answer("deed", told.boot, told.seq))
+            self.actions.append(told.action)
+        return receipt.encode(Receipt("action", told.boot, told.seq))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_a_best_effort_pod_is_held_as_it_says_and_let_go_at_the_end(
         )
         await core.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
         await until(lambda: held("cpu.cfs_quota_us", folder) != "-1")
-        await until(lambda: any(isinstance(deed, Suppressed) for deed in core.deeds))
+        await until(lambda: any(isinstance(action, Suppressed) for action in core.actions))
         await until(lambda: held("cpu.cfs_quota_us", pod) == "-1")  # the class is held as a whole, its pods no more
         metrics = await asyncio.to_thread(page, http, "metrics")
         assert re.search(rf'koordlet_be_suppress_cpu_cores{{node="{NODE}",type="cfsQuota"}} \d', metrics)

@@ -1,4 +1,4 @@
-"""What waits in an outbox gets to ingest, and the NodeSLO to its keeper, through a server that comes and goes."""
+"""What waits in an outbox gets to ingest, and the NodeSLO to its slo_informer, through a server that comes and goes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from cli.embedded import EmbeddedNats
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from shared.agents import node_slo, receipt, subjects
 from shared.agents.broker import Broker
 from shared.agents.node_slo import NodeSlo
-from shared.agents.receipt import Answer
-from shared.agents.subjects import DEED, REFUSED, REPORT, SLO
+from shared.agents.receipt import Receipt
+from shared.agents.subjects import ACTION, REFUSED, REPORT, SLO
 from shared.bus import Bus
 from shared.bus.streams import Streams
-from tests.integration.node_agent.transport_ends import NODE, STREAM, Ingest, Side
+from tests.integration.node_agent.transport_ends import NODE, STREAM, AgentEnd, IngestEnd
 from tests.support.waiting import until
 
 
 @pytest.fixture
-async def ingest(server: EmbeddedNats) -> AsyncIterator[Ingest]:
+async def ingest(server: EmbeddedNats) -> AsyncIterator[IngestEnd]:
     bus = Bus(server.url, name="ingest")
     await bus.start()
-    yield Ingest(bus)
+    yield IngestEnd(bus)
     await bus.close()
 
 
@@ -33,80 +33,80 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def side(transport: str, server: EmbeddedNats, tmp_path: Path) -> Side:
-    return Side(transport, server, tmp_path)
+def side(transport: str, server: EmbeddedNats, tmp_path: Path) -> AgentEnd:
+    return AgentEnd(transport, server, tmp_path)
 
 
-async def test_what_waits_arrives_in_its_order(transport: str, side: Side, ingest: Ingest) -> None:
+async def test_what_waits_arrives_in_its_order(transport: str, side: AgentEnd, ingest: IngestEnd) -> None:
     await ingest.listen(transport)
     side.put(REPORT, 1, 2, 3)
-    side.put(DEED, 1)
-    async with side.carrying():
+    side.put(ACTION, 1)
+    async with side.running():
         await until(lambda: len(side.outbox) == 0)
-        assert ingest.heard == {REPORT: [1, 2, 3], DEED: [1]}
+        assert ingest.received == {REPORT: [1, 2, 3], ACTION: [1]}
         assert side.outbox.sent == 4
-        assert side.carrier.connected
+        assert side.transport.connected
 
 
 async def test_nothing_is_lost_while_the_server_is_away(
-    transport: str, side: Side, ingest: Ingest, server: EmbeddedNats
+    transport: str, side: AgentEnd, ingest: IngestEnd, server: EmbeddedNats
 ) -> None:
     await ingest.listen(transport)
-    async with side.carrying():
+    async with side.running():
         side.put(REPORT, 1)
-        await until(lambda: ingest.heard[REPORT] == [1])
+        await until(lambda: ingest.received[REPORT] == [1])
         await server.kill()
         side.put(REPORT, 2, 3, 4)
-        await until(lambda: not side.carrier.connected)
+        await until(lambda: not side.transport.connected)
         assert len(side.outbox) >= 3
         await server.start()
         await until(lambda: len(side.outbox) == 0)
     if transport == "mqtt":  # ingest's own connection may come back later than the broker takes reports
         assert side.outbox.sent == 4
     else:
-        assert sorted(set(ingest.heard[REPORT])) == [1, 2, 3, 4]
+        assert sorted(set(ingest.received[REPORT])) == [1, 2, 3, 4]
 
 
 async def test_an_agent_that_starts_before_the_server_finds_it(
-    transport: str, side: Side, ingest: Ingest, server: EmbeddedNats
+    transport: str, side: AgentEnd, ingest: IngestEnd, server: EmbeddedNats
 ) -> None:
     await server.stop()
     side.put(REPORT, 1)
-    async with side.carrying():
+    async with side.running():
         await asyncio.sleep(0)
-        assert not side.carrier.connected
+        assert not side.transport.connected
         await server.start()
         await ingest.listen(transport)
         await until(lambda: side.outbox.sent == 1)
 
 
 @pytest.mark.parametrize("transport", ["nats"])  # a broker takes reports, whoever listens
-async def test_reports_wait_for_an_ingest_that_starts_later(side: Side, ingest: Ingest, transport: str) -> None:
+async def test_reports_wait_for_an_ingest_that_starts_later(side: AgentEnd, ingest: IngestEnd, transport: str) -> None:
     side.put(REPORT, 1, 2)
-    async with side.carrying():
-        await until(lambda: not side.carrier.connected)
+    async with side.running():
+        await until(lambda: not side.transport.connected)
         await ingest.listen(transport)
         await until(lambda: len(side.outbox) == 0)
-    assert ingest.heard[REPORT] == [1, 2]
+    assert ingest.received[REPORT] == [1, 2]
 
 
 async def test_a_refusal_is_counted_and_what_follows_goes_on(
-    transport: str, side: Side, ingest: Ingest, caplog: pytest.LogCaptureFixture
+    transport: str, side: AgentEnd, ingest: IngestEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
     ingest.refuses[2] = "names another node than its topic"
     await ingest.listen(transport)
     side.put(REPORT, 1, 2, 3)
-    async with side.carrying():
+    async with side.running():
         await until(lambda: len(side.outbox) == 0)
         if transport == "mqtt":
-            said = Answer("report", "boot", 2, ingest.refuses[2])
+            said = Receipt("report", "boot", 2, ingest.refuses[2])
             await ingest.bus.publish(subjects.subject(NODE, REFUSED), receipt.encode(said))
         await until(lambda: side.outbox.refused == 1)
-    assert ingest.heard[REPORT] == [1, 2, 3]
+    assert ingest.received[REPORT] == [1, 2, 3]
     assert caplog.text.count("ingest refuses what this agent says") == 1
 
 
-async def _tell_slo(transport: str, ingest: Ingest, server: EmbeddedNats, message: NodeSlo) -> None:
+async def _tell_slo(transport: str, ingest: IngestEnd, server: EmbeddedNats, message: NodeSlo) -> None:
     """Hand out a NodeSLO as ingest does: kept in the stream, or retained by the broker."""
     data = node_slo.encode(message)
     if transport == "nats":
@@ -126,30 +126,30 @@ def threshold(percent: int) -> dict[str, object]:
 
 
 async def test_the_newest_node_slo_is_in_force_before_and_after_the_connection(
-    transport: str, side: Side, ingest: Ingest, server: EmbeddedNats, tmp_path: Path
+    transport: str, side: AgentEnd, ingest: IngestEnd, server: EmbeddedNats, tmp_path: Path
 ) -> None:
     await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 1, threshold(60)))
-    async with side.carrying():
-        await until(lambda: side.keeper.in_force is not None)
+    async with side.running():
+        await until(lambda: side.slo_informer.in_force is not None)
         await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 3, threshold(70)))
-        await until(lambda: side.keeper.in_force is not None and side.keeper.in_force.seq == 3)
+        await until(lambda: side.slo_informer.in_force is not None and side.slo_informer.in_force.seq == 3)
         await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 2, threshold(10)))
         await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 4, threshold(400)))
-        await until(lambda: side.keeper.refused == 1)
-        assert side.keeper.in_force is not None
-        assert side.keeper.in_force.spec == threshold(70)
-    later = SloKeeper(NODE, tmp_path / "state")  # another run of the agent, with no bus at all
+        await until(lambda: side.slo_informer.refused == 1)
+        assert side.slo_informer.in_force is not None
+        assert side.slo_informer.in_force.spec == threshold(70)
+    later = NodeSloInformer(NODE, tmp_path / "state")  # another run of the agent, with no bus at all
     later.load()
-    assert later.in_force == side.keeper.in_force
+    assert later.in_force == side.slo_informer.in_force
 
 
 async def test_a_node_slo_told_while_the_server_was_away_comes_after_it(
-    transport: str, side: Side, ingest: Ingest, server: EmbeddedNats
+    transport: str, side: AgentEnd, ingest: IngestEnd, server: EmbeddedNats
 ) -> None:
     await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 1, threshold(60)))
-    async with side.carrying():
-        await until(lambda: side.keeper.in_force is not None)
+    async with side.running():
+        await until(lambda: side.slo_informer.in_force is not None)
         await server.restart()
         await until(lambda: ingest.bus.connected)
         await _tell_slo(transport, ingest, server, NodeSlo(NODE, 5, 2, threshold(70)))
-        await until(lambda: side.keeper.in_force is not None and side.keeper.in_force.seq == 2)
+        await until(lambda: side.slo_informer.in_force is not None and side.slo_informer.in_force.seq == 2)

@@ -1,4 +1,4 @@
-"""The two sides of a transport: an agent's outbox and keeper, and ingest."""
+"""The two sides of a transport: an agent's outbox and slo_informer, and ingest."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cli.embedded import EmbeddedNats
-from services.node_agent.states_informer.node_slo import SloKeeper
-from services.node_agent.transport.mqtt_transport import OverMqtt
-from services.node_agent.transport.nats_transport import OverNats
+from services.node_agent.states_informer.node_slo import NodeSloInformer
+from services.node_agent.transport.mqtt_transport import MqttTransport
+from services.node_agent.transport.nats_transport import NatsTransport
 from services.node_agent.transport.outbox import Message, Outbox
-from services.node_agent.transport.transport import Carrier
+from services.node_agent.transport.transport import Transport
 from shared.agents import receipt, subjects
 from shared.agents.broker import Broker
-from shared.agents.receipt import Answer
-from shared.agents.subjects import DEED, REPORT, SLO
+from shared.agents.receipt import Receipt
+from shared.agents.subjects import ACTION, REPORT, SLO
 from shared.bus import Bus
 from shared.bus.streams import StreamConfig
 from shared.tasks import end
@@ -26,16 +26,16 @@ STREAM = StreamConfig(
 )
 
 
-class Side:
-    """An agent's outbox and keeper, with the carrier of one transport."""
+class AgentEnd:
+    """An agent's outbox and slo_informer, with the transport of one transport."""
 
     def __init__(self, transport: str, server: EmbeddedNats, folder: Path) -> None:
         self.outbox = Outbox(1_000_000)
-        self.keeper = SloKeeper(NODE, folder / "state")
-        self.carrier: Carrier = (
-            OverNats(NODE, Bus(server.url, name="agent"), self.outbox, self.keeper)
+        self.slo_informer = NodeSloInformer(NODE, folder / "state")
+        self.transport: Transport = (
+            NatsTransport(NODE, Bus(server.url, name="agent"), self.outbox, self.slo_informer)
             if transport == "nats"
-            else OverMqtt(NODE, Broker.parse(server.mqtt_url), self.outbox, self.keeper)
+            else MqttTransport(NODE, Broker.parse(server.mqtt_url), self.outbox, self.slo_informer)
         )
 
     def put(self, kind: str, *seqs: int) -> None:
@@ -43,37 +43,37 @@ class Side:
             self.outbox.put(Message(kind, seq, b"%d" % seq))
 
     @asynccontextmanager
-    async def carrying(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.carrier.run())
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.transport.run())
         try:
             yield
         finally:
             await end(task)
-            await self.carrier.close()
+            await self.transport.close()
 
 
-class Ingest:
+class IngestEnd:
     """The other side: notes what comes on this node's subjects, and answers questions."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
-        self.heard: dict[str, list[int]] = {REPORT: [], DEED: []}
+        self.received: dict[str, list[int]] = {REPORT: [], ACTION: []}
         self.refuses: dict[int, str] = {}
 
     async def listen(self, transport: str) -> None:
-        for kind in self.heard:
+        for kind in self.received:
             if transport == "nats":
                 await self.bus.answer(subjects.subject(NODE, kind), self._answering(kind))
             else:  # the server maps topics to subjects
-                await self.bus.hear(subjects.subject(NODE, kind), self._hearing(kind))
+                await self.bus.hear(subjects.subject(NODE, kind), self._recording(kind))
 
     def _answering(self, kind: str) -> Callable[[bytes], "asyncio.Future[bytes]"]:
         async def respond(data: bytes) -> bytes:
             seq = int(data)
-            self.heard[kind].append(seq)
-            return receipt.encode(Answer("report", "boot", seq, self.refuses.get(seq, "")))
+            self.received[kind].append(seq)
+            return receipt.encode(Receipt("report", "boot", seq, self.refuses.get(seq, "")))
 
         return lambda data: asyncio.ensure_future(respond(data))
 
-    def _hearing(self, kind: str) -> Callable[[bytes], None]:
-        return lambda data: self.heard[kind].append(int(data))
+    def _recording(self, kind: str) -> Callable[[bytes], None]:
+        return lambda data: self.received[kind].append(int(data))

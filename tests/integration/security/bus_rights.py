@@ -23,7 +23,7 @@ CONTEXTS = (
 
 TOKENS = {"node-a": "node-a", "rack.1": "rack%2E1"}
 
-KINDS = ("report", "deed", "refused", "slo")
+KINDS = ("report", "action", "refused", "slo")
 
 EVENT_STREAMS = tuple(f"KOORD_EVENTS_{name.upper().replace('-', '_')}" for name in CONTEXTS)
 
@@ -170,7 +170,7 @@ def expected(login: str) -> Rights:
             publish |= {f"$JS.ACK.{stream}.>", f"$JS.FC.{stream}.>"}
         subscribe = {"koord.event.>"}
     elif login in TOKENS.values():
-        publish = {f"koord.node.{login}.report", f"koord.node.{login}.deed"}
+        publish = {f"koord.node.{login}.report", f"koord.node.{login}.action"}
         publish |= {f"$JS.API.DIRECT.GET.KOORD_NODE_SLO.{SLO.format(login)}"}
         subscribe = {f"koord.node.{login}.refused", f"koord.node.{login}.slo"}
     else:

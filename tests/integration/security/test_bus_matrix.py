@@ -44,7 +44,7 @@ async def test_the_scheduler_says_and_hears_this() -> None:
     assert "koord.log.cluster" in expected("scheduler").subscribe
     assert expected("node-a").publish == {
         "koord.node.node-a.report",
-        "koord.node.node-a.deed",
+        "koord.node.node-a.action",
         "_INBOX.node-a.x",
         "$JS.API.DIRECT.GET.KOORD_NODE_SLO.koord.node.node-a.slo",
     }

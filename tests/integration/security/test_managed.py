@@ -43,8 +43,8 @@ async def test_all_but_the_locks_of_others_is_closed_without_a_superuser(tmp_pat
             first, second = (LogWriter(one, None, "scheduling", f"scheduler@{n}") for n in (1, 2))
             await first.acquire()
             await first.begin("0", (), now_ns=1_800_000_000_000_000_000, seen={})
-            for keeper in first._keepers:
-                keeper.cancel()  # silent from now on, as on a machine that hangs
+            for slo_informer in first._keepers:
+                slo_informer.cancel()  # silent from now on, as on a machine that hangs
             await second.acquire()  # which ends it, though nobody here may see or end another role's session
             assert second.head.seq == first.head.seq
             with pytest.raises(DBAPIError, match=r"is no partition|being written"):

@@ -55,7 +55,7 @@ async def client(secured: Secured, login: str, **more: object) -> AsyncIterator[
 
 def may_publish(login: str) -> set[str]:
     if login in TOKENS.values():
-        return {f"koord/node/{login}/report", f"koord/node/{login}/deed"} | (
+        return {f"koord/node/{login}/report", f"koord/node/{login}/action"} | (
             {"_INBOX/node-a/x"} if login == "node-a" else set()
         )
     own = {
@@ -74,7 +74,7 @@ def may_subscribe(login: str) -> set[str]:
         return {f"koord/node/{login}/refused", f"koord/node/{login}/slo"} | (
             {"_INBOX/node-a/x"} if login == "node-a" else set()
         )
-    kind = "report" if login.startswith("metrics-") else "deed"
+    kind = "report" if login.startswith("metrics-") else "action"
     found = {f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other")} | {f"koord/node/+/{kind}"}
     (one,) = [one for one in members() if one.name == login]
     return (found | {f"koord/{kind}/{context}" for kind in ("log", "head") for context in one.follows}) & set(FILTERS)

@@ -1,16 +1,16 @@
-"""Deeds, answers and NodeSLOs on the wire."""
+"""Actions, answers and NodeSLOs on the wire."""
 
 import msgspec
 import pytest
 
 from shared.agents import actions, node_slo, receipt
-from shared.agents.actions import ActionReport, AnyDeed, BadDeed, Burst, EvictionRequested, Killed, Suppressed
+from shared.agents.actions import ActionReport, AnyAction, BadAction, Burst, EvictionRequested, Killed, Suppressed
 from shared.agents.node_slo import BadNodeSlo, NodeSlo
-from shared.agents.receipt import Answer
+from shared.agents.receipt import Receipt
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "action",
     [
         Suppressed("cpuset", 24_000, "0-23"),
         Suppressed("cfsQuota"),
@@ -19,38 +19,38 @@ from shared.agents.receipt import Answer
         EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node"),
     ],
 )
-def test_a_deed_comes_out_as_it_went_in(deed: AnyDeed) -> None:
-    told = ActionReport("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, deed)
+def test_a_action_comes_out_as_it_went_in(action: AnyAction) -> None:
+    told = ActionReport("worker-1", "3f2a", 1, 1_800_000_000_000_000_000, action)
     assert actions.decode(actions.encode(told), "worker-1") == told
 
 
 @pytest.mark.parametrize(
     ("told", "text"),
     [
-        ([2, "n", "b", 1, 1, {}], "deed of node n: schema: Invalid value 2"),
-        ([1, "n", "b", 1, 1, {"deed": "burned"}], "deed of node n: deed.deed: Invalid value 'burned'"),
+        ([2, "n", "b", 1, 1, {}], "action of node n: schema: Invalid value 2"),
+        ([1, "n", "b", 1, 1, {"action": "burned"}], "action of node n: action.action: Invalid value 'burned'"),
         (
-            [1, "n", "b", 1, 1, {"deed": "evictionRequested", "pod_uid": "u", "reason": ""}],
-            "deed of node n: deed.reason: ",
+            [1, "n", "b", 1, 1, {"action": "evictionRequested", "pod_uid": "u", "reason": ""}],
+            "action of node n: action.reason: ",
         ),
         (
-            [1, "m", "b", 1, 1, {"deed": "evictionRequested", "pod_uid": "u", "reason": "r"}],
-            "deed of node n: node: names 'm'",
+            [1, "m", "b", 1, 1, {"action": "evictionRequested", "pod_uid": "u", "reason": "r"}],
+            "action of node n: node: names 'm'",
         ),
-        ("deed", "deed of node n: Expected `array`"),
+        ("action", "action of node n: Expected `array`"),
     ],
 )
-def test_a_bad_deed_is_refused_with_node_field_and_reason(told: object, text: str) -> None:
-    with pytest.raises(BadDeed) as error:
+def test_a_bad_action_is_refused_with_node_field_and_reason(told: object, text: str) -> None:
+    with pytest.raises(BadAction) as error:
         actions.decode(msgspec.msgpack.encode(told), "n")
     assert str(error.value).startswith(text)
 
 
 def test_an_answer_says_which_message_it_is_about() -> None:
-    refused = Answer("report", "3f2a", 7, "names another node")
+    refused = Receipt("report", "3f2a", 7, "names another node")
     assert receipt.decode(receipt.encode(refused)) == refused
     assert not refused.accepted
-    assert receipt.decode(receipt.encode(Answer("deed", "3f2a", 1))).accepted
+    assert receipt.decode(receipt.encode(Receipt("action", "3f2a", 1))).accepted
 
 
 def test_the_newest_node_slo_is_the_one_with_the_highest_position() -> None:

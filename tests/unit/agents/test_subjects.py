@@ -19,8 +19,8 @@ def test_a_token_gives_its_node_back_and_holds_no_separator(node: str) -> None:
     token = subjects.token(node)
     assert not set(".*> /+#") & set(token)
     assert subjects.node_of_token(token) == node
-    assert subjects.node_of(subjects.subject(node, subjects.DEED)) == node
-    assert subjects.node_of(subjects.topic(node, subjects.DEED)) == node
+    assert subjects.node_of(subjects.subject(node, subjects.ACTION)) == node
+    assert subjects.node_of(subjects.topic(node, subjects.ACTION)) == node
 
 
 @pytest.mark.parametrize("token", ["", "a.b", "%", "%2", "%2e", "%41", "%zz", "%FF", "a b", "*"])

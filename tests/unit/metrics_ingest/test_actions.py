@@ -1,4 +1,4 @@
-"""Deeds: checked against who is on the node, recorded once, and an eviction becomes an intent."""
+"""Actions: checked against who is on the node, recorded once, and an eviction becomes an intent."""
 
 from random import Random
 
@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from services.metrics_ingest.actions.decide import forgotten, recorded
-from services.metrics_ingest.actions.state import NUMBERS_KEPT, DeedsState, is_told, with_number
+from services.metrics_ingest.actions.decide import recorded, removed_topologies
+from services.metrics_ingest.actions.state import NUMBERS_KEPT, ActionIngestState, is_recorded, with_number
 from shared.agents import actions
 from shared.agents.actions import (
     ActionReport,
-    AnyDeed,
-    BadDeed,
+    AnyAction,
+    BadAction,
     Burst,
     EvictionRequested,
     Killed,
@@ -43,24 +43,24 @@ from tests.support.pods import observed
 from tests.unit.metrics_ingest.cluster_history import START_NS, Logs, fold, pod
 
 
-def told(deed: AnyDeed, number: int = 1, node: str = "a", at_ns: int = START_NS) -> ActionReport:
-    return ActionReport(node, "boot", number, at_ns, deed)
+def told(action: AnyAction, number: int = 1, node: str = "a", at_ns: int = START_NS) -> ActionReport:
+    return ActionReport(node, "boot", number, at_ns, action)
 
 
-def events(state: DeedsState, deed: AnyDeed, **fields: object) -> list[Event]:
-    asked = told(deed, **fields)  # type: ignore[arg-type]
+def events(state: ActionIngestState, action: AnyAction, **fields: object) -> list[Event]:
+    asked = told(action, **fields)  # type: ignore[arg-type]
     return [draft.event for draft in recorded(state, asked, max_clock_skew_s=30, now_ns=START_NS)]
 
 
 @pytest.fixture
-def state() -> DeedsState:
+def state() -> ActionIngestState:
     logs = Logs()
     for name, node, mirror in (("p", "a", ""), ("elsewhere", "b", ""), ("static", "a", "hash")):
         logs.append("cluster", observed(pod(name, node, mirror=mirror)))
-    return fold(DeedsState, logs.contexts["cluster"])
+    return fold(ActionIngestState, logs.contexts["cluster"])
 
 
-def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: DeedsState) -> None:
+def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: ActionIngestState) -> None:
     said = {"node": "a", "boot": "boot", "number": 1, "at_ns": START_NS}
     assert events(state, EvictionRequested("uid-p", "memory is short")) == [
         AgentEvictionRequested(**said, pod_uid="uid-p", pod="d/p", reason="memory is short"),  # type: ignore[arg-type]
@@ -72,12 +72,14 @@ def test_an_eviction_of_a_pod_on_the_node_is_recorded_and_asked_for(state: Deeds
     ("uid", "why"),
     [("uid-elsewhere", "runs on b"), ("uid-unknown", "no running pod"), ("hash", "static pod"), ("uid-static", "no running pod")],
 )  # fmt: skip
-def test_an_eviction_of_any_other_pod_is_refused(state: DeedsState, uid: str, why: str) -> None:
-    with pytest.raises(BadDeed, match=why):
+def test_an_eviction_of_any_other_pod_is_refused(state: ActionIngestState, uid: str, why: str) -> None:
+    with pytest.raises(BadAction, match=why):
         events(state, EvictionRequested(uid, "because"))
 
 
-def test_what_was_done_is_recorded_also_of_a_pod_that_is_not_known_but_not_of_one_elsewhere(state: DeedsState) -> None:
+def test_what_was_done_is_recorded_also_of_a_pod_that_is_not_known_but_not_of_one_elsewhere(
+    state: ActionIngestState,
+) -> None:
     suppressed, burst, killed = (
         events(state, Suppressed("cpuset", 2000, "0-1"))[0],
         events(state, Burst("uid-p", cfs_quota_us=200_000))[0],
@@ -87,14 +89,14 @@ def test_what_was_done_is_recorded_also_of_a_pod_that_is_not_known_but_not_of_on
     assert isinstance(burst, PodBurst)
     assert isinstance(killed, PodKilled)
     assert (suppressed.cpus, burst.pod, burst.cfs_quota_us, killed.pod) == ("0-1", "d/p", 200_000, "")
-    with pytest.raises(BadDeed, match="runs on b"):
+    with pytest.raises(BadAction, match="runs on b"):
         events(state, Killed("uid-elsewhere", "oom"))
 
 
-def test_a_deed_of_another_time_is_refused(state: DeedsState) -> None:
-    with pytest.raises(BadDeed, match="ahead of our clock"):
+def test_a_action_of_another_time_is_refused(state: ActionIngestState) -> None:
+    with pytest.raises(BadAction, match="ahead of our clock"):
         events(state, Suppressed("cpuset"), at_ns=START_NS + 31 * SECOND)
-    with pytest.raises(BadDeed, match="back"):
+    with pytest.raises(BadAction, match="back"):
         events(state, Suppressed("cpuset"), at_ns=START_NS - 90_000 * SECOND)
 
 
@@ -102,22 +104,22 @@ def test_a_pod_that_has_ended_is_on_no_node() -> None:
     logs = Logs()
     for phase in ("Running", "Succeeded"):
         logs.append("cluster", observed(pod("p", "a", phase=phase)))
-    with pytest.raises(BadDeed):
-        events(fold(DeedsState, logs.contexts["cluster"]), EvictionRequested("uid-p", "because"))
+    with pytest.raises(BadAction):
+        events(fold(ActionIngestState, logs.contexts["cluster"]), EvictionRequested("uid-p", "because"))
 
 
 @given(st.lists(st.integers(1, 600), max_size=700))
-def test_a_deed_is_told_once_in_whatever_order_they_come(numbers: list[int]) -> None:
+def test_a_action_is_told_once_in_whatever_order_they_come(numbers: list[int]) -> None:
     seen = None
     taken: list[int] = []
     for number in numbers:
-        if not is_told(seen, "boot", number):
+        if not is_recorded(seen, "boot", number):
             taken.append(number)
             seen = with_number(seen, "boot", number)
     assert len(set(taken)) == len(taken)
     if len(set(numbers)) <= NUMBERS_KEPT:
         assert set(taken) == set(numbers)
-    assert not is_told(seen, "another boot", 1)
+    assert not is_recorded(seen, "another boot", 1)
 
 
 names = st.sampled_from("abc")
@@ -143,29 +145,29 @@ def test_any_interleaving_gives_the_same_bytes_and_so_does_a_snapshot_on_the_way
     for event in nodes:
         logs.append("nodes-0", event)
     orders = [logs.interleaved(Random(seed + number)) for number in range(3)]
-    assert len({fold(DeedsState, order).encode() for order in orders}) == 1
-    restored = DeedsState()
-    restored.restore(fold(DeedsState, orders[0][:cut]).encode())
+    assert len({fold(ActionIngestState, order).encode() for order in orders}) == 1
+    restored = ActionIngestState()
+    restored.restore(fold(ActionIngestState, orders[0][:cut]).encode())
     for record in orders[0][cut:]:
         restored.apply(record)
-    assert restored.encode() == fold(DeedsState, orders[0]).encode()
+    assert restored.encode() == fold(ActionIngestState, orders[0]).encode()
 
 
-def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: DeedsState) -> None:
+def test_what_an_agent_is_told_moves_with_what_it_sees_only(state: ActionIngestState) -> None:
     found = state.node_pods("a")
     assert [(pod.metadata.uid, pod.metadata.name) for pod in found.pods] == [("hash", "static"), ("uid-p", "p")]
     logs = Logs()
     again = pod("p", "a")
-    position = state.residents["a"].seq
+    position = state.node_views["a"].seq
     logs.append("cluster", observed(again))
     state.apply(logs.contexts["cluster"][-1])
-    assert state.residents["a"].seq == position
+    assert state.node_views["a"].seq == position
     logs.append("cluster", PodDeleted(pod="d/p", pod_uid="uid-p"))
     state.apply(logs.contexts["cluster"][-1])
     assert [pod.metadata.uid for pod in state.node_pods("a").pods] == ["hash"]
 
 
-def test_an_agent_that_asks_for_its_pods_leaves_no_event(state: DeedsState) -> None:
+def test_an_agent_that_asks_for_its_pods_leaves_no_event(state: ActionIngestState) -> None:
     assert events(state, PodsRequested()) == []
 
 
@@ -191,15 +193,15 @@ def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims(
     logs.append("cluster", claim("c", ""))
     logs.append("cluster", claim("c", "pv-1"))
     logs.append("cluster", claim("elsewhere", "pv-9"))
-    state = fold(DeedsState, logs.contexts["cluster"])
+    state = fold(ActionIngestState, logs.contexts["cluster"])
     told_of = state.node_pods("a")
     assert (told_of.seq, told_of.claims) == (3, {"d/c": "pv-1"})
     logs.append("cluster", claim("p-w", "pv-2"))
-    assert fold(DeedsState, logs.contexts["cluster"]).node_pods("a").claims == {"d/c": "pv-1", "d/p-w": "pv-2"}
+    assert fold(ActionIngestState, logs.contexts["cluster"]).node_pods("a").claims == {"d/c": "pv-1", "d/p-w": "pv-2"}
     logs.append("cluster", ObjectDeleted(resource=CLAIMS, name="d/c", uid="c"))
-    state = fold(DeedsState, logs.contexts["cluster"])
+    state = fold(ActionIngestState, logs.contexts["cluster"])
     assert state.node_pods("a").claims == {"d/p-w": "pv-2"}
-    again = DeedsState()
+    again = ActionIngestState()
     again.restore(state.encode())
     assert again.encode() == state.encode()
 
@@ -207,7 +209,7 @@ def test_a_pod_whose_block_io_is_held_is_told_of_with_the_volumes_of_its_claims(
 TOPOLOGY = TopologyReported({CPU_BASIC_INFO: "{}"}, "None", (ZoneReported("node-0", {"cpu": ("2", "1500m")}),))
 
 
-def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(state: DeedsState) -> None:
+def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(state: ActionIngestState) -> None:
     assert events(state, TOPOLOGY) == [], "the node is not known: agents tell again"
     logs = Logs()
     logs.append("cluster", NodeObserved(node="a", object=Node(metadata=Metadata(name="a"))))
@@ -220,17 +222,17 @@ def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(
     state.apply(logs.contexts["nodes-0"][-1])
     assert events(state, TOPOLOGY, number=2) == []
     assert len(events(state, structs.replace(TOPOLOGY, policy="RestrictedPodLevel"), number=2)) == 1
-    assert forgotten(state) == []
-    again = DeedsState()
+    assert removed_topologies(state) == []
+    again = ActionIngestState()
     again.restore(state.encode())
     assert again.encode() == state.encode()
     logs.append("cluster", NodeDeleted(node="a", node_uid="u"))
     state.apply(logs.contexts["cluster"][-1])
-    (gone,) = forgotten(state)
+    (gone,) = removed_topologies(state)
     assert gone.event == NodeTopologyRemoved("a")
     logs.append("nodes-0", gone)
     state.apply(logs.contexts["nodes-0"][-1])
-    assert forgotten(state) == []
+    assert removed_topologies(state) == []
 
 
 @pytest.mark.parametrize(
@@ -241,9 +243,9 @@ def test_a_topology_is_recorded_when_it_is_another_and_taken_back_with_its_node(
     ],
 )
 def test_a_topology_that_says_what_no_agent_may_is_refused(
-    state: DeedsState, changes: dict[str, object], why: str
+    state: ActionIngestState, changes: dict[str, object], why: str
 ) -> None:
-    with pytest.raises(BadDeed, match=why):
+    with pytest.raises(BadAction, match=why):
         events(state, structs.replace(TOPOLOGY, **changes))
 
 

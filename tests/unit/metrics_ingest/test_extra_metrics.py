@@ -3,7 +3,7 @@
 import msgspec
 
 from services.metrics_ingest.reports.aggregation_policy import Policy
-from services.metrics_ingest.reports.decide import levels, reported
+from services.metrics_ingest.reports.decide import node_metric_writes, node_reported
 from services.metrics_ingest.reports.settings import IngestSettings
 from services.metrics_ingest.reports.state import IngestState
 from services.metrics_ingest.reports.usage_windows import NodeWindows
@@ -29,7 +29,7 @@ def recorded(*reports: Report, state: IngestState | None = None) -> NodeReported
     windows = NodeWindows("n")
     for each in reports:
         windows.add(each)
-    return reported(state or IngestState(), windows.measure(Policy()), Policy())
+    return node_reported(state or IngestState(), windows.measure(Policy()), Policy())
 
 
 def test_host_applications_are_means_over_the_aggregate_window() -> None:
@@ -121,7 +121,7 @@ def test_an_event_recorded_by_an_earlier_release_is_read() -> None:
 
 
 def _patch(event: NodeReported) -> dict[str, object]:
-    written = levels(IngestState(), event, IngestSettings(), START_NS)[-1].event
+    written = node_metric_writes(IngestState(), event, IngestSettings(), START_NS)[-1].event
     assert isinstance(written, FieldsDesired)
     found: dict[str, object] = written.patch["status"]
     return found

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.metrics_ingest.reports.aggregation_policy import Policy, policy_of
-from services.metrics_ingest.reports.decide import forgotten, is_due, levels, reported
+from services.metrics_ingest.reports.decide import expired_reports, is_due, node_metric_writes, node_reported
 from services.metrics_ingest.reports.settings import IngestSettings
-from services.metrics_ingest.reports.state import GONE_KEPT_NS, STATUS, IngestState, SloFacts
+from services.metrics_ingest.reports.state import GONE_KEPT_NS, STATUS, IngestState, NodeSloRecord
 from services.metrics_ingest.reports.usage_windows import Measured
 from shared.agents.report import Report
 from shared.events import Cause
@@ -80,7 +80,11 @@ cluster_events = st.one_of(
 )  # fmt: skip
 own_events = st.one_of(
     st.builds(said, names, numbers),
-    st.builds(lambda name, at_s: levels(IngestState(), said(name, at_s), SETTINGS, START_NS)[-1].event, names, numbers),
+    st.builds(
+        lambda name, at_s: node_metric_writes(IngestState(), said(name, at_s), SETTINGS, START_NS)[-1].event,
+        names,
+        numbers,
+    ),
     st.builds(lambda name, at_s: NodeReportsExpired(node=name, at_ns=START_NS + at_s * SECOND), names, numbers),
 )
 
@@ -112,13 +116,13 @@ def test_pods_are_joined_as_of_the_reports_own_time() -> None:
     logs.append("cluster", PodDeleted(pod="d/p", pod_uid="uid-p"))
     state = fold(IngestState, logs.contexts["cluster"])
     pods = {"uid-q": Usage(1, 1), "uid-p": Usage(2, 2), "uid-elsewhere": Usage(4, 4), "unknown": Usage(8, None)}
-    then = reported(state, measured("a", pods, before_ns), Policy())
+    then = node_reported(state, measured("a", pods, before_ns), Policy())
     assert then.pods == (
         ClassReported("koord-batch", "BE", (PodReported("d/q", 1, 1),)),
         ClassReported("koord-prod", "LS", (PodReported("d/p", 2, 2),)),
     )
     assert then.unmatched == Usage(8, 0)
-    now = reported(state, measured("a", pods, logs.now_ns), Policy())
+    now = node_reported(state, measured("a", pods, logs.now_ns), Policy())
     assert [pod.pod for of in now.pods for pod in of.pods] == ["d/q"]
 
 
@@ -126,7 +130,7 @@ def test_a_static_pod_is_known_by_the_uid_under_which_its_node_runs_it() -> None
     logs = Logs()
     logs.append("cluster", pod_seen("apiserver", "a", mirror="hash"))
     state = fold(IngestState, logs.contexts["cluster"])
-    assert reported(state, measured("a", {"hash": Usage(1, 1)}), Policy()).pods[0].pods == (
+    assert node_reported(state, measured("a", {"hash": Usage(1, 1)}), Policy()).pods[0].pods == (
         PodReported("d/apiserver", 1, 1),
     )
 
@@ -136,7 +140,7 @@ def test_pods_that_are_gone_are_remembered_for_a_while_only() -> None:
     for name in "ab":
         logs.append("cluster", pod_seen(name, "n"), PodDeleted(pod=f"d/{name}", pod_uid=f"uid-{name}"))
         logs.now_ns += 2 * GONE_KEPT_NS
-    assert list(fold(IngestState, logs.contexts["cluster"]).seats) == ["uid-b"]
+    assert list(fold(IngestState, logs.contexts["cluster"]).known_pods) == ["uid-b"]
 
 
 def test_a_report_is_due_an_interval_after_the_last_and_only_of_a_node_that_is_there() -> None:
@@ -157,16 +161,16 @@ def test_the_object_is_made_once_and_after_a_refusal_nothing_is_written_for_a_wh
     logs = Logs()
     logs.append("cluster", node_seen("a"))
     state = fold(IngestState, logs.contexts["cluster"])
-    kinds = [type(draft.event) for draft in levels(state, said("a", 0), SETTINGS, logs.now_ns)]
+    kinds = [type(draft.event) for draft in node_metric_writes(state, said("a", 0), SETTINGS, logs.now_ns)]
     assert kinds == [ObjectDesired, FieldsDesired]
     state.apply(logs.append("cluster", metric_seen("a", 60)))
-    kinds = [type(draft.event) for draft in levels(state, said("a", 0), SETTINGS, logs.now_ns)]
+    kinds = [type(draft.event) for draft in node_metric_writes(state, said("a", 0), SETTINGS, logs.now_ns)]
     assert kinds == [FieldsDesired]
     refusal = DesiredStateRejected(resource=NODE_METRICS, name="a", reason="no such resource")
     state.apply(logs.append("cluster", refusal, cause=Cause("metrics-0", 3)))
-    assert levels(state, said("a", 0), SETTINGS, logs.now_ns) == []
+    assert node_metric_writes(state, said("a", 0), SETTINGS, logs.now_ns) == []
     later_ns = logs.now_ns + SETTINGS.refused_pause_s * SECOND
-    assert len(levels(state, said("a", 0), SETTINGS, later_ns)) == 1
+    assert len(node_metric_writes(state, said("a", 0), SETTINGS, later_ns)) == 1
 
 
 def test_objects_are_written_as_seldom_as_asked_although_every_report_is_recorded() -> None:
@@ -176,20 +180,20 @@ def test_objects_are_written_as_seldom_as_asked_although_every_report_is_recorde
     logs.append("cluster", NodeMetricObserved(node="a", object=NodeMetric(metadata=Metadata(name="a"), status=status)))
     state = fold(IngestState, logs.contexts["cluster"])
     seldom = IngestSettings(node_metric_interval_s=600)
-    assert [at_s for at_s in (60, 599, 600) if levels(state, said("a", at_s), seldom, logs.now_ns)] == [600]
-    assert levels(state, said("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
+    assert [at_s for at_s in (60, 599, 600) if node_metric_writes(state, said("a", at_s), seldom, logs.now_ns)] == [600]
+    assert node_metric_writes(state, said("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
 
 
 def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> None:
     logs, seldom = Logs(), IngestSettings(node_metric_interval_s=600)
     logs.append("cluster", node_seen("a"), metric_seen("a", 60))
     state = fold(IngestState, logs.contexts["cluster"])
-    decided = levels(state, said("a", 0), seldom, logs.now_ns)[-1].event
+    decided = node_metric_writes(state, said("a", 0), seldom, logs.now_ns)[-1].event
     state.apply(logs.append("metrics-0", decided))
 
     def due() -> list[int]:
         later_ns = logs.now_ns + seldom.refused_pause_s * SECOND
-        return [at_s for at_s in (60, 599, 600) if levels(state, said("a", at_s), seldom, later_ns)]
+        return [at_s for at_s in (60, 599, 600) if node_metric_writes(state, said("a", at_s), seldom, later_ns)]
 
     assert due() == [600]
     refusal = DesiredStateFailed(resource=NODE_METRICS, name="a", reason="no answer", fields=STATUS)
@@ -202,7 +206,7 @@ def test_a_status_that_was_decided_counts_as_written_unless_it_was_refused() -> 
 
 def test_a_status_without_usage_takes_away_what_an_earlier_one_said() -> None:
     event = NodeReported(node="a", at_ns=START_NS, interval_s=60, aggregate_s=300, usage=Usage(5, None))
-    written = levels(IngestState(), event, SETTINGS, START_NS)[-1].event
+    written = node_metric_writes(IngestState(), event, SETTINGS, START_NS)[-1].event
     assert isinstance(written, FieldsDesired)
     assert written.patch == {
         "status": {
@@ -224,7 +228,7 @@ def test_only_silent_nodes_that_are_gone_are_forgotten_with_their_object() -> No
     logs.append("cluster", node_seen("there"), metric_seen("there", 60), metric_seen("gone", 60))
     logs.append("metrics-0", said("there", 0), said("gone", 5))
     state = fold(IngestState, logs.interleaved(Random(1)))
-    drafts = [draft.event for draft in forgotten(state, ["there", "gone", "unheard"])]
+    drafts = [draft.event for draft in expired_reports(state, ["there", "gone", "unheard"])]
     assert drafts == [
         NodeReportsExpired(node="gone", at_ns=START_NS + 5 * SECOND),
         ObjectDesired(resource=NODE_METRICS, name="gone", body=None),
@@ -236,7 +240,7 @@ def test_a_nodeslo_carries_the_epoch_and_seq_of_the_cluster() -> None:
     logs.append("cluster", WriterStarted(epoch=7, release="1"))
     seen = logs.append("cluster", ObjectObserved(resource=NODE_SLOS, name="a", uid="u", object={"spec": {"x": 1}}))
     state = fold(IngestState, logs.contexts["cluster"])
-    assert state.slos == {"a": SloFacts(7, seen.seq, {"x": 1})}
+    assert state.slos == {"a": NodeSloRecord(7, seen.seq, {"x": 1})}
 
 
 def test_the_spec_of_the_newest_object_counts() -> None:
@@ -255,8 +259,8 @@ def test_an_agent_is_told_how_memory_counts_where_its_nodemetric_asks_for_anothe
     assert fold(IngestState, logs.contexts["cluster"]).slos == {}
     logs.append("cluster", metric("usageWithPageCache"))
     logs.append("cluster", ObjectObserved(resource=NODE_SLOS, name="a", uid="s", object={"spec": {"x": 1}}))
-    assert fold(IngestState, logs.contexts["cluster"]).slos["a"] == SloFacts(0, 3, {"x": 1}, "usageWithPageCache")
+    assert fold(IngestState, logs.contexts["cluster"]).slos["a"] == NodeSloRecord(0, 3, {"x": 1}, "usageWithPageCache")
     logs.append("cluster", metric("usageWithPageCache"))
     assert fold(IngestState, logs.contexts["cluster"]).slos["a"].seq == 3
     logs.append("cluster", NodeMetricDeleted(node="a"))
-    assert fold(IngestState, logs.contexts["cluster"]).slos["a"] == SloFacts(0, 5, {"x": 1})
+    assert fold(IngestState, logs.contexts["cluster"]).slos["a"] == NodeSloRecord(0, 5, {"x": 1})

@@ -94,7 +94,7 @@ def test_windows_equal_a_plain_reference_whatever_the_order_in_which_reports_com
     order = list(reports)
     random.shuffle(order)
     for report in order:
-        if not windows.knows(report):
+        if not windows.contains(report):
             windows.add(report)
             if random.random() < 0.5:
                 windows.forget(POLICY)

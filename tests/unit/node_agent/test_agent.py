@@ -13,12 +13,12 @@ from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.collectors.usage_samples import SECOND_NS
 from services.node_agent.prometheus.exposition import AgentMetrics
 from services.node_agent.settings import AgentSettings
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Outbox
 from shared.agents import actions, report
 from shared.agents.actions import EvictionRequested, Suppressed
 from shared.agents.report import Report
-from shared.agents.subjects import DEED, REPORT
+from shared.agents.subjects import ACTION, REPORT
 from tests.unit.node_agent.collectors.node_on_files import Machine
 
 
@@ -30,7 +30,7 @@ class Made:
         settings = AgentSettings(node="worker-1", collect_interval_s=0.1, report_interval_s=1, first_report_s=1)
         self.outbox = Outbox(1_000_000)
         collector = Collector(machine.proc, machine.cgroup, "", interval_s=0.1, clock_ns=time.monotonic_ns)
-        self.agent = Agent(settings, collector, self.outbox, SloKeeper("worker-1", folder))
+        self.agent = Agent(settings, collector, self.outbox, NodeSloInformer("worker-1", folder))
 
 
 @pytest.fixture
@@ -65,17 +65,17 @@ async def test_reports_follow_each_other_without_gap_and_the_last_one_comes_at_t
     assert all(one.node_usage.offset_ms for one in reports)
 
 
-async def test_deeds_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
+async def test_actions_are_numbered_and_go_ahead_of_reports(made: Made) -> None:
     asked = EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node")
-    made.agent.tell(asked)
-    made.agent.tell(Suppressed("cfsQuota", 4_000))
+    made.agent.report_action(asked)
+    made.agent.report_action(Suppressed("cfsQuota", 4_000))
     found = []
     while len(made.outbox):
         message = await made.outbox.next()
-        assert message.kind == DEED
+        assert message.kind == ACTION
         found.append(actions.decode(message.data, "worker-1"))
         made.outbox.done(message)
-    assert [(told.seq, told.deed) for told in found] == [(1, asked), (2, Suppressed("cfsQuota", 4_000))]
+    assert [(told.seq, told.action) for told in found] == [(1, asked), (2, Suppressed("cfsQuota", 4_000))]
     assert found[0].boot == found[1].boot
 
 

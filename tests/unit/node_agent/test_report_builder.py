@@ -1,7 +1,7 @@
 """What rounds add up to."""
 
-from services.node_agent.collectors.usage_samples import SECOND_NS, Round, Usage, ZoneUsage
-from services.node_agent.report_builder import Forecasts, Interval, Sender
+from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, UsageSnapshot, ZoneUsage
+from services.node_agent.report_builder import Forecasts, ReportBuilder, Sender
 from shared.agents.report import ApplicationSum, Forecast, PodSum, Series, ZoneSum, decode, encode
 from shared.kube.slo_config import HostApplication
 
@@ -10,12 +10,12 @@ BEGIN_NS = 5 * SECOND_NS
 WALL_NS = 1_800_000_000 * SECOND_NS
 
 
-def a_round(second: int, node: Usage | None, pods: dict[str, Usage], best_effort: Usage | None = None) -> Round:
-    return Round(BEGIN_NS + second * SECOND_NS, node, node, best_effort, pods)
+def a_round(second: int, node: Usage | None, pods: dict[str, Usage], best_effort: Usage | None = None) -> UsageSnapshot:
+    return UsageSnapshot(BEGIN_NS + second * SECOND_NS, node, node, best_effort, pods)
 
 
 def test_samples_keep_their_time_and_pods_add_up() -> None:
-    interval = Interval(BEGIN_NS)
+    interval = ReportBuilder(BEGIN_NS)
     interval.add(a_round(1, Usage(300, 10), {"b": Usage(100, 7)}))
     interval.add(a_round(2, Usage(500, 11), {"b": Usage(300, 5), "a": Usage(1, 2)}, Usage(40, 3)))
     made = interval.report(SENDER, 4, BEGIN_NS + 2 * SECOND_NS, WALL_NS)
@@ -27,7 +27,7 @@ def test_samples_keep_their_time_and_pods_add_up() -> None:
 
 
 def test_what_is_not_measured_is_absent() -> None:
-    interval = Interval(BEGIN_NS)
+    interval = ReportBuilder(BEGIN_NS)
     interval.add(a_round(1, Usage(None, 10), {"a": Usage(None, 2)}))
     made = interval.report(SENDER, 1, BEGIN_NS + SECOND_NS, WALL_NS)
     assert made.node_usage == Series((1_000,), (), (10,))
@@ -36,7 +36,7 @@ def test_what_is_not_measured_is_absent() -> None:
 
 
 def test_a_value_that_some_samples_lack_is_left_out() -> None:
-    interval = Interval(BEGIN_NS)
+    interval = ReportBuilder(BEGIN_NS)
     interval.add(a_round(1, None, {}, Usage(None, 10)))
     interval.add(a_round(2, None, {}, Usage(5, 11)))
     made = interval.report(SENDER, 1, BEGIN_NS + 2 * SECOND_NS, WALL_NS)
@@ -45,7 +45,7 @@ def test_a_value_that_some_samples_lack_is_left_out() -> None:
 
 
 def test_nothing_measured_is_nothing_to_report() -> None:
-    interval = Interval(BEGIN_NS)
+    interval = ReportBuilder(BEGIN_NS)
     interval.add(a_round(1, None, {}))
     assert interval.empty
     interval.add(a_round(2, Usage(1, 1), {}))
@@ -54,10 +54,10 @@ def test_nothing_measured_is_nothing_to_report() -> None:
 
 def test_host_applications_and_zones_add_up_and_predictions_come_along() -> None:
     nginx = HostApplication(name="nginx", priority="koord-prod", qos="LS")
-    interval = Interval(BEGIN_NS)
+    interval = ReportBuilder(BEGIN_NS)
     for second, cpu in ((1, 100), (2, 300)):
         interval.add(
-            Round(
+            UsageSnapshot(
                 BEGIN_NS + second * SECOND_NS,
                 Usage(1, 1),
                 None,

@@ -9,10 +9,10 @@ from cli.parity.runners.node_agent.memory import node_pod
 from cli.parity.runners.node_agent.series import Store
 from services.node_agent.qos_manager.strategies.cpu_burst import (
     Bursts,
-    Held,
+    CurrentLimits,
     Measured,
+    PodAnnotation,
     PodBurst,
-    Stated,
     concerns,
     node_state,
 )
@@ -82,26 +82,26 @@ class _Node:
             if concerns(each.pod):
                 uid = each.pod.metadata.uid
 
-                def held(cid: str, uid: str = uid) -> Held:
+                def held(cid: str, uid: str = uid) -> CurrentLimits:
                     found = self._containers.get(cid) if cid else self._folders.get(uid)
-                    return Held(found["quota"], found["burst"]) if found else Held(None, None)
+                    return CurrentLimits(found["quota"], found["burst"]) if found else CurrentLimits(None, None)
 
                 self._carry_out(self._bursts.decide(each, strategy, state, held, measured, now_ns))
         self._bursts.forget_idle(now_ns)
         return state.value
 
-    def _carry_out(self, wanted: PodBurst) -> None:
-        for cid, burst in wanted.containers_burst_us.items():
+    def _carry_out(self, desired: PodBurst) -> None:
+        for cid, burst in desired.containers_burst_us.items():
             if cid in self._containers:
                 self._containers[cid]["burst"] = burst
-        for cid, quota in wanted.containers_quota_us.items():
+        for cid, quota in desired.containers_quota_us.items():
             self._containers[cid]["quota"] = quota
-        if wanted.uid in self._folders:
-            self._folders[wanted.uid]["burst"] = wanted.burst_us
-            if wanted.quota_us is not None:
-                self._folders[wanted.uid]["quota"] = wanted.quota_us
+        if desired.uid in self._folders:
+            self._folders[desired.uid]["burst"] = desired.burst_us
+            if desired.quota_us is not None:
+                self._folders[desired.uid]["quota"] = desired.quota_us
 
 
 def _strategy(raw: Mapping[str, Any]) -> CpuBurst:
     """Returns a recorded strategy, which may lie outside of the bounds of a NodeSLO."""
-    return CpuBurst(**msgspec.structs.asdict(msgspec.convert(raw, Stated)))
+    return CpuBurst(**msgspec.structs.asdict(msgspec.convert(raw, PodAnnotation)))

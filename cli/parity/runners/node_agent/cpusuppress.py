@@ -8,7 +8,7 @@ import msgspec
 from services.node_agent.qos_manager.strategies import cpu_suppress
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor, select
 from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, Levels, Policy, Situation, Usage, share
-from services.node_agent.states_informer.annotations import HeldCpus
+from services.node_agent.states_informer.annotations import ReservedCpus
 from shared.domain.cpu_set import cpu_list, parse_cpus
 from shared.domain.qos import kubernetes_qos
 from shared.kube.node import Node
@@ -90,7 +90,7 @@ class _Rounds:
                 HostApp.of(msgspec.convert(app, HostApplication)) for app in given.get("hostApplications", ())
             ),
             processors=_processors(given),
-            held=HeldCpus.of(given.get("topologyAnnotations")),
+            reserved_cpus=ReservedCpus.of(given.get("topologyAnnotations")),
             now_cpus=self._top,
             now_quota_us=self._quota,
             manager=given["gates"]["BECPUManager"],

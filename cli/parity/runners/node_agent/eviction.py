@@ -55,8 +55,8 @@ def _rounds(op: str, given: Given, changed: Changed) -> list[tuple[dict[str, Any
     evicted: set[str] = set()
     rounds = []
     for now in given["rounds"]:
-        said, outcomes = _round(strategies, given, now, node, pods, evicted, changed)
-        rounds.append((said, outcomes))
+        result, outcomes = _round(strategies, given, now, node, pods, evicted, changed)
+        rounds.append((result, outcomes))
         if given.get("removeEvicted"):
             pods = [pod for pod in pods if pod.metadata.uid not in evicted]
     return rounds
@@ -72,7 +72,7 @@ def _round(
     changed: Changed,
 ) -> tuple[dict[str, Any], Outcomes]:
     now_ns = instant_ns(now["time"])
-    cooling, threshold = strategies.cools(now_ns), _threshold(now["threshold"])
+    cooling, threshold = strategies.is_cooling(now_ns), _threshold(now["threshold"])
     outcomes: Outcomes = {}
     if not cooling and threshold is not None:
         load = _load(given, now, pods, threshold, now_ns)
@@ -85,9 +85,9 @@ def _round(
     )
     evicted |= {each.pod.metadata.uid for each in done if each.done}
     last_ns = strategies.evicted_ns
-    said = {
+    result = {
         "cooling": cooling,
-        "tasks": {feature: _said(outcome) for feature, outcome in outcomes.items()},
+        "tasks": {feature: _outcome(outcome) for feature, outcome in outcomes.items()},
         "evictions": [
             {
                 "pod": each.pod.metadata.name,
@@ -99,7 +99,7 @@ def _round(
         ],
         "lastEvictTime": None if last_ns is None else instant_text(last_ns),
     }
-    return said, outcomes
+    return result, outcomes
 
 
 def _threshold(raw: Given | None) -> ResourceThreshold | None:
@@ -159,7 +159,7 @@ def _without_native(task: Task, node: Node) -> Task:
     return task._replace(release=release, part=part)
 
 
-def _said(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: Outcome) -> dict[str, Any]:
     if not isinstance(outcome, Task):
         return {"state": outcome.value}
     return {

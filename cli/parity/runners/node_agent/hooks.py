@@ -61,7 +61,7 @@ def batch_resources(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _batch_pod(pod: Pod, rule: BatchRule) -> dict[str, Any]:
-    found = batch_resource.stated(pod) if batch_resource.applies(pod) else None
+    found = batch_resource.batch_requests(pod) if batch_resource.applies(pod) else None
     answer = {}
     for container in pod.spec.containers:
         batch = (found or {}).get(container.name)

@@ -44,7 +44,7 @@ def _schemata(query: Mapping[str, Any]) -> dict[str, Any]:
 def memory(given: Mapping[str, Any]) -> dict[str, Any]:
     """Runs op `memoryQOS`."""
     allocatable = given["node"]["status"].get("allocatable", {}).get("memory", "0")
-    found = memory_qos.wanted(
+    found = memory_qos.desired_values(
         msgspec.convert(given["resourceQOSStrategy"], ResourceQos),
         [node_pod(pod) for pod in given["pods"]],
         value(nanos(allocatable)),

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from services.node_agent.cgroup.container_paths import Placed
-from services.node_agent.cgroup.executor import Executor, Wanted
+from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.cgroup.executor import CgroupValue, Executor
 from services.node_agent.qos_manager.strategies import block_io
 from services.node_agent.qos_manager.strategies.block_io import (
     MODEL,
@@ -87,7 +87,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-class BlockDevices:
+class BlockIoEnforcer:
     """Holds best effort, single pods and the node to what is asked for. Only cgroup v1 has these files."""
 
     def __init__(self, executor: Executor, sys: Path, proc: Path, kubelet: Path) -> None:
@@ -95,9 +95,9 @@ class BlockDevices:
         self._sys, self._proc, self._kubelet = sys, proc, kubelet
         self._ours: dict[str, set[str]] = {}
         """Folder -> devices that have a line of ours."""
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
-    def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[Placed], claims: Mapping[str, str]) -> None:
+    def round(self, qos: ResourceQos, best_effort: str, pods: Iterable[PodCgroups], claims: Mapping[str, str]) -> None:
         """Make all targets hold what is asked for.
 
         Args:
@@ -106,43 +106,45 @@ class BlockDevices:
         if not self._executor.supports(WEIGHT) and not self._executor.supports(next(iter(THROTTLES))):
             return
         found = storage(self._sys)._replace(mounts=mounts(self._proc), kubelet=str(self._kubelet))
-        held = self._held
-        for folder, stated in ((best_effort, qos.be_class), (ROOT, qos.cgroup_root)):
-            if _is_on(stated) or folder in self._ours:  # what nobody ever asked for is another's
-                self._try(folder, lambda f=folder, s=stated: block_io.of_class(s, found, held(f), root=f == ROOT))  # type: ignore[misc]
+        current = self._current_lines
+        for folder, qos_class in ((best_effort, qos.be_class), (ROOT, qos.cgroup_root)):
+            if _is_on(qos_class) or folder in self._ours:  # what nobody ever asked for is another's
+                self._try(folder, lambda f=folder, s=qos_class: block_io.of_class(s, found, current(f), root=f == ROOT))  # type: ignore[misc]
         for each in pods:
             if BLOCK_IO in (each.pod.metadata.annotations or {}):
                 inline = _names(self._kubelet / "pods" / each.pod.metadata.uid / CSI)
                 volumes = block_io.volumes_of(each.pod, claims, inline)
                 folder, pod = each.folder, each.pod
-                self._try(folder, lambda p=pod, f=folder, v=volumes: block_io.of_pod(p, found, v, held(f)))  # type: ignore[misc]
+                self._try(folder, lambda p=pod, f=folder, v=volumes: block_io.of_pod(p, found, v, current(f)))  # type: ignore[misc]
 
     def release(self) -> None:
         """Take the lines of ours away."""
         for folder, devices in self._ours.items():
             files = (QOS,) if folder == ROOT else (*THROTTLES, WEIGHT)
             lines = {file: [f"{device} 1" for device in devices] for file in files}
-            self._write(folder, block_io.wanted((), Storage({}, {}, {}, {}, {}), Volumes(), lines, root=folder == ROOT))
+            self._write(
+                folder, block_io.desired_lines((), Storage({}, {}, {}, {}, {}), Volumes(), lines, root=folder == ROOT)
+            )
         self._ours.clear()
 
     def _try(self, folder: str, work_out: Callable[[], Writes]) -> None:
         try:
             self._write(folder, work_out())
         except UnknownDevice as error:
-            if str(error) not in self._said:
-                self._said.add(str(error))
+            if str(error) not in self._logged:
+                self._logged.add(str(error))
                 log.warning(str(error), extra={"cgroup": folder or "/"})
 
     def _write(self, folder: str, writes: Writes) -> None:
         for file, lines in writes.items():
             for line in lines:
-                self._executor.update(Wanted(file, folder, line), cached=False)
+                self._executor.update(CgroupValue(file, folder, line), cached=False)
                 self._ours.setdefault(folder, set()).add(line.split(" ", 1)[0])
 
-    def _held(self, folder: str) -> dict[str, list[str]]:
+    def _current_lines(self, folder: str) -> dict[str, list[str]]:
         files = (QOS, MODEL) if folder == ROOT else (*THROTTLES, WEIGHT)
         return {file: (self._executor.read(file, folder) or "").splitlines() for file in files}
 
 
-def _is_on(stated: QosClass | None) -> bool:
-    return stated is not None and stated.blkio_qos is not None and stated.blkio_qos.enable is True
+def _is_on(qos_class: QosClass | None) -> bool:
+    return qos_class is not None and qos_class.blkio_qos is not None and qos_class.blkio_qos.enable is True

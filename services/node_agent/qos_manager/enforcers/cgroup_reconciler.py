@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from services.node_agent.cgroup import host_application_paths
-from services.node_agent.cgroup.container_paths import Placed
-from services.node_agent.cgroup.executor import Executor, Wanted
+from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.cgroup.executor import CgroupValue, Executor
 from services.node_agent.qos_manager.strategies import memory_qos
 from services.node_agent.runtime_hooks import batch_resource, core_sched, cpu_normalization, cpuset
 from services.node_agent.runtime_hooks.batch_resource import BatchRule, Values
@@ -20,11 +20,11 @@ from shared.kube.slo_config import ResourceQos
 
 log = logging.getLogger(__name__)
 
-Levels = Sequence[list[Wanted]]
+Levels = Sequence[list[CgroupValue]]
 """Kube-QoS folders, pods, containers."""
 
 
-class KubeFolders(NamedTuple):
+class KubepodsFolders(NamedTuple):
     """The cgroups that hold pods, relative to a controller's root."""
 
     guaranteed: str
@@ -36,7 +36,7 @@ class KubeFolders(NamedTuple):
         return (("Guaranteed", self.guaranteed), ("Burstable", self.burstable), ("BestEffort", self.best_effort))
 
 
-class Reconciler:
+class CgroupReconciler:
     """Works out the values of all levels, and writes those that differ."""
 
     def __init__(self, executor: Executor, gates: Mapping[str, bool], page: int) -> None:
@@ -46,15 +46,15 @@ class Reconciler:
         self._ratio = Normalization()
         self._identities_used = False
         self._levels: Levels = ()
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def round(
         self,
         spec: NodeSloSpec,
         node: Node | None,
         topology: Mapping[str, str] | None,
-        folders: KubeFolders,
-        pods: Sequence[Placed],
+        folders: KubepodsFolders,
+        pods: Sequence[PodCgroups],
     ) -> None:
         """Work out what the cgroups should hold, and make them hold it.
 
@@ -64,16 +64,18 @@ class Reconciler:
         qos = spec.resource_qos_strategy
         assert qos is not None, "the merged whole has it"
         self._take_ratio(node)
-        kube: list[Wanted] = []
-        of_pods: list[Wanted] = []
-        of_containers: list[Wanted] = []
+        kube: list[CgroupValue] = []
+        of_pods: list[CgroupValue] = []
+        of_containers: list[CgroupValue] = []
         levels = (kube, of_pods, of_containers)
         if self._gates["GroupIdentity"]:
             self._identities(qos, folders, pods, levels)
         if self._gates["CoreSched"]:
             rule = core_sched.CoreRule.of(qos)
             kube += [
-                Wanted("cpu.idle", folder, str(rule.idle()[name])) for name, folder in folders.items() if rule.enabled
+                CgroupValue("cpu.idle", folder, str(rule.idle()[name]))
+                for name, folder in folders.items()
+                if rule.enabled
             ]
         if self._gates["BatchResource"]:
             self._batch(spec, pods, levels)
@@ -96,9 +98,11 @@ class Reconciler:
         try:
             self._ratio = self._ratio.with_annotation(annotations.get(cpu_normalization.ANNOTATION))
         except BadRatio as error:
-            self._say(str(error))
+            self._warn_once(str(error))
 
-    def _identities(self, qos: ResourceQos, folders: KubeFolders, pods: Iterable[Placed], levels: Levels) -> None:
+    def _identities(
+        self, qos: ResourceQos, folders: KubepodsFolders, pods: Iterable[PodCgroups], levels: Levels
+    ) -> None:
         rule = Identities.of(qos)
         if not rule.enabled and not self._identities_used:
             return  # what nobody asked for is left alone
@@ -106,57 +110,57 @@ class Reconciler:
             return
         self._identities_used = bool(rule.enabled)
         levels[0].extend(
-            Wanted("cpu.bvt_warp_ns", folder, str(rule.of_folder(name))) for name, folder in folders.items()
+            CgroupValue("cpu.bvt_warp_ns", folder, str(rule.of_folder(name))) for name, folder in folders.items()
         )
         for each in pods:
             try:
                 bvt = str(rule.of_pod(each.pod))
             except BadCpuQos as error:
-                self._say(str(error))
+                self._warn_once(str(error))
                 continue
-            levels[1].append(Wanted("cpu.bvt_warp_ns", each.folder, bvt))
-            levels[2].extend(Wanted("cpu.bvt_warp_ns", folder, bvt) for folder in each.containers.values())
+            levels[1].append(CgroupValue("cpu.bvt_warp_ns", each.folder, bvt))
+            levels[2].extend(CgroupValue("cpu.bvt_warp_ns", folder, bvt) for folder in each.containers.values())
 
-    def _batch(self, spec: NodeSloSpec, pods: Iterable[Placed], levels: Levels) -> None:
+    def _batch(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], levels: Levels) -> None:
         ratio = self._ratio.ratio if self._gates["CPUNormalization"] else None
         rule = BatchRule(ratio=ratio).with_threshold(spec.resource_used_threshold_with_be)
         for each in pods:
-            if not batch_resource.applies(each.pod) or (stated := batch_resource.stated(each.pod)) is None:
+            if not batch_resource.applies(each.pod) or (requests := batch_resource.batch_requests(each.pod)) is None:
                 continue
-            levels[1].extend(_batch_values(each.folder, batch_resource.pod_values(stated, rule)))
+            levels[1].extend(_batch_values(each.folder, batch_resource.pod_values(requests, rule)))
             for name, cid in each.seen.ids.items():
-                if (batch := stated.get(name)) is not None:
+                if (batch := requests.get(name)) is not None:
                     values = batch_resource.container_values(batch, rule)
                     levels[2].extend(_batch_values(each.containers[cid], values))
 
-    def _normalized(self, pods: Iterable[Placed], levels: Levels) -> None:
+    def _normalized(self, pods: Iterable[PodCgroups], levels: Levels) -> None:
         for each in pods:
             if not cpu_normalization.concerns(each.pod):
                 continue
             if (quota := cpu_normalization.pod_quota(each.pod, self._ratio)) is not None:
-                levels[1].append(Wanted("cpu.cfs_quota_us", each.folder, str(quota)))
+                levels[1].append(CgroupValue("cpu.cfs_quota_us", each.folder, str(quota)))
             for container in each.pod.spec.containers:
                 quota, cid = (
                     cpu_normalization.container_quota(container, self._ratio),
                     each.seen.ids.get(container.name),
                 )
                 if quota is not None and cid is not None:
-                    levels[2].append(Wanted("cpu.cfs_quota_us", each.containers[cid], str(quota)))
+                    levels[2].append(CgroupValue("cpu.cfs_quota_us", each.containers[cid], str(quota)))
 
-    def _cpus(self, topology: Mapping[str, str] | None, pods: Iterable[Placed], levels: Levels) -> None:
+    def _cpus(self, topology: Mapping[str, str] | None, pods: Iterable[PodCgroups], levels: Levels) -> None:
         rule = None
         if topology is not None:
             rule = cpuset.CpuRule.of(topology, best_effort_too=self._gates["BECPUManager"])
         for each in pods:
             containers = [each.containers[cid] for cid in each.seen.ids.values()]
             if cpus := cpuset.container_cpus(each.pod, rule):
-                levels[2].extend(Wanted("cpuset.cpus", folder, cpus) for folder in containers)
+                levels[2].extend(CgroupValue("cpuset.cpus", folder, cpus) for folder in containers)
             if cpuset.unlimited(each.pod):
-                levels[1].append(Wanted("cpu.cfs_quota_us", each.folder, "-1"))
-                levels[2].extend(Wanted("cpu.cfs_quota_us", folder, "-1") for folder in containers)
+                levels[1].append(CgroupValue("cpu.cfs_quota_us", each.folder, "-1"))
+                levels[2].extend(CgroupValue("cpu.cfs_quota_us", folder, "-1") for folder in containers)
 
     def _hosts(
-        self, spec: NodeSloSpec, topology: Mapping[str, str] | None, folders: KubeFolders, kube: list[Wanted]
+        self, spec: NodeSloSpec, topology: Mapping[str, str] | None, folders: KubepodsFolders, kube: list[CgroupValue]
     ) -> None:
         """Host applications: the identity of their class, and for LS the CPUs of all share pools. Source: spec/node-agent.md 3.11."""
         rule = Identities.of(spec.resource_qos_strategy)
@@ -170,15 +174,15 @@ class Reconciler:
                 continue
             qos = QoS(app.qos) if app.qos in set(QoS) else QoS.NONE
             if identities:
-                kube.append(Wanted("cpu.bvt_warp_ns", folder, str(rule.of_class(qos) or 0)))
+                kube.append(CgroupValue("cpu.bvt_warp_ns", folder, str(rule.of_class(qos) or 0)))
             if cpus and qos is QoS.LS:
-                kube.append(Wanted("cpuset.cpus", folder, cpus))
+                kube.append(CgroupValue("cpuset.cpus", folder, cpus))
 
     def _memory(
-        self, qos: ResourceQos, node: Node, folders: KubeFolders, pods: Sequence[Placed], levels: Levels
+        self, qos: ResourceQos, node: Node, folders: KubepodsFolders, pods: Sequence[PodCgroups], levels: Levels
     ) -> None:
         allocatable = value(nanos((node.status.allocatable or {}).get("memory", "0")))
-        found = memory_qos.wanted(
+        found = memory_qos.desired_values(
             qos, (each.seen for each in pods), allocatable, self._page, self._executor.tree.version
         )
         for name, folder in folders.items():
@@ -188,19 +192,19 @@ class Reconciler:
             for cid in each.seen.ids.values():
                 levels[2].extend(_memory_values(each.containers[cid], found.containers.get(cid, {})))
 
-    def _say(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         """A warning, once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning(text)
 
 
-def _batch_values(folder: str, values: Values) -> Iterable[Wanted]:
-    yield Wanted("cpu.shares", folder, str(values.shares))
-    yield Wanted("cpu.cfs_quota_us", folder, str(values.quota_us))
-    yield Wanted("memory.limit_in_bytes", folder, str(values.memory_limit or -1))
+def _batch_values(folder: str, values: Values) -> Iterable[CgroupValue]:
+    yield CgroupValue("cpu.shares", folder, str(values.shares))
+    yield CgroupValue("cpu.cfs_quota_us", folder, str(values.quota_us))
+    yield CgroupValue("memory.limit_in_bytes", folder, str(values.memory_limit or -1))
 
 
-def _memory_values(folder: str, values: Mapping[str, int]) -> Iterable[Wanted]:
+def _memory_values(folder: str, values: Mapping[str, int]) -> Iterable[CgroupValue]:
     for knob, size in values.items():
-        yield Wanted(knob, folder, str(size))
+        yield CgroupValue(knob, folder, str(size))

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from services.node_agent.cgroup.cgroup_values import quota
-from services.node_agent.cgroup.container_paths import Placed
-from services.node_agent.cgroup.executor import Done, Executor, Wanted
-from services.node_agent.collectors.procfs_counters import Held, number
+from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.cgroup.executor import CgroupValue, Executor, WriteResult
+from services.node_agent.collectors.procfs_counters import OpenFile, number
 from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import (
     ANNOTATION,
@@ -18,12 +18,12 @@ from services.node_agent.qos_manager.strategies.cpu_burst import (
     concerns,
     limit_milli,
 )
-from shared.agents.actions import AnyDeed, Burst
+from shared.agents.actions import AnyAction, Burst
 from shared.kube.instants import SECOND
 from shared.kube.slo_config import CpuBurst
 
 QUOTA, BUFFER = "cpu.cfs_quota_us", "cpu.cfs_burst_us"
-SAY_EVERY_NS = 60 * SECOND
+REPORT_INTERVAL_NS = 60 * SECOND
 STAT_BYTES = 1_024
 """Enough for cpu.stat."""
 
@@ -38,10 +38,10 @@ class _Counters(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """A container's cpu.stat, and in v1 its cpuacct.usage, held open."""
+    """A container's cpu.stat, and in v1 its cpuacct.usage, current open."""
 
-    stat: Held
-    usage: Held | None
+    stat: OpenFile
+    usage: OpenFile | None
 
     def close(self) -> None:
         self.stat.close()
@@ -49,27 +49,27 @@ class _Files(NamedTuple):
             self.usage.close()
 
 
-class Burster:
+class CpuBurstEnforcer:
     """Lets throttled containers burst.
 
     Attributes:
         bursts: the limiters.
     """
 
-    def __init__(self, executor: Executor, tell: Callable[[AnyDeed], None]) -> None:
+    def __init__(self, executor: Executor, report_action: Callable[[AnyAction], None]) -> None:
         self._executor = executor
-        self._tell = tell
+        self._report_action = report_action
         self.bursts = Bursts(lambda _, capacity: int(capacity * random.uniform(0, 0.5)))  # noqa: S311  spreads containers
         self._files: dict[str, _Files] = {}
         self._before: dict[str, _Counters] = {}
         self._measured: dict[str, Measured] = {}
         self._scaled: set[str] = set()
-        self._settled: dict[str, tuple[CpuBurst, Placed]] = {}
-        self._told_ns: dict[str, int] = {}
+        self._settled: dict[str, tuple[CpuBurst, PodCgroups]] = {}
+        self._reported_ns: dict[str, int] = {}
         self._capped = False
-        self._concerned: tuple[CpuBurst | None, list[Placed], list[Placed]] = (None, [], [])
+        self._concerned: tuple[CpuBurst | None, list[PodCgroups], list[PodCgroups]] = (None, [], [])
 
-    def concerned(self, strategy: CpuBurst, pods: list[Placed]) -> list[Placed]:
+    def concerned(self, strategy: CpuBurst, pods: list[PodCgroups]) -> list[PodCgroups]:
         """The pods whose turn it is: under a policy, or with something to take back."""
         on = strategy.policy not in {"", "none"}
         if on and self._concerned[0] is strategy and self._concerned[1] is pods:
@@ -84,7 +84,7 @@ class Burster:
         return found
 
     def round(
-        self, strategy: CpuBurst, state: Callable[[], NodeState], pods: Iterable[Placed], now_ns: int
+        self, strategy: CpuBurst, state: Callable[[], NodeState], pods: Iterable[PodCgroups], now_ns: int
     ) -> NodeState | None:
         """One round for the pods that are concerned; the node's state, if it was asked for.
 
@@ -115,18 +115,18 @@ class Burster:
                 busy = state()
             folders = {"": each.folder, **each.containers}
 
-            def held(cid: str, folders: Mapping[str, str] = folders) -> cpu_burst.Held:
-                return self._held(folders.get(cid))
+            def current(cid: str, folders: Mapping[str, str] = folders) -> cpu_burst.CurrentLimits:
+                return self._current_limits(folders.get(cid))
 
-            wanted = self.bursts.decide(
-                each.seen, strategy, busy, held, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
+            desired = self.bursts.decide(
+                each.seen, strategy, busy, current, lambda cid: self._measured.get(cid, Measured(None, None)), now_ns
             )
-            self._carry_out(wanted, each, folders, now_ns)
+            self._enforce(desired, each, folders, now_ns)
             self._settled[uid] = (strategy, each)
         for cid in self._files.keys() - seen:
             self._files.pop(cid).close()
             self._before.pop(cid, None)
-            self._told_ns.pop(cid, None)
+            self._reported_ns.pop(cid, None)
             self._measured.pop(cid, None)
         for uid in self._settled.keys() - uids:
             del self._settled[uid]
@@ -134,11 +134,11 @@ class Burster:
         self.bursts.forget_idle(now_ns)
         return busy
 
-    def _held(self, folder: str | None) -> cpu_burst.Held:
+    def _current_limits(self, folder: str | None) -> cpu_burst.CurrentLimits:
         if folder is None:
-            return cpu_burst.Held(None, None)
-        quota = self._executor.known(QUOTA, folder)
-        return cpu_burst.Held(int(quota) if quota is not None else None, None)
+            return cpu_burst.CurrentLimits(None, None)
+        quota = self._executor.cached_value(QUOTA, folder)
+        return cpu_burst.CurrentLimits(int(quota) if quota is not None else None, None)
 
     def _measure(self, cid: str, folder: str, now_ns: int, *, usage: bool) -> bool:
         """Take a sample of a container; whether it was throttled since the one before.
@@ -176,54 +176,54 @@ class Burster:
         """
         tree = self._executor.tree
         if tree.version == 2:
-            return _Files(Held(tree.root / folder / "cpu.stat"), None)
-        stat = Held(tree.root / "cpu" / folder / "cpu.stat")
+            return _Files(OpenFile(tree.root / folder / "cpu.stat"), None)
+        stat = OpenFile(tree.root / "cpu" / folder / "cpu.stat")
         try:
-            return _Files(stat, Held(tree.root / "cpuacct" / folder / "cpuacct.usage"))
+            return _Files(stat, OpenFile(tree.root / "cpuacct" / folder / "cpuacct.usage"))
         except OSError:
             stat.close()
             raise
 
-    def _carry_out(self, wanted: PodBurst, each: Placed, folders: Mapping[str, str], now_ns: int) -> None:
+    def _enforce(self, desired: PodBurst, each: PodCgroups, folders: Mapping[str, str], now_ns: int) -> None:
         update = self._executor.update
         limits = {each.seen.ids.get(one.name): limit_milli(one) for one in each.pod.spec.containers}
-        for cid, burst in wanted.containers_burst_us.items():
+        for cid, burst in desired.containers_burst_us.items():
             self._buffer(folders[cid], burst, limits.get(cid, 0))
-        self._buffer(folders[""], wanted.burst_us, sum(limits.values()) if all(limits.values()) else 0)
-        shrink = {cid: us for cid, us in wanted.containers_quota_us.items() if cid not in wanted.grows}
-        done = {cid: update(Wanted(QUOTA, folders[cid], str(us))) for cid, us in shrink.items()}
-        if wanted.quota_us is not None:
-            update(Wanted(QUOTA, folders[""], str(wanted.quota_us)))
-        grow = {cid: us for cid, us in wanted.containers_quota_us.items() if cid in wanted.grows}
-        done |= {cid: update(Wanted(QUOTA, folders[cid], str(us))) for cid, us in grow.items()}
-        for cid, us in wanted.containers_quota_us.items():
-            if done[cid] is Done.WRITTEN:
-                self._say(wanted.uid, cid, us, quota(limits.get(cid, 0)), now_ns)
+        self._buffer(folders[""], desired.burst_us, sum(limits.values()) if all(limits.values()) else 0)
+        shrink = {cid: us for cid, us in desired.containers_quota_us.items() if cid not in desired.grows}
+        done = {cid: update(CgroupValue(QUOTA, folders[cid], str(us))) for cid, us in shrink.items()}
+        if desired.quota_us is not None:
+            update(CgroupValue(QUOTA, folders[""], str(desired.quota_us)))
+        grow = {cid: us for cid, us in desired.containers_quota_us.items() if cid in desired.grows}
+        done |= {cid: update(CgroupValue(QUOTA, folders[cid], str(us))) for cid, us in grow.items()}
+        for cid, us in desired.containers_quota_us.items():
+            if done[cid] is WriteResult.WRITTEN:
+                self._report(desired.uid, cid, us, quota(limits.get(cid, 0)), now_ns)
         above = any(
-            (self._held(folders[one]).quota_us or 0) > quota(limits.get(one, 0)) > 0
-            for one in wanted.containers_burst_us
+            (self._current_limits(folders[one]).quota_us or 0) > quota(limits.get(one, 0)) > 0
+            for one in desired.containers_burst_us
         )
-        (self._scaled.add if above else self._scaled.discard)(wanted.uid)
+        (self._scaled.add if above else self._scaled.discard)(desired.uid)
 
-    def _say(self, uid: str, cid: str, us: int, base: int, now_ns: int) -> None:
+    def _report(self, uid: str, cid: str, us: int, base: int, now_ns: int) -> None:
         """Tell that a container leaves its quota, comes back to it, and what it has now and then in between."""
-        told_ns = self._told_ns.get(cid)
-        if us != base and told_ns is not None and now_ns - told_ns < SAY_EVERY_NS:
+        reported_ns = self._reported_ns.get(cid)
+        if us != base and reported_ns is not None and now_ns - reported_ns < REPORT_INTERVAL_NS:
             return
         if us == base:
-            self._told_ns.pop(cid, None)
+            self._reported_ns.pop(cid, None)
         else:
-            self._told_ns[cid] = now_ns
-        self._tell(Burst(uid, cid, cfs_quota_us=us))
+            self._reported_ns[cid] = now_ns
+        self._report_action(Burst(uid, cid, cfs_quota_us=us))
 
     def _buffer(self, folder: str, burst_us: int, limit: int) -> None:
         """Let a cgroup save up. Kernels from kernel.org take no more than its quota, so that is the bound once one has refused."""
         most = quota(limit)
         bounded = min(burst_us, most) if self._capped and most > 0 else burst_us
         if (
-            self._executor.update(Wanted(BUFFER, folder, str(bounded))) is Done.REFUSED
+            self._executor.update(CgroupValue(BUFFER, folder, str(bounded))) is WriteResult.REFUSED
             and not self._capped
             and most > 0
         ):
             self._capped = True
-            self._executor.update(Wanted(BUFFER, folder, str(min(burst_us, most))))
+            self._executor.update(CgroupValue(BUFFER, folder, str(min(burst_us, most))))

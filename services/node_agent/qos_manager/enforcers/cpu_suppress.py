@@ -3,23 +3,23 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from services.node_agent.cgroup.executor import Executor, Wanted
+from services.node_agent.cgroup.executor import CgroupValue, Executor
 from services.node_agent.qos_manager.strategies import cpu_suppress
 from services.node_agent.qos_manager.strategies.cpu_suppress import CFS_QUOTA, CPUSET, Levels, Policy, Situation
 from services.node_agent.states_informer import annotations
-from shared.agents.actions import AnyDeed, Suppressed
+from shared.agents.actions import AnyAction, Suppressed
 from shared.domain.cpu_set import cpu_list
 from shared.kube.instants import SECOND
 from shared.kube.slo_config import ResourceThreshold
 
 CPUS, QUOTA = "cpuset.cpus", "cpu.cfs_quota_us"
-LOOK_EVERY_NS = 10 * SECOND
+CGROUP_POLL_INTERVAL_NS = 10 * SECOND
 """A new container begins with its parent's set, so cgroups are looked through so often only."""
-SAY_EVERY_NS = 10 * SECOND
+REPORT_INTERVAL_NS = 10 * SECOND
 """What best effort may use moves each second; it is told so often, the newest."""
 
 
-class Cgroups(NamedTuple):
+class BestEffortCgroups(NamedTuple):
     """The cgroups of best effort.
 
     Attributes:
@@ -31,18 +31,18 @@ class Cgroups(NamedTuple):
     pods: Mapping[str, tuple[str, tuple[str, ...]]]
 
 
-class Suppressor:
+class CpuSuppressEnforcer:
     """Holds best effort to what the others leave."""
 
-    def __init__(self, executor: Executor, tell: Callable[[AnyDeed], None]) -> None:
+    def __init__(self, executor: Executor, report_action: Callable[[AnyAction], None]) -> None:
         self._executor = executor
-        self._tell = tell
+        self._report_action = report_action
         self._status: Mapping[str, Policy] = {}
-        self._said: tuple[object, ...] = ()
-        self._said_ns = 0
+        self._reported: tuple[object, ...] = ()
+        self._reported_ns = 0
         self._done: tuple[object, ...] = ()
         self._done_ns = 0
-        self._found: str | None = None
+        self._original_cpus: str | None = None
 
     @property
     def used(self) -> bool:
@@ -54,17 +54,22 @@ class Suppressor:
         """The policy that holds best effort; None: none does."""
         return next((policy for policy, last in self._status.items() if last is Policy.USING), None)
 
-    def now(self, top: str) -> tuple[frozenset[int], int] | None:
+    def current(self, top: str) -> tuple[frozenset[int], int] | None:
         """The CPUs and the quota of best effort; None while it has no cgroup."""
         cpus, quota = self._executor.read(CPUS, top), self._executor.read(QUOTA, top)
         if cpus is None or quota is None:
             return None
-        if self._found is None:
-            self._found = cpus
+        if self._original_cpus is None:
+            self._original_cpus = cpus
         return annotations.cpus(cpus), int(quota)
 
     def round(
-        self, threshold: ResourceThreshold, at: Situation, cgroups: Callable[[], Cgroups], top: str, now_ns: int
+        self,
+        threshold: ResourceThreshold,
+        at: Situation,
+        cgroups: Callable[[], BestEffortCgroups],
+        top: str,
+        now_ns: int,
     ) -> None:
         """One round.
 
@@ -75,62 +80,62 @@ class Suppressor:
         self._status = decision.status
         uids = frozenset(pod.metadata.uid for pod in at.pods)
         doing = (decision.cpus, uids)
-        if decision.cpus and (doing != self._done or now_ns - self._done_ns >= LOOK_EVERY_NS):
+        if decision.cpus and (doing != self._done or now_ns - self._done_ns >= CGROUP_POLL_INTERVAL_NS):
             found = cgroups()
             for levels in decision.cpus:
-                self._carry_out(levels, found)
+                self._enforce(levels, found)
             self._done, self._done_ns = doing, now_ns
         if decision.quota_us is not None and decision.quota_us != at.now_quota_us:
-            self._executor.update(Wanted(QUOTA, top, str(decision.quota_us)), cached=False)
-        self._say(decision, threshold, now_ns)
+            self._executor.update(CgroupValue(QUOTA, top, str(decision.quota_us)), cached=False)
+        self._report(decision, threshold, now_ns)
 
-    def release(self, cgroups: Cgroups) -> None:
+    def release(self, cgroups: BestEffortCgroups) -> None:
         """Give best effort all CPUs that it had when the agent first saw it, and no quota."""
-        if self._found and self.used:
-            cpus = annotations.cpus(self._found)
-            self._carry_out(Levels(cpus, cpus), cgroups)
+        if self._original_cpus and self.used:
+            cpus = annotations.cpus(self._original_cpus)
+            self._enforce(Levels(cpus, cpus), cgroups)
         if self._status.get(CFS_QUOTA) is Policy.USING:
-            self._executor.update(Wanted(QUOTA, cgroups.top, "-1"), cached=False)
+            self._executor.update(CgroupValue(QUOTA, cgroups.top, "-1"), cached=False)
 
-    def _carry_out(self, levels: Levels, cgroups: Cgroups) -> None:
-        wanted: list[Iterable[Wanted]] = []
+    def _enforce(self, levels: Levels, cgroups: BestEffortCgroups) -> None:
+        values: list[Iterable[CgroupValue]] = []
         if levels.folders is not None:
             text = cpu_list(levels.folders)
-            wanted = [
-                [Wanted(CPUS, cgroups.top, text)],
-                [Wanted(CPUS, folder, text) for folder, _ in cgroups.pods.values()],
+            values = [
+                [CgroupValue(CPUS, cgroups.top, text)],
+                [CgroupValue(CPUS, folder, text) for folder, _ in cgroups.pods.values()],
             ]
         if levels.containers is not None:
             text = cpu_list(levels.containers)
-            wanted.append(
+            values.append(
                 [
-                    Wanted(CPUS, folder, text)
+                    CgroupValue(CPUS, folder, text)
                     for uid, (_, containers) in cgroups.pods.items()
                     if uid not in levels.spares
                     for folder in containers
                 ]
             )
-        if wanted and text:
-            self._executor.update_levels(wanted, cached=False)
+        if values and text:
+            self._executor.update_levels(values, cached=False)
 
-    def _say(self, decision: cpu_suppress.Decision, threshold: ResourceThreshold, now_ns: int) -> None:
+    def _report(self, decision: cpu_suppress.Decision, threshold: ResourceThreshold, now_ns: int) -> None:
         """Tell what has changed."""
         if decision.suppress_milli is None:
-            if self._said and threshold.enable is False:
-                self._tell(Suppressed("cpuset"))
-                self._said = ()
+            if self._reported and threshold.enable is False:
+                self._report_action(Suppressed("cpuset"))
+                self._reported = ()
             return
-        if self._said and now_ns - self._said_ns < SAY_EVERY_NS:
+        if self._reported and now_ns - self._reported_ns < REPORT_INTERVAL_NS:
             return
         allowed = max(decision.suppress_milli, 0)
         what: tuple[str, object]
         if threshold.cpu_suppress_policy == CFS_QUOTA:
-            what, deed = (CFS_QUOTA, decision.quota_us), Suppressed("cfsQuota", allowed)
-            changed = decision.quota_us is not None and self._said != what
+            what, action = (CFS_QUOTA, decision.quota_us), Suppressed("cfsQuota", allowed)
+            changed = decision.quota_us is not None and self._reported != what
         else:
             cpus = cpu_list(decision.cpus[-1].containers or ()) if decision.cpus else ""
-            what, deed = (CPUSET, cpus), Suppressed("cpuset", allowed, cpus)
-            changed = bool(cpus) and self._said != what
+            what, action = (CPUSET, cpus), Suppressed("cpuset", allowed, cpus)
+            changed = bool(cpus) and self._reported != what
         if changed:
-            self._said, self._said_ns = what, now_ns
-            self._tell(deed)
+            self._reported, self._reported_ns = what, now_ns
+            self._report_action(action)

@@ -8,52 +8,52 @@ from collections.abc import Callable, Mapping, Sequence
 
 from services.node_agent.qos_manager.strategies.eviction_order import Task
 from services.node_agent.qos_manager.strategies.eviction_tasks import Load, cpu_strategies, memory_strategies, reason
-from shared.agents.actions import AnyDeed, EvictionRequested
+from shared.agents.actions import AnyAction, EvictionRequested
 from shared.kube.instants import SECOND
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold
 
-ASKED_FOR_NS = 120 * SECOND
+EVICTION_RETRY_NS = 120 * SECOND
 """A pod whose eviction was requested so long ago and that is still there is requested again."""
 
 
-class Evictor:
+class EvictionEnforcer:
     """Requests evictions, with a pause after each.
 
     Attributes:
-        asked: reason -> number of evictions requested since the start.
+        requested: reason -> number of evictions requested since the start.
     """
 
-    def __init__(self, gates: Mapping[str, bool], tell: Callable[[AnyDeed], None], started_ns: int) -> None:
+    def __init__(self, gates: Mapping[str, bool], report_action: Callable[[AnyAction], None], started_ns: int) -> None:
         self._gates = gates
-        self._tell = tell
+        self._report_action = report_action
         self._strategies = (cpu_strategies(started_ns), memory_strategies())
-        self._asked_ns: dict[str, int] = {}
-        self.asked: Counter[str] = Counter()
+        self._requested_ns: dict[str, int] = {}
+        self.requested: Counter[str] = Counter()
 
     @property
-    def wanted(self) -> bool:
+    def enabled(self) -> bool:
         """Reports whether any of the strategies may run."""
         return any(self._gates[feature] for each in self._strategies for feature in each.features)
 
     def round(self, threshold: ResourceThreshold, node: Node, pods: Sequence[Pod], load: Load, now_ns: int) -> None:
         """Runs one round of all strategies that are on and do not pause."""
-        for uid in [uid for uid, at_ns in self._asked_ns.items() if now_ns - at_ns > ASKED_FOR_NS]:
-            del self._asked_ns[uid]
+        for uid in [uid for uid, at_ns in self._requested_ns.items() if now_ns - at_ns > EVICTION_RETRY_NS]:
+            del self._requested_ns[uid]
 
         def evict(pod: Pod, task: Task) -> bool:
             if MIRROR in (pod.metadata.annotations or {}):
                 return False  # a static pod: the API cannot evict it
             short = ", ".join(f"{name} {size}" for name, size in sorted(task.release.items()))
             why = reason(task.feature)
-            self._tell(EvictionRequested(pod.metadata.uid, f"{why}: to release {short}"))
-            self.asked[why] += 1
-            self._asked_ns[pod.metadata.uid] = now_ns
+            self._report_action(EvictionRequested(pod.metadata.uid, f"{why}: to release {short}"))
+            self.requested[why] += 1
+            self._requested_ns[pod.metadata.uid] = now_ns
             return True
 
         for each in self._strategies:
-            if not each.cools(now_ns):
+            if not each.is_cooling(now_ns):
                 outcomes = each.outcomes(self._gates, threshold, node, pods, load)
-                each.carry_out(outcomes, evict, lambda pod: pod.metadata.uid in self._asked_ns, now_ns)
+                each.carry_out(outcomes, evict, lambda pod: pod.metadata.uid in self._requested_ns, now_ns)

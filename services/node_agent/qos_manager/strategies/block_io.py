@@ -94,25 +94,25 @@ def volumes_of(pod: Pod, claims: Mapping[str, str], inline: Iterable[str]) -> Vo
     return Volumes(pod.metadata.uid, bound, frozenset(inline) - frozenset(bound.values()))
 
 
-Held = Mapping[str, Iterable[str]]
+CurrentLines = Mapping[str, Iterable[str]]
 """File -> its lines."""
 Writes = dict[str, list[str]]
 """File -> lines to write."""
 
 
-def of_class(stated: QosClass | None, storage: Storage, held: Held, *, root: bool = False) -> Writes:
+def of_class(qos_class: QosClass | None, storage: Storage, current: CurrentLines, *, root: bool = False) -> Writes:
     """What to write for a class: nothing when it says nothing; everything is taken away when it is disabled.
 
     Raises:
         UnknownDevice: one of its blocks names no device.
     """
-    config = stated.blkio_qos if stated else None
+    config = qos_class.blkio_qos if qos_class else None
     if config is None:
         return {}
-    return wanted(config.blocks if config.enable else (), storage, Volumes(), held, root=root)
+    return desired_lines(config.blocks if config.enable else (), storage, Volumes(), current, root=root)
 
 
-def of_pod(pod: Pod, storage: Storage, volumes: Volumes, held: Held) -> Writes:
+def of_pod(pod: Pod, storage: Storage, volumes: Volumes, current: CurrentLines) -> Writes:
     """What to write for a pod; nothing unless it runs, has a QoS class, and states blocks.
 
     Raises:
@@ -125,10 +125,12 @@ def of_pod(pod: Pod, storage: Storage, volumes: Volumes, held: Held) -> Writes:
         config = read_json(text, BlkioQos) if text else BlkioQos()
     except msgspec.MsgspecError:
         return {}
-    return wanted(config.blocks, storage, volumes, held, root=False)
+    return desired_lines(config.blocks, storage, volumes, current, root=False)
 
 
-def wanted(blocks: Iterable[Block], storage: Storage, volumes: Volumes, held: Held, *, root: bool) -> Writes:
+def desired_lines(
+    blocks: Iterable[Block], storage: Storage, volumes: Volumes, current: CurrentLines, *, root: bool
+) -> Writes:
     """Lines for the blocks, and those that reset devices which no block names any more.
 
     Raises:
@@ -142,7 +144,7 @@ def wanted(blocks: Iterable[Block], storage: Storage, volumes: Volumes, held: He
         for file, line in (_root_lines if root else _lines)(number, block.io_cfg or IoCfg()):
             writes.setdefault(file, []).append(line)
     files = (QOS,) if root else (*THROTTLES, WEIGHT)
-    stale = {line.split(" ", 1)[0] for file in files for line in held.get(file, ()) if line.strip()} - named
+    stale = {line.split(" ", 1)[0] for file in files for line in current.get(file, ()) if line.strip()} - named
     for number in sorted(stale):
         if root:
             writes.setdefault(QOS, []).append(f"{number} enable=0")
@@ -169,8 +171,8 @@ def _root_lines(number: str, limits: IoCfg) -> Iterable[tuple[str, str]]:
         yield MODEL, f"{number} ctrl=auto"
 
 
-def _or(stated: int | None, otherwise: int) -> int:
-    return otherwise if stated is None else stated
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
 
 
 def _number(block: Block, storage: Storage, volumes: Volumes) -> str:

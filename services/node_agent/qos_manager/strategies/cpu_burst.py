@@ -64,7 +64,7 @@ class Limiter(NamedTuple):
         return self._replace(token=max(-self.capacity, min(token, self.capacity)), at_ns=now_ns)
 
 
-class Held(NamedTuple):
+class CurrentLimits(NamedTuple):
     """What a container's or a pod's cgroup holds: microseconds a period; None where it cannot be read."""
 
     quota_us: int | None
@@ -83,7 +83,7 @@ class Measured(NamedTuple):
     cores: float | None
 
 
-class Stated(msgspec.Struct, frozen=True, rename="camel"):
+class PodAnnotation(msgspec.Struct, frozen=True, rename="camel"):
     """A pod's annotation: as CpuBurst, without its bounds, which nobody checks in a pod."""
 
     policy: str = ""
@@ -114,10 +114,10 @@ def config_of(strategy: CpuBurst, pod: Pod) -> CpuBurst:
     if not text:
         return strategy
     try:
-        own: Stated = read_json(text, Stated)
+        own: PodAnnotation = read_json(text, PodAnnotation)
     except msgspec.MsgspecError:
         return strategy
-    fields = {name: got for name in Stated.__struct_fields__ if (got := getattr(own, name)) not in {None, ""}}
+    fields = {name: got for name in PodAnnotation.__struct_fields__ if (got := getattr(own, name)) not in {None, ""}}
     return msgspec.structs.replace(strategy, **fields)
 
 
@@ -182,14 +182,14 @@ class Bursts:
         each: NodePod,
         strategy: CpuBurst,
         state: NodeState,
-        held: Callable[[str], Held],
+        current: Callable[[str], CurrentLimits],
         measured: Callable[[str], Measured],
         now_ns: int,
     ) -> PodBurst:
         """One round for one pod that takes part.
 
         Args:
-            held: id of a container, or empty for the pod -> what its cgroup holds.
+            current: id of a container, or empty for the pod -> what its cgroup holds.
             measured: id of a container -> its newest samples.
         """
         config = config_of(strategy, each.pod)
@@ -198,16 +198,16 @@ class Bursts:
             for container in each.pod.spec.containers
             if (cid := each.ids.get(container.name)) is not None
         }
-        pod_quota = held("").quota_us
+        pod_quota = current("").quota_us
         quotas: dict[str, int] = {}
         grows: set[str] = set()
-        wanted_pod = pod_quota
+        desired_pod = pod_quota
         for container in each.pod.spec.containers:
             cid = each.ids.get(container.name)
             if cid is None or container.name not in each.running:
                 continue
             base = quota(limit_milli(container))
-            now_us = held(cid).quota_us
+            now_us = current(cid).quota_us
             if base <= 0 or now_us is None:
                 continue
             target = self._target(config, cid, limit_milli(container), now_us, state, measured(cid), now_ns)
@@ -216,9 +216,9 @@ class Bursts:
             quotas[cid] = target
             if target > now_us:
                 grows.add(cid)
-            if wanted_pod is not None and wanted_pod > 0:
-                wanted_pod += target - now_us
-        changed = wanted_pod if wanted_pod != pod_quota else None
+            if desired_pod is not None and desired_pod > 0:
+                desired_pod += target - now_us
+        changed = desired_pod if desired_pod != pod_quota else None
         return PodBurst(each.pod.metadata.uid, sum(bursts.values()), bursts, changed, quotas, frozenset(grows))
 
     def forget_idle(self, now_ns: int) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.cgroup_values import PERIOD_US
 from services.node_agent.qos_manager.strategies import eviction_order
-from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, Outcome, Refusal, Task
+from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, NoTask, Outcome, Task
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import milli, nanos, value
@@ -70,10 +70,10 @@ def best_effort(
     lower = threshold.cpu_evict_be_satisfaction_lower_percent or 0
     upper = threshold.cpu_evict_be_satisfaction_upper_percent or 0
     if not (0 < lower <= 60 and 0 < upper < 100 and upper >= lower):
-        return Refusal.INVALID
+        return NoTask.INVALID
     release = _to_release(threshold, node, mean, last, collect_interval_s)
     if release <= 0:
-        return Refusal.NONE
+        return NoTask.NONE
     candidates = []
     for pod in eviction_order.best_effort(pods, "BECPUEvict"):
         request = eviction_order.request_of(pod, BATCH_CPU)
@@ -159,16 +159,16 @@ def by_usage(
     """CPUEvict: the node uses more than `threshold` percent of its cpu; down to `lower`."""
     percent, most = threshold.cpu_evict_threshold_percent, threshold.evict_enabled_priority_threshold
     if percent is None or percent < 0 or most is None:
-        return Refusal.INVALID
+        return NoTask.INVALID
     lower = percent - 2 if threshold.cpu_evict_lower_percent is None else threshold.cpu_evict_lower_percent
     if lower >= percent:
-        return Refusal.INVALID
+        return NoTask.INVALID
     capacity = milli(nanos((node.status.capacity or {}).get("cpu", "0")))
     if mean.node_cores is None or capacity <= 0:
-        return Refusal.NONE
+        return NoTask.NONE
     used_percent = int(mean.node_cores * 1000) * 100 // capacity
     if used_percent < percent:
-        return Refusal.NONE
+        return NoTask.NONE
     release = capacity * (used_percent - lower) // 100
     found = [pod for pod in eviction_order.by_priority(pods, "CPUEvict", most) if pod.metadata.uid in pod_cores]
     found.sort(key=lambda pod: (*eviction_order.order(pod), -_milli(pod_cores, pod)))
@@ -213,11 +213,11 @@ def allocatable_task(
         used: a pod's usage; None keeps it from being a candidate.
     """
     if percent is None or percent < 0 or lower is None or lower >= percent or most is None or most > 7999:
-        return Refusal.INVALID
+        return NoTask.INVALID
     rule = eviction_order.Allocatable(resource, percent, lower, most)
     short = rule.short(pods, node.status.allocatable or {})
     if not short:
-        return Refusal.NONE
+        return NoTask.NONE
 
     def part(each: Candidate) -> eviction_order.Amounts:
         name, size = eviction_order.class_request(each.pod, resource)

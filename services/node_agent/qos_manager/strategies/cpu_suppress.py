@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.cgroup_values import PERIOD_US
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor, select
-from services.node_agent.states_informer.annotations import HeldCpus, pod_cpus, reserved_nanos, resource_status
+from services.node_agent.states_informer.annotations import ReservedCpus, pod_cpus, reserved_nanos, resource_status
 from shared.domain.qos import QoS, kubernetes_qos, raw_qos
 from shared.kube.node import Node
 from shared.kube.pod import Pod
@@ -33,10 +33,10 @@ class HostApp(NamedTuple):
     best_effort: bool
 
     @classmethod
-    def of(cls, stated: HostApplication) -> "HostApp":
+    def of(cls, app: HostApplication) -> "HostApp":
         """One entry of `hostApplications`."""
-        path = stated.cgroup_path
-        return cls(stated.name, stated.qos == "BE" and path is not None and path.base == "KubepodsBesteffort")
+        path = app.cgroup_path
+        return cls(app.name, app.qos == "BE" and path is not None and path.base == "KubepodsBesteffort")
 
 
 class Usage(NamedTuple):
@@ -122,10 +122,10 @@ def how_many(suppress_milli: int, now: int, processors: int) -> int:
     return now + step if want - now > step else want
 
 
-def pool(processors: Iterable[Processor], pods: Iterable[Pod], held: HeldCpus) -> frozenset[int]:
+def pool(processors: Iterable[Processor], pods: Iterable[Pod], reserved_cpus: ReservedCpus) -> frozenset[int]:
     """All CPUs that best effort may ever have: not the node's own, not those of SYSTEM pods alone, not those of LSE pods."""
     own = frozenset[int]().union(*(pod_cpus(pod) for pod in pods if raw_qos(pod) is QoS.LSE))
-    return frozenset(one.cpu for one in processors) - held.reserved - held.system - own
+    return frozenset(one.cpu for one in processors) - reserved_cpus.reserved - reserved_cpus.system - own
 
 
 def chosen(
@@ -133,10 +133,10 @@ def chosen(
     now: frozenset[int],
     processors: tuple[Processor, ...],
     pods: Iterable[Pod],
-    held: HeldCpus,
+    reserved_cpus: ReservedCpus,
 ) -> frozenset[int]:
     """The CPUs that best effort gets: shared with LSR pods and with the rest in proportion to how many there are. Empty: leave it."""
-    left = {one.cpu: one for one in processors if one.cpu not in held.reserved | held.system}
+    left = {one.cpu: one for one in processors if one.cpu not in reserved_cpus.reserved | reserved_cpus.system}
     shared_with_lsr: set[int] = set()
     for pod in pods:
         match raw_qos(pod):
@@ -221,7 +221,7 @@ class Situation(NamedTuple):
     usage: Usage
     host_apps: tuple[HostApp, ...]
     processors: tuple[Processor, ...]
-    held: HeldCpus
+    reserved_cpus: ReservedCpus
     now_cpus: frozenset[int]
     now_quota_us: int
     manager: bool = False
@@ -234,11 +234,11 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
         return Decision(None, (), None, status)
     if at.manager:
         spares = frozenset(pod.metadata.uid for pod in at.pods if _has_cpus_of_its_own(pod))
-        whole = pool(at.processors, at.pods, at.held)
+        whole = pool(at.processors, at.pods, at.reserved_cpus)
         levels, done = (Levels(whole, whole, spares),), {**status, CPUSET: Policy.RECOVERED}
         return _recovered_quota(Decision(None, levels, None, done))
     if not threshold.enable:
-        whole = pool(at.processors, at.pods, at.held)
+        whole = pool(at.processors, at.pods, at.reserved_cpus)
         return _recovered_quota(Decision(None, (Levels(whole, whole),), None, {**status, CPUSET: Policy.RECOVERED}))
     if at.node is None or not at.pods or at.usage.node is None or not at.processors:
         return Decision(None, (), None, status)
@@ -255,11 +255,11 @@ def decide(threshold: ResourceThreshold | None, at: Situation, status: Mapping[s
     if threshold.cpu_suppress_policy == CFS_QUOTA:
         cores = -(-nanos((at.node.status.capacity or {}).get("cpu", "0")) // CORE_NANOS)
         using = {**status, CFS_QUOTA: Policy.USING, CPUSET: Policy.RECOVERED}
-        whole = pool(at.processors, at.pods, at.held)
+        whole = pool(at.processors, at.pods, at.reserved_cpus)
         return Decision(left, (Levels(whole, whole),), quota(left, at.now_quota_us, cores), using)
-    cpus = chosen(left, at.now_cpus, at.processors, at.pods, at.held)
-    if at.held.static:  # the kubelet moves its own CPUs between these levels
-        steps: tuple[Levels, ...] = (Levels(pool(at.processors, at.pods, at.held), None),)
+    cpus = chosen(left, at.now_cpus, at.processors, at.pods, at.reserved_cpus)
+    if at.reserved_cpus.static:  # the kubelet moves its own CPUs between these levels
+        steps: tuple[Levels, ...] = (Levels(pool(at.processors, at.pods, at.reserved_cpus), None),)
         if cpus:
             steps += (Levels(None, cpus),)
     else:

@@ -56,14 +56,14 @@ class Task(NamedTuple):
     part: Callable[[Candidate], Amounts]
 
 
-class Refusal(Enum):
+class NoTask(Enum):
     """Why a strategy evicts nothing."""
 
     NONE = "none"
     INVALID = "invalidConfig"
 
 
-Outcome = Task | Refusal
+Outcome = Task | NoTask
 
 
 class Eviction(NamedTuple):
@@ -123,7 +123,9 @@ def _number(text: str | None, bits: int, otherwise: int = 0) -> int:
 def request_of(pod: Pod, extended: str) -> int:
     """Returns a pod's request of an extended resource, in whole units: the sum over its containers and sidecars, 0 without one."""
     running = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
-    texts = [asked[extended] for c in running if extended in (asked := (c.resources and c.resources.requests) or {})]
+    texts = [
+        requests[extended] for c in running if extended in (requests := (c.resources and c.resources.requests) or {})
+    ]
     return sum(amount(extended, nanos(text)) for text in texts)
 
 
@@ -140,7 +142,7 @@ def class_request(pod: Pod, resource: str) -> tuple[str, int]:
 
 
 class Allocatable(NamedTuple):
-    """What is asked for beyond what the node has, of `cpu` or `memory` and what stands for it in lower classes.
+    """What is requested for beyond what the node has, of `cpu` or `memory` and what stands for it in lower classes.
 
     Attributes:
         resource: `cpu` or `memory`.
@@ -158,13 +160,13 @@ class Allocatable(NamedTuple):
 
         All known pods up to the priority count, also those that have finished or may not be evicted.
         """
-        asked: dict[str, int] = {}
+        requested: dict[str, int] = {}
         for pod in pods:
             if priority_value(pod) <= self.most:
                 name, size = class_request(pod, self.resource)
-                asked[name] = asked.get(name, 0) + size
+                requested[name] = requested.get(name, 0) + size
         found = {}
-        for name, sum_ in asked.items():
+        for name, sum_ in requested.items():
             there = amount(name, nanos(allocatable.get(name, "0")))
             if there <= 0:
                 found[name] = sum_
@@ -172,22 +174,22 @@ class Allocatable(NamedTuple):
                 found[name] = self._beyond(sum_, there)
         return found
 
-    def _beyond(self, asked: int, there: int) -> int:
+    def _beyond(self, requested: int, there: int) -> int:
         if self.resource == "memory":
-            return int((asked / there - self.lower_percent / 100) * there)
-        return int(asked - self.lower_percent / 100 * there)
+            return int((requested / there - self.lower_percent / 100) * there)
+        return int(requested - self.lower_percent / 100 * there)
 
 
-def carry_out(
+def evict_until_released(
     tasks: Sequence[Task],
     evict: Callable[[Pod, Task], bool],
-    gone_already: Callable[[Pod], bool],
+    terminating: Callable[[Pod], bool],
 ) -> list[Eviction]:
     """Evict candidates task by task until each task's release is covered.
 
     Args:
         evict: (pod, the task it is evicted for) -> whether it was evicted.
-        gone_already: whether a pod was evicted in an earlier round and is still there; it counts without being evicted again.
+        terminating: whether a pod was evicted in an earlier round and is still there; it counts without being evicted again.
     """
     released: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind}
     counted: set[str] = set()
@@ -210,7 +212,7 @@ def carry_out(
                 break
             if each.pod.metadata.uid in counted:
                 continue
-            if gone_already(each.pod):
+            if terminating(each.pod):
                 count(each)
                 continue
             done = evict(each.pod, task)

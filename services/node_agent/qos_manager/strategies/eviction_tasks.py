@@ -42,14 +42,14 @@ class Strategies:
         evicted_ns: when they evicted last; None: never.
     """
 
-    def __init__(self, features: tuple[str, ...], cools_ns: int, evicted_ns: int | None) -> None:
+    def __init__(self, features: tuple[str, ...], cooling_ns: int, evicted_ns: int | None) -> None:
         self.features = features
         self.evicted_ns = evicted_ns
-        self._cools_ns = cools_ns
+        self._cooling_ns = cooling_ns
 
-    def cools(self, now_ns: int) -> bool:
+    def is_cooling(self, now_ns: int) -> bool:
         """Reports whether the pause after the last eviction lasts."""
-        return self.evicted_ns is not None and now_ns < self.evicted_ns + self._cools_ns
+        return self.evicted_ns is not None and now_ns < self.evicted_ns + self._cooling_ns
 
     def outcomes(
         self, gates: Mapping[str, bool], threshold: ResourceThreshold, node: Node, pods: Sequence[Pod], load: Load
@@ -62,11 +62,11 @@ class Strategies:
         }
 
     def carry_out(
-        self, outcomes: Outcomes, evict_: Callable[[Pod, Task], bool], gone_already: Callable[[Pod], bool], now_ns: int
+        self, outcomes: Outcomes, evict_: Callable[[Pod, Task], bool], terminating: Callable[[Pod], bool], now_ns: int
     ) -> list[Eviction]:
-        """Evicts until each task's release is covered; an eviction begins the pause anew. Arguments as in `eviction_order.carry_out`."""
+        """Evicts until each task's release is covered; an eviction begins the pause anew. Arguments as in `eviction_order.evict_until_released`."""
         tasks = [outcome for outcome in outcomes.values() if isinstance(outcome, Task)]
-        evictions = eviction_order.carry_out(tasks, evict_, gone_already)
+        evictions = eviction_order.evict_until_released(tasks, evict_, terminating)
         if any(each.done for each in evictions):
             self.evicted_ns = now_ns
         return evictions

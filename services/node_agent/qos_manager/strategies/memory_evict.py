@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from services.node_agent.qos_manager.strategies import eviction_order
 from services.node_agent.qos_manager.strategies.cpu_evict import allocatable_task
-from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, Outcome, Refusal, Task
+from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, NoTask, Outcome, Task
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos, value
@@ -14,19 +14,19 @@ PRIORITY_SCALE = 1000
 """Q: the memory of a pod that came from a priority list counts a thousand times, so that one eviction is mostly enough until the next round."""
 
 
-def to_release(threshold: ResourceThreshold, node: Node, used: float | None) -> int | Refusal:
+def to_release(threshold: ResourceThreshold, node: Node, used: float | None) -> int | NoTask:
     """Bytes to release: down to `lower` once the node uses `threshold` percent."""
     percent = threshold.memory_evict_threshold_percent
     if percent is None or percent < 0:
-        return Refusal.INVALID
+        return NoTask.INVALID
     lower = percent - 2 if threshold.memory_evict_lower_percent is None else threshold.memory_evict_lower_percent
     if lower >= percent:
-        return Refusal.INVALID
+        return NoTask.INVALID
     capacity = value(nanos((node.status.capacity or {}).get("memory", "0")))
     if used is None or capacity <= 0:
-        return Refusal.NONE
+        return NoTask.NONE
     used_percent = int(used) * 100 // capacity
-    return capacity * (used_percent - lower) // 100 if used_percent >= percent else Refusal.NONE
+    return capacity * (used_percent - lower) // 100 if used_percent >= percent else NoTask.NONE
 
 
 def best_effort(
@@ -34,7 +34,7 @@ def best_effort(
 ) -> Outcome:
     """BEMemoryEvict: pods whose label says BE go, of one priority the largest first."""
     release = to_release(threshold, node, used)
-    if isinstance(release, Refusal):
+    if isinstance(release, NoTask):
         return release
     found = sorted(eviction_order.best_effort(pods, "BEMemoryEvict"), key=lambda pod: _BeOrder(pod, pod_bytes))
     candidates = [Candidate(pod, int(pod_bytes.get(pod.metadata.uid, 0))) for pod in found]
@@ -68,9 +68,9 @@ def by_usage(
     """MemoryEvict: pods up to a priority that say so."""
     most = threshold.evict_enabled_priority_threshold
     release = to_release(threshold, node, used)
-    if release is Refusal.INVALID or most is None:
-        return Refusal.INVALID
-    if isinstance(release, Refusal):
+    if release is NoTask.INVALID or most is None:
+        return NoTask.INVALID
+    if isinstance(release, NoTask):
         return release
     found = [pod for pod in eviction_order.by_priority(pods, "MemoryEvict", most) if pod.metadata.uid in pod_bytes]
     found.sort(key=lambda pod: (*eviction_order.order(pod), -pod_bytes[pod.metadata.uid]))

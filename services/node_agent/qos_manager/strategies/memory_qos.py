@@ -22,7 +22,7 @@ Values = dict[str, int]
 """Knob -> value."""
 
 
-class Wanted(NamedTuple):
+class MemoryQosValues(NamedTuple):
     """What the cgroups of each level are to hold.
 
     Attributes:
@@ -42,7 +42,9 @@ class _Own(MemoryQos, frozen=True):
     policy: str = ""
 
 
-def wanted(strategy: ResourceQos, pods: Iterable[NodePod], allocatable: int, page: int, version: int) -> Wanted:
+def desired_values(
+    strategy: ResourceQos, pods: Iterable[NodePod], allocatable: int, page: int, version: int
+) -> MemoryQosValues:
     """The values of all levels.
 
     Args:
@@ -51,7 +53,7 @@ def wanted(strategy: ResourceQos, pods: Iterable[NodePod], allocatable: int, pag
         page: the size of a page in bytes.
         version: of cgroups; v1 knows no limit of the page cache.
     """
-    found = Wanted({}, {}, {})
+    found = MemoryQosValues({}, {}, {})
     protected: dict[str, list[int]] = {}
     for each in pods:
         pod = each.pod
@@ -63,13 +65,13 @@ def wanted(strategy: ResourceQos, pods: Iterable[NodePod], allocatable: int, pag
         sums = protected.setdefault(kubernetes_qos(pod), [0, 0])
         for number, percent in enumerate((config.min_limit_percent, config.low_limit_percent)):
             sums[number] += request * (percent or 0) // 100
-        found.pods[pod.metadata.uid] = own | _static(config)
+        found.pods[pod.metadata.uid] = own | _watermarks(config)
         if version == 2:
             found.pods[pod.metadata.uid] |= _page_cache(config, _pod_amount(pod, "limits"))
         for container in pod.spec.containers:
             if (cid := each.ids.get(container.name)) is not None:
                 found.containers[cid] = _container(config, pod, container, allocatable, page)
-    for kube_qos, stated in (
+    for kube_qos, qos_class in (
         ("Guaranteed", strategy.lsr_class),
         ("Burstable", strategy.ls_class),
         ("BestEffort", strategy.be_class),
@@ -77,8 +79,8 @@ def wanted(strategy: ResourceQos, pods: Iterable[NodePod], allocatable: int, pag
         values: Values = {}
         if kept := [own for inner, own in protected.items() if kube_qos in {inner, "Guaranteed"}]:
             values["memory.min"], values["memory.low"] = map(sum, zip(*kept, strict=True))
-        if stated is not None and stated.memory_qos is not None:
-            values |= _kill_order(stated.memory_qos)
+        if qos_class is not None and qos_class.memory_qos is not None:
+            values |= _kill_order(qos_class.memory_qos)
         found.kube[kube_qos] = values
     return found
 
@@ -102,14 +104,14 @@ def config_of(strategy: ResourceQos, pod: Pod) -> MemoryQos | None:
 
 def _of_class(strategy: ResourceQos, of: QoS) -> MemoryQos | None:
     """What a strategy says of a class; LSE is as LSR."""
-    stated: QosClass | None = {
+    qos_class: QosClass | None = {
         QoS.LSE: strategy.lsr_class,
         QoS.LSR: strategy.lsr_class,
         QoS.LS: strategy.ls_class,
         QoS.BE: strategy.be_class,
         QoS.SYSTEM: strategy.system_class,
     }.get(of)
-    return stated.memory_qos if stated else None
+    return qos_class.memory_qos if qos_class else None
 
 
 def _annotated(pod: Pod) -> _Own | None:
@@ -134,27 +136,27 @@ def _protected(config: MemoryQos, request: int) -> Values:
     return values
 
 
-def _static(config: MemoryQos) -> Values:
-    stated = {
+def _watermarks(config: MemoryQos) -> Values:
+    values = {
         "memory.wmark_ratio": config.wmark_ratio,
         "memory.wmark_scale_factor": config.wmark_scale_permill,
         "memory.wmark_min_adj": config.wmark_min_adj,
     }
-    return {knob: value for knob, value in stated.items() if value is not None} | _kill_order(config)
+    return {knob: value for knob, value in values.items() if value is not None} | _kill_order(config)
 
 
 def _kill_order(config: MemoryQos) -> Values:
-    stated = {
+    values = {
         "memory.use_priority_oom": config.priority_enable,
         "memory.priority": config.priority,
         "memory.oom.group": config.oom_kill_group,
     }
-    return {knob: value for knob, value in stated.items() if value is not None}
+    return {knob: value for knob, value in values.items() if value is not None}
 
 
 def _container(config: MemoryQos, pod: Pod, container: Container, allocatable: int, page: int) -> Values:
     request, limit = (_container_amount(pod, container, which) for which in ("requests", "limits"))
-    values = _protected(config, request) | _static(config)
+    values = _protected(config, request) | _watermarks(config)
     if config.throttling_percent is not None:
         high = UNLIMITED
         if config.throttling_percent > 0:
@@ -189,21 +191,21 @@ Which = Literal["requests", "limits"]
 def _pod_amount(pod: Pod, which: Which) -> int:
     """Bytes that a pod asks for or is held to; 0 without a limit. A BE pod's are of batch memory, sidecars included."""
     if qos(pod) is not QoS.BE:
-        if which == "limits" and not any(_stated(each, which).get("memory") for each in pod.spec.containers):
+        if which == "limits" and not any(_amounts(each, which).get("memory") for each in pod.spec.containers):
             return 0
         return value((pod_requests if which == "requests" else pod_limits)(pod).get("memory", 0))
     running = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
-    amounts = [_amount(_stated(each, which).get(BATCH_MEMORY)) for each in running]
+    amounts = [_amount(_amounts(each, which).get(BATCH_MEMORY)) for each in running]
     if which == "limits" and 0 in amounts:
         return 0
     return sum(amounts)
 
 
 def _container_amount(pod: Pod, container: Container, which: Which) -> int:
-    return _amount(_stated(container, which).get(BATCH_MEMORY if qos(pod) is QoS.BE else "memory"))
+    return _amount(_amounts(container, which).get(BATCH_MEMORY if qos(pod) is QoS.BE else "memory"))
 
 
-def _stated(container: Container, which: Which) -> Mapping[str, Any]:
+def _amounts(container: Container, which: Which) -> Mapping[str, Any]:
     return (container.resources and getattr(container.resources, which)) or {}
 
 

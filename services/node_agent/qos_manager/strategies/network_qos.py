@@ -83,8 +83,8 @@ def limits_of(pod: Pod) -> PodLimits | None:
     if not text:
         return PodLimits()
     try:
-        stated: _Stated = read_json(text, _Stated)
-        return PodLimits(value(nanos(stated.ingress_limit)), value(nanos(stated.egress_limit)))
+        annotation: _PodAnnotation = read_json(text, _PodAnnotation)
+        return PodLimits(value(nanos(annotation.ingress_limit)), value(nanos(annotation.egress_limit)))
     except (msgspec.MsgspecError, BadQuantity):
         return None
 
@@ -99,13 +99,13 @@ def class_id(minor: int) -> int:
     return (MAJOR << 16) + minor
 
 
-class _Stated(msgspec.Struct, rename="camel"):
+class _PodAnnotation(msgspec.Struct, rename="camel"):
     ingress_limit: str = "0"
     egress_limit: str = "0"
 
 
-def _enabled(stated: QosClass | None) -> NetworkQos:
-    network = stated.network_qos if stated else None
+def _enabled(qos_class: QosClass | None) -> NetworkQos:
+    network = qos_class.network_qos if qos_class else None
     return network if network is not None and network.enable else NetworkQos()
 
 
@@ -113,16 +113,16 @@ def _share(total: int, least: int | str | None, most: int | str | None) -> Share
     return Share(_of(total, least), _of(total, most), isinstance(least, int), isinstance(most, int))
 
 
-def _of(total: int, stated: int | str | None) -> int:
+def _of(total: int, amount: int | str | None) -> int:
     """An amount: an integer is percent of the total."""
-    if isinstance(stated, str):
-        found = _bits(stated)
+    if isinstance(amount, str):
+        found = _bits(amount)
         return found if found <= total else 0
-    return total * stated // 100 if stated is not None and 0 <= stated <= 100 else 0
+    return total * amount // 100 if amount is not None and 0 <= amount <= 100 else 0
 
 
-def _bits(stated: str | float) -> int:
+def _bits(amount: str | float) -> int:
     try:
-        return max(value(nanos(str(stated))), 0)
+        return max(value(nanos(str(amount))), 0)
     except BadQuantity:
         return 0

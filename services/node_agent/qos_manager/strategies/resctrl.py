@@ -121,12 +121,12 @@ def of_pod(text: str, root: str, caches: Iterable[int], vendor: str) -> Shares:
         BadShare: it cannot be read, or names a cache that is not there.
     """
     try:
-        stated: _Own = read_json(text, _Own)
+        annotation: _Own = read_json(text, _Own)
     except msgspec.MsgspecError as error:
         raise BadShare(str(error)) from error
     there = frozenset(caches)
-    named = {each.cache_id for each in stated.llc.schemata_per_cache}
-    named |= {each.cache_id for each in stated.mb.schemata_per_cache}
+    named = {each.cache_id for each in annotation.llc.schemata_per_cache}
+    named |= {each.cache_id for each in annotation.mb.schemata_per_cache}
     if named - there:
         raise BadShare(f"names cache {min(named - there)}; this node has {', '.join(map(str, sorted(there)))}")
 
@@ -134,12 +134,12 @@ def of_pod(text: str, root: str, caches: Iterable[int], vendor: str) -> Shares:
         return cache_mask(root, of.range[0], of.range[1]) if len(of.range) == 2 else None
 
     return Shares(
-        mask(stated.llc.schemata),
-        bandwidth(stated.mb.schemata.percent, vendor),
-        {each.cache_id: found for each in stated.llc.schemata_per_cache if (found := mask(each)) is not None},
+        mask(annotation.llc.schemata),
+        bandwidth(annotation.mb.schemata.percent, vendor),
+        {each.cache_id: found for each in annotation.llc.schemata_per_cache if (found := mask(each)) is not None},
         {
             each.cache_id: found
-            for each in stated.mb.schemata_per_cache
+            for each in annotation.mb.schemata_per_cache
             if (found := bandwidth(each.percent, vendor)) is not None
         },
     )

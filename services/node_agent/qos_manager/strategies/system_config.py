@@ -7,14 +7,14 @@ SCHED_FEATURES = "sys/kernel/debug/sched_features"
 """Scheduler features by name, those that are off with NO_ before it. Newer kernels have it at `sched/features`."""
 
 
-def wanted(strategy: SystemStrategy, memory_capacity: int) -> dict[str, str]:
+def desired_settings(strategy: SystemStrategy, memory_capacity: int) -> dict[str, str]:
     """File below procfs or sysfs -> what it is to hold. What lies outside of a file's range is left out.
 
     Args:
         memory_capacity: the node's, in bytes.
     """
     factor = strategy.min_free_kbytes_factor
-    stated = {
+    settings = {
         "proc/sys/vm/min_free_kbytes": memory_capacity // 1024 * factor // 10_000
         if factor is not None and memory_capacity > 0
         else None,
@@ -24,5 +24,5 @@ def wanted(strategy: SystemStrategy, memory_capacity: int) -> dict[str, str]:
         "proc/sys/kernel/sched_idle_saver_wmark": strategy.sched_idle_saver_wmark,
         "sys/kernel/mm/pagecache_limit/enabled": strategy.page_cache_limit_enabled,
     }
-    texts = {file: str(value) for file, value in stated.items() if value is not None}
+    texts = {file: str(value) for file, value in settings.items() if value is not None}
     return {file: text for file, text in texts.items() if SYSTEM_FILES[file](text)}

@@ -12,7 +12,7 @@ from services.gateway.effects.outcomes import written
 from services.gateway.effects.write_tracker import Echoes
 from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.watch.observation_buffer import Intake
-from services.metrics_ingest.reports.decide import levels
+from services.metrics_ingest.reports.decide import node_metric_writes
 from services.metrics_ingest.reports.settings import IngestSettings
 from services.metrics_ingest.reports.state import IngestState
 from shared.events import Cause, Draft, Event
@@ -42,7 +42,7 @@ def level(number: int) -> FieldsDesired:
 
 
 def level_of(report: NodeReported) -> FieldsDesired:
-    event = levels(IngestState(), report, IngestSettings(), START_NS)[-1].event
+    event = node_metric_writes(IngestState(), report, IngestSettings(), START_NS)[-1].event
     assert isinstance(event, FieldsDesired)
     return msgspec.json.decode(msgspec.json.encode(event), type=FieldsDesired)
 

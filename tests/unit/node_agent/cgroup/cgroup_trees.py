@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.node_agent.cgroup.cgroup_files import KNOBS
 from services.node_agent.cgroup.executor import Executor, Tree
-from services.node_agent.cgroup.original_values import Found
+from services.node_agent.cgroup.original_values import OriginalValues
 
 KERNEL = Path("/sys/fs/cgroup")
 
@@ -71,7 +71,7 @@ class Files:
 
     def executor(self, state_dir: Path | None = None, clock: Clock | None = None) -> Executor:
         """An executor over it."""
-        found = Found(state_dir)
+        found = OriginalValues(state_dir)
         found.load()
         return Executor(self.tree, clock or Clock(), found)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.cgroup.cgroup_files import KNOBS
-from services.node_agent.cgroup.executor import FORCE_AFTER_S, Done, Executor, Tree, Wanted
-from services.node_agent.cgroup.original_values import Found
+from services.node_agent.cgroup.executor import FORCE_AFTER_S, CgroupValue, Executor, Tree, WriteResult
+from services.node_agent.cgroup.original_values import OriginalValues
 from tests.unit.node_agent.cgroup.cgroup_trees import Clock, Files, kernel_tree, kernel_v1
 
 POD = "kubepods/besteffort/pod1"
@@ -40,13 +40,13 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
 def test_each_knob_is_written_in_the_words_of_its_version(
     files: Files, knob: str, value: str, v1: str, v2: str
 ) -> None:
-    assert files.executor().update(Wanted(knob, POD, value)) is Done.WRITTEN
+    assert files.executor().update(CgroupValue(knob, POD, value)) is WriteResult.WRITTEN
     assert files.text(knob, POD) == (v1 if files.tree.version == 1 else v2)
 
 
 def test_no_limit_is_max_in_v2(files: Files) -> None:
     files.put("cpu.cfs_quota_us", POD, "100000" if files.tree.version == 1 else "100000 100000")
-    assert files.executor().update(Wanted("cpu.cfs_quota_us", POD, "-1")) is Done.WRITTEN
+    assert files.executor().update(CgroupValue("cpu.cfs_quota_us", POD, "-1")) is WriteResult.WRITTEN
     assert files.text("cpu.cfs_quota_us", POD) == ("-1" if files.tree.version == 1 else "max")
 
 
@@ -54,25 +54,25 @@ def test_what_is_there_already_is_not_written(files: Files) -> None:
     executor = files.executor()
     same = (("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1"), ("memory.high", str(2**63 - 1)))
     for knob, value in (*same, ("memory.min", "0"), ("cpuset.cpus", "0,1-7")):
-        assert executor.update(Wanted(knob, POD, value)) is Done.SAME, knob
+        assert executor.update(CgroupValue(knob, POD, value)) is WriteResult.SAME, knob
     assert executor.written == 0
 
 
 def test_a_quota_with_its_period_equals_the_bare_number(tmp_path: Path) -> None:
     files = Files(tmp_path, 2)
     files.put("cpu.cfs_quota_us", "kubepods", "150000 100000")
-    assert files.executor().update(Wanted("cpu.cfs_quota_us", "kubepods", "150000")) is Done.SAME
+    assert files.executor().update(CgroupValue("cpu.cfs_quota_us", "kubepods", "150000")) is WriteResult.SAME
 
 
 def test_a_value_is_looked_at_again_after_a_while_only(files: Files) -> None:
     clock = Clock()
     executor = files.executor(clock=clock)
-    executor.update(Wanted("cpu.shares", POD, "512"))
+    executor.update(CgroupValue("cpu.shares", POD, "512"))
     files.put("cpu.shares", POD, "2")
-    assert executor.update(Wanted("cpu.shares", POD, "512")) is Done.SAME
+    assert executor.update(CgroupValue("cpu.shares", POD, "512")) is WriteResult.SAME
     assert files.text("cpu.shares", POD) == "2"
     clock.now_ns = int((FORCE_AFTER_S + 1) * 1e9)
-    assert executor.update(Wanted("cpu.shares", POD, "512")) is Done.WRITTEN
+    assert executor.update(CgroupValue("cpu.shares", POD, "512")) is WriteResult.WRITTEN
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_written(files: Files) -> None:
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(files: Files) -> No
     )  # fmt: skip
     for knob, value in wrong:
         before = files.text(knob, POD)
-        assert executor.update(Wanted(knob, POD, value)) is Done.REFUSED, (knob, value)
+        assert executor.update(CgroupValue(knob, POD, value)) is WriteResult.REFUSED, (knob, value)
         assert files.text(knob, POD) == before
     assert executor.refused == len(wrong)
 
@@ -91,48 +91,50 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(files: Files) -> No
 def test_a_kernel_without_a_file_is_no_error(files: Files) -> None:
     for folder in ("kubepods", POD):
         files.tree.path(KNOBS["cpu.idle"], folder).unlink()
-    assert files.executor().update(Wanted("cpu.idle", POD, "1")) is Done.UNSUPPORTED
+    assert files.executor().update(CgroupValue("cpu.idle", POD, "1")) is WriteResult.UNSUPPORTED
     assert not files.tree.path(KNOBS["cpu.idle"], POD).exists()
 
 
 def test_a_cgroup_that_is_gone_is_no_error(files: Files) -> None:
-    gone = files.executor().update(Wanted("cpu.shares", "kubepods/besteffort/pod9", "512"))
-    assert gone is Done.GONE
+    gone = files.executor().update(CgroupValue("cpu.shares", "kubepods/besteffort/pod9", "512"))
+    assert gone is WriteResult.GONE
     assert not files.tree.path(KNOBS["cpu.shares"], "kubepods/besteffort/pod9").exists()
 
 
 def test_v2_has_no_blkio_files(tmp_path: Path) -> None:
     executor = Files(tmp_path, 2).executor()
-    assert executor.update(Wanted("blkio.throttle.read_bps_device", "kubepods", "8:0 1")) is Done.UNSUPPORTED
+    assert (
+        executor.update(CgroupValue("blkio.throttle.read_bps_device", "kubepods", "8:0 1")) is WriteResult.UNSUPPORTED
+    )
 
 
 def test_a_device_is_written_once_and_taken_away_only_if_there(tmp_path: Path) -> None:
     files = Files(tmp_path, 1)
     executor, knob = files.executor(), "blkio.throttle.read_bps_device"
-    assert executor.update(Wanted(knob, "kubepods", "8:0 0"), cached=False) is Done.SAME
-    assert executor.update(Wanted(knob, "kubepods", "8:0 1024"), cached=False) is Done.WRITTEN
+    assert executor.update(CgroupValue(knob, "kubepods", "8:0 0"), cached=False) is WriteResult.SAME
+    assert executor.update(CgroupValue(knob, "kubepods", "8:0 1024"), cached=False) is WriteResult.WRITTEN
     files.put(knob, "kubepods", "8:0 1024\n8:16 5\n")
-    assert executor.update(Wanted(knob, "kubepods", "8:0 1024"), cached=False) is Done.SAME
-    assert executor.update(Wanted(knob, "kubepods", "8:16 0"), cached=False) is Done.WRITTEN
+    assert executor.update(CgroupValue(knob, "kubepods", "8:0 1024"), cached=False) is WriteResult.SAME
+    assert executor.update(CgroupValue(knob, "kubepods", "8:16 0"), cached=False) is WriteResult.WRITTEN
 
 
 class RecordedEvent(Executor):
     """An executor that keeps the order of its writes."""
 
     def __init__(self, tree: Tree) -> None:
-        super().__init__(tree, Clock(), Found())
+        super().__init__(tree, Clock(), OriginalValues())
         self.order: list[tuple[str, str]] = []
 
-    def _write(self, wanted: Wanted) -> Done:
+    def _write(self, wanted: CgroupValue) -> WriteResult:
         done = super()._write(wanted)
-        if done is Done.WRITTEN:
+        if done is WriteResult.WRITTEN:
             self.order.append((wanted.folder.rpartition("/")[2], wanted.value))
         return done
 
 
-def levels(knob: str, *values: str) -> list[list[Wanted]]:
+def levels(knob: str, *values: str) -> list[list[CgroupValue]]:
     folders = ("kubepods/besteffort", POD, CONTAINER)
-    return [[Wanted(knob, folder, value)] for folder, value in zip(folders, values, strict=True)]
+    return [[CgroupValue(knob, folder, value)] for folder, value in zip(folders, values, strict=True)]
 
 
 def test_e28_what_shrinks_is_written_child_first_and_what_grows_parent_first(files: Files) -> None:
@@ -157,9 +159,9 @@ def test_cpus_are_widened_from_above_and_then_narrowed_from_below(files: Files) 
 
 
 def test_one_bad_value_hinders_no_other(files: Files) -> None:
-    wanted = [[Wanted("memory.min", POD, "-5"), Wanted("memory.low", POD, "4096")]]
+    wanted = [[CgroupValue("memory.min", POD, "-5"), CgroupValue("memory.low", POD, "4096")]]
     counts = files.executor().update_levels(wanted)
-    assert counts == {Done.REFUSED: 1, Done.WRITTEN: 1}
+    assert counts == {WriteResult.REFUSED: 1, WriteResult.WRITTEN: 1}
 
 
 def test_what_was_found_is_put_back(files: Files) -> None:
@@ -171,8 +173,8 @@ def test_what_was_found_is_put_back(files: Files) -> None:
     }
     values = {"cpu.shares": "77", "cpu.cfs_quota_us": "50000", "memory.high": "4096", "memory.limit_in_bytes": "8192"}
     for knob, folder in before:
-        executor.update(Wanted(knob, folder, values.get(knob, "2")))
-        executor.update(Wanted(knob, folder, "2" if knob != "cpu.cfs_quota_us" else "2000"))
+        executor.update(CgroupValue(knob, folder, values.get(knob, "2")))
+        executor.update(CgroupValue(knob, folder, "2" if knob != "cpu.cfs_quota_us" else "2000"))
     executor.restore()
     for (knob, folder), text in before.items():
         now = files.text(knob, folder)
@@ -183,7 +185,7 @@ def test_what_was_found_is_put_back(files: Files) -> None:
 def test_a_set_of_cpus_of_its_own_is_taken_away_again_in_v2(tmp_path: Path) -> None:
     files = Files(tmp_path, 2)
     executor = files.executor()
-    executor.update(Wanted("cpuset.cpus", "kubepods", "0-3"))
+    executor.update(CgroupValue("cpuset.cpus", "kubepods", "0-3"))
     (tmp_path / "kubepods/cpuset.cpus.effective").write_text("0-3\n")  # as the kernel does
     executor.restore()
     assert files.text("cpuset.cpus", "kubepods") == ""
@@ -191,8 +193,8 @@ def test_a_set_of_cpus_of_its_own_is_taken_away_again_in_v2(tmp_path: Path) -> N
 
 def test_what_another_hand_has_changed_since_is_left_alone(files: Files) -> None:
     executor = files.executor()
-    executor.update(Wanted("memory.min", POD, "4096"))
-    executor.update(Wanted("memory.low", POD, "4096"))
+    executor.update(CgroupValue("memory.min", POD, "4096"))
+    executor.update(CgroupValue("memory.low", POD, "4096"))
     files.put("memory.min", POD, "12288")
     assert executor.restore() == 1
     assert (files.text("memory.min", POD), files.text("memory.low", POD)) == ("12288", "0")
@@ -200,9 +202,9 @@ def test_what_another_hand_has_changed_since_is_left_alone(files: Files) -> None
 
 def test_what_was_found_outlasts_a_crash(files: Files, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    files.executor(state).update(Wanted("memory.min", POD, "4096"))
+    files.executor(state).update(CgroupValue("memory.min", POD, "4096"))
     again = files.executor(state)
-    assert again.update(Wanted("memory.min", POD, "4096")) is Done.SAME
+    assert again.update(CgroupValue("memory.min", POD, "4096")) is WriteResult.SAME
     again.restore()
     assert files.text("memory.min", POD) == "0"
     assert not (state / "found.jsonl").exists()
@@ -211,8 +213,8 @@ def test_what_was_found_outlasts_a_crash(files: Files, tmp_path: Path) -> None:
 def test_cgroups_that_are_gone_are_forgotten(files: Files, tmp_path: Path) -> None:
     state = tmp_path / "state"
     executor = files.executor(state)
-    executor.update(Wanted("memory.min", POD, "4096"))
-    executor.update(Wanted("memory.min", CONTAINER, "4096"))
+    executor.update(CgroupValue("memory.min", POD, "4096"))
+    executor.update(CgroupValue("memory.min", CONTAINER, "4096"))
     executor.forget([CONTAINER])
     assert (state / "found.jsonl").read_text().count("\n") == 1
 
@@ -227,13 +229,13 @@ def kernel() -> Iterator[tuple[Tree, str]]:
 
 def test_the_kernel_takes_what_is_written_and_gets_back_what_was_found(kernel: tuple[Tree, str]) -> None:
     tree, kube = kernel
-    executor = Executor(tree, Clock(), Found())
+    executor = Executor(tree, Clock(), OriginalValues())
     folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]
     wanted = (("cpu.shares", "512"), ("cpu.cfs_quota_us", "50000"), ("memory.limit_in_bytes", str(64 << 20)))
     before = {(knob, folder): executor.read(knob, folder) for knob, _ in wanted for folder in folders}
     for knob, value in wanted:
-        counts = executor.update_levels([[Wanted(knob, folder, value)] for folder in folders])
-        assert counts == {Done.WRITTEN: 3}, (knob, counts)
+        counts = executor.update_levels([[CgroupValue(knob, folder, value)] for folder in folders])
+        assert counts == {WriteResult.WRITTEN: 3}, (knob, counts)
         assert {executor.read(knob, folder) for folder in folders} == {value}
     assert executor.restore() == 9
     assert {key: executor.read(*key) for key in before} == before
@@ -241,12 +243,12 @@ def test_the_kernel_takes_what_is_written_and_gets_back_what_was_found(kernel: t
 
 def test_the_kernel_refuses_no_levelled_update_of_cpus(kernel: tuple[Tree, str]) -> None:
     tree, kube = kernel
-    executor = Executor(tree, Clock(), Found())
+    executor = Executor(tree, Clock(), OriginalValues())
     folders = [f"{kube}/besteffort{rest}" for rest in ("", "/pod1", "/pod1/c1")]
     whole = executor.read("cpuset.cpus", folders[0])
     if whole in {None, "0"}:
         pytest.skip("this machine has one cpu")
     for cpus in ("0", "1", "0-1"):
-        executor.update_levels([[Wanted("cpuset.cpus", folder, cpus)] for folder in folders])
+        executor.update_levels([[CgroupValue("cpuset.cpus", folder, cpus)] for folder in folders])
         assert {executor.read("cpuset.cpus", folder) for folder in folders} == {cpus}
     assert executor.refused == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.collectors.usage_samples import SECOND_NS, Round
+from services.node_agent.collectors.usage_samples import SECOND_NS, UsageSnapshot
 
 MIB = 2**20
 GIB = 2**30
@@ -127,7 +127,7 @@ class Machine:
                     file.unlink()
                 folder.rmdir()
 
-    def after(self, seconds: float, collector: Collector) -> Round:
+    def after(self, seconds: float, collector: Collector) -> UsageSnapshot:
         """Let time pass, then measure."""
         self.now_ns += int(seconds * SECOND_NS)
         return collector.collect()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from services.node_agent import feature_gates
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.collectors import perf_events, pressure_stall, resctrl_monitor
-from services.node_agent.collectors.cold_memory import ColdPages
-from services.node_agent.collectors.extra_metrics import CYCLES_FOR_NS, THROTTLED_EVERY_NS, Details
-from services.node_agent.collectors.perf_events import CYCLES, TASK_CLOCK, Counters, NoPerf
+from services.node_agent.collectors.cold_memory import ColdMemoryScan
+from services.node_agent.collectors.extra_metrics import CYCLES_WINDOW_NS, THROTTLED_INTERVAL_NS, ExtraMetrics
+from services.node_agent.collectors.perf_events import CYCLES, TASK_CLOCK, Counters, PerfUnavailable
 from services.node_agent.collectors.pressure_stall import Stall
 from services.node_agent.collectors.resctrl_monitor import CacheUse
 from services.node_agent.qos_manager.strategies.node_pod import NodePod
@@ -22,16 +22,16 @@ POD, CONTAINER = "kubepods/podx", "kubepods/podx/c1"
 UNIFIED = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 
 
-def placed() -> Placed:
+def pod_cgroups() -> PodCgroups:
     pod = kept_pod(uid="x", phase="Running")
-    return Placed(POD, {"1": CONTAINER}, NodePod(pod, {"c": "1"}, frozenset({"c"})))
+    return PodCgroups(POD, {"1": CONTAINER}, NodePod(pod, {"c": "1"}, frozenset({"c"})))
 
 
-def details(folder: Path, gates: str, now: list[int], version: int = 1, **more: object) -> Details:
-    return Details(folder, folder / "sys", version, feature_gates.parse(gates), (0,), lambda: now[0], **more)  # type: ignore[arg-type]
+def details(folder: Path, gates: str, now: list[int], version: int = 1, **more: object) -> ExtraMetrics:
+    return ExtraMetrics(folder, folder / "sys", version, feature_gates.parse(gates), (0,), lambda: now[0], **more)  # type: ignore[arg-type]
 
 
-def shown(made: Details) -> dict[tuple[str, ...], float]:
+def shown(made: ExtraMetrics) -> dict[tuple[str, ...], float]:
     return {(each.name, *each.labels.values()): each.value for each in made.gauges()}
 
 
@@ -44,8 +44,8 @@ def test_e30_throttling_is_the_part_of_the_periods_since_the_last_look(tmp_path:
         for folder in (POD, CONTAINER):
             text = f"nr_periods {periods}\nnr_throttled {throttled}\nthrottled_time 5\n"
             (tmp_path / "cpu" / folder / "cpu.stat").write_text(text)
-        made.round([placed()])
-        now[0] += THROTTLED_EVERY_NS
+        made.round([pod_cgroups()])
+        now[0] += THROTTLED_INTERVAL_NS
     assert shown(made) == {
         ("koord_node_agent_pod_throttled", "x", "d", "p"): 0.25,
         ("koord_node_agent_container_throttled", "x", "d", "p", "1", "c"): 0.25,
@@ -75,7 +75,7 @@ def test_pressure_of_pods_and_containers_stands_by_resource_and_degree(tmp_path:
             "some avg10=3.00 avg60=0 avg300=0 total=1\nfull avg10=2.00 avg60=0 avg300=0 total=1\n"
         )
     made = details(tmp_path, "PSICollector=true", [0], 2)
-    made.round([placed()])
+    made.round([pod_cgroups()])
     labels = ("koordlet_pod_psi", "x", "d", "p")
     assert shown(made) == {
         (*labels, resource, "10", degree): value
@@ -99,7 +99,7 @@ def cgroup() -> Iterator[Path]:
 def test_the_cpu_of_a_real_cgroup_is_counted_by_perf(cgroup: Path) -> None:
     try:
         counters = Counters(cgroup, (TASK_CLOCK, TASK_CLOCK), tuple(os.sched_getaffinity(0)))
-    except NoPerf as error:
+    except PerfUnavailable as error:
         pytest.skip(str(error))
     with counters:
         child = os.fork()
@@ -118,14 +118,14 @@ def test_the_cpu_of_a_real_cgroup_is_counted_by_perf(cgroup: Path) -> None:
 def test_cycles_are_counted_for_ten_seconds_of_each_minute_or_not_at_all(
     cgroup: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now, each = [0], placed()
-    here = Placed("none", {"1": cgroup.name}, each.seen)
+    now, each = [0], pod_cgroups()
+    here = PodCgroups("none", {"1": cgroup.name}, each.seen)
     made = details(cgroup.parent, "CPICollector=true", now, 2, events=(TASK_CLOCK, TASK_CLOCK))
     made.round([here])
     if "cycles and instructions are not counted" in caplog.text:
         pytest.skip("this kernel counts nothing for cgroups")
     assert shown(made) == {}
-    now[0] += CYCLES_FOR_NS
+    now[0] += CYCLES_WINDOW_NS
     made.round([here])
     assert {key[-1] for key in shown(made)} == {"cycles", "instructions"}
     made.close()
@@ -134,8 +134,8 @@ def test_cycles_are_counted_for_ten_seconds_of_each_minute_or_not_at_all(
 def test_a_machine_without_a_pmu_is_asked_once(cgroup: Path, caplog: pytest.LogCaptureFixture) -> None:
     try:
         Counters(cgroup, (CYCLES,), (0,)).close()
-    except NoPerf:
-        now, here = [0], Placed("none", {"1": cgroup.name}, placed().seen)
+    except PerfUnavailable:
+        now, here = [0], PodCgroups("none", {"1": cgroup.name}, pod_cgroups().seen)
         made = details(cgroup.parent, "CPICollector=true", now, 2)
         for _ in range(3):
             made.round([here])
@@ -147,7 +147,7 @@ def test_a_machine_without_a_pmu_is_asked_once(cgroup: Path, caplog: pytest.LogC
 
 def test_an_unknown_processor_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(perf_events, "_CALLS", {})
-    with pytest.raises(NoPerf, match="number on"):
+    with pytest.raises(PerfUnavailable, match="number on"):
         Counters(tmp_path, (CYCLES,), (0,))
 
 
@@ -168,7 +168,7 @@ def test_what_classes_use_of_caches_and_bandwidth_is_read(tmp_path: Path) -> Non
 
 
 def test_the_kernel_looks_for_cold_pages_while_the_agent_runs(tmp_path: Path) -> None:
-    cold = ColdPages(tmp_path)
+    cold = ColdMemoryScan(tmp_path)
     cold.start()
     assert shown_of(cold) is False  # no kidled
     folder = tmp_path / "kernel/mm/kidled"
@@ -182,5 +182,5 @@ def test_the_kernel_looks_for_cold_pages_while_the_agent_runs(tmp_path: Path) ->
     assert ((folder / "scan_period_in_seconds").read_text(), (folder / "use_hierarchy").read_text()) == ("0", "1\n")
 
 
-def shown_of(cold: ColdPages) -> bool:
+def shown_of(cold: ColdMemoryScan) -> bool:
     return cold.started

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.collectors.gpu_usage import Gpus, GpuUsage
-from services.node_agent.collectors.nvml import NoGpus, Nvml, ProcessUse
-from services.node_agent.collectors.usage_samples import Round
-from services.node_agent.report_builder import Interval, Sender
+from services.node_agent.collectors.gpu_usage import GpuCollector, GpuUsage
+from services.node_agent.collectors.nvml import GpusUnavailable, Nvml, ProcessUse
+from services.node_agent.collectors.usage_samples import UsageSnapshot
+from services.node_agent.report_builder import ReportBuilder, Sender
 from shared.agents.report import GpuSum
 
 GIB = 2**30
@@ -49,7 +49,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_node_without_the_library_has_no_gpus() -> None:
-    with pytest.raises(NoGpus, match="cannot be opened"):
+    with pytest.raises(GpusUnavailable, match="cannot be opened"):
         Nvml("libkoord-no-such.so")
 
 
@@ -70,13 +70,13 @@ def test_only_processes_that_compute_and_were_seen_count_by_their_newest_sample(
 def test_what_a_process_uses_is_its_pods_and_the_nodes(library: str, cgroup: str, tmp_path: Path) -> None:
     (tmp_path / "71").mkdir()
     (tmp_path / "71/cgroup").write_text(cgroup)
-    gpus = Gpus(Nvml(library), tmp_path)
+    gpus = GpuCollector(Nvml(library), tmp_path)
     usage = GpuUsage("GPU-1", 40, 4 * GIB, 16 * GIB)
     assert gpus.sample({UID: "folder"}) == {("", 3): usage, (UID, 3): usage}
     assert gpus.sample({}) == {("", 3): usage}  # no pod of this node
-    interval = Interval(0)
+    interval = ReportBuilder(0)
     for second in (1, 2):
-        interval.add(Round(second * 10**9, None, None, None, {}, gpus=gpus.sample({UID: ""})))
+        interval.add(UsageSnapshot(second * 10**9, None, None, None, {}, gpus=gpus.sample({UID: ""})))
     made = interval.report(Sender("n", "b"), 1, 2 * 10**9, 10**18)
     assert made.gpus == (
         GpuSum("", 3, "GPU-1", 80, 8 * GIB, 2, 16 * GIB),

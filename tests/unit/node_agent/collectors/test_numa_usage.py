@@ -8,8 +8,8 @@ import pytest
 
 from services.node_agent.cgroup.kubepods_paths import Hierarchy
 from services.node_agent.collectors import numa_counters, procfs_counters
-from services.node_agent.collectors.numa_usage import EVERY_NS, Zones
-from services.node_agent.collectors.procfs_counters import BadFile, Held
+from services.node_agent.collectors.numa_usage import COLLECT_INTERVAL_NS, NumaUsageCollector
+from services.node_agent.collectors.procfs_counters import BadFile, OpenFile
 from services.node_agent.collectors.usage_samples import SECOND_NS, Usage, ZoneUsage
 
 MEMINFO = "Node {n} MemTotal: 1000 kB\nNode {n} MemFree: 100 kB\nNode {n} Active(file): 50 kB\nNode {n} Inactive(file): 30 kB\nNode {n} SReclaimable: 20 kB\n"
@@ -39,40 +39,42 @@ def stat(folder: Path, first: int, second: int) -> None:
 
 def test_a15_zones_share_the_systems_cpu_as_they_share_all(machine: Path) -> None:
     now = [0]
-    zones = Zones(
+    zones = NumaUsageCollector(
         machine / "proc", machine / "sys", Hierarchy(1, None, machine / "memory"), SECOND_NS // 100, lambda: now[0]
     )
     assert zones.sample(0, Usage(2_000_000, 0), {"x": "podx"}) == {}
     stat(machine, 9_000, 3_000)  # 6 and 2 cores over thirty seconds
-    now[0] = EVERY_NS
+    now[0] = COLLECT_INTERVAL_NS
     page = os.sysconf("SC_PAGE_SIZE")
-    assert zones.sample(EVERY_NS, Usage(2_000_000, 0), {"x": "podx"}) == {
+    assert zones.sample(COLLECT_INTERVAL_NS, Usage(2_000_000, 0), {"x": "podx"}) == {
         0: ZoneUsage(Usage(6_000_000, 800 * 1024), Usage(1_500_000, 800 * 1024 - 20 * page)),
         1: ZoneUsage(Usage(2_000_000, 800 * 1024), Usage(500_000, 800 * 1024 - 10 * page)),
     }
-    assert zones.sample(EVERY_NS + SECOND_NS, Usage(2_000_000, 0), {}) == {}
+    assert zones.sample(COLLECT_INTERVAL_NS + SECOND_NS, Usage(2_000_000, 0), {}) == {}
 
 
 def test_numbers_with_a_hole_measure_nothing(machine: Path) -> None:
     (machine / "sys/devices/system/node/node1").rename(machine / "sys/devices/system/node/node2")
-    zones = Zones(machine / "proc", machine / "sys", Hierarchy(1, None, None), 1, lambda: 5)
-    assert zones.sample(EVERY_NS, Usage(1, 1), {}) == {}
+    zones = NumaUsageCollector(machine / "proc", machine / "sys", Hierarchy(1, None, None), 1, lambda: 5)
+    assert zones.sample(COLLECT_INTERVAL_NS, Usage(1, 1), {}) == {}
 
 
 def test_pages_of_a_v2_cgroup_are_of_four_kib(tmp_path: Path) -> None:
     file = tmp_path / "memory.numa_stat"
     file.write_text("anon N0=8192 N1=4096\nfile N0=4096 N1=0\nkernel_stack N0=999999 N1=0\n")
-    assert numa_counters.numa_pages_v2(Held(file)) == {0: 3, 1: 1}
+    assert numa_counters.numa_pages_v2(OpenFile(file)) == {0: 3, 1: 1}
 
 
 def test_this_machine_has_zones_that_use_no_more_than_they_have() -> None:
-    zones = Zones(Path("/proc"), Path("/sys"), Hierarchy(1, None, None), SECOND_NS // 100, time.monotonic_ns)
+    zones = NumaUsageCollector(
+        Path("/proc"), Path("/sys"), Hierarchy(1, None, None), SECOND_NS // 100, time.monotonic_ns
+    )
     if not Path("/sys/devices/system/node/node0/meminfo").exists():
         pytest.skip("this kernel shows no NUMA zones")
     zones.sample(0, Usage(1_000, 0), {})
     time.sleep(0.05)
-    found = zones.sample(EVERY_NS, Usage(1_000, 0), {})
-    total = numa_counters.zone_total(Held(Path("/sys/devices/system/node/node0/meminfo")))
+    found = zones.sample(COLLECT_INTERVAL_NS, Usage(1_000, 0), {})
+    total = numa_counters.zone_total(OpenFile(Path("/sys/devices/system/node/node0/meminfo")))
     assert 0 < (found[0].usage.memory or 0) < total
     assert 0 <= (found[0].usage.cpu or 0) <= (os.cpu_count() or 1) * 2_000_000
 
@@ -91,7 +93,7 @@ def rows(*named: str) -> str:
 def test_e31_pages_idle_for_sixty_periods_are_cold(tmp_path: Path) -> None:
     file = tmp_path / "memory.idle_page_stats"
     file.write_text(rows("cfei 1 2 3 4 5 6 7 8", "slab 9 9 9 9 9 9 9 9"))
-    assert procfs_counters.cold_bytes(Held(file)) == 21
+    assert procfs_counters.cold_bytes(OpenFile(file)) == 21
     file.write_text("# version: 2\n")
     with pytest.raises(BadFile, match="31 lines"):
-        procfs_counters.cold_bytes(Held(file))
+        procfs_counters.cold_bytes(OpenFile(file))

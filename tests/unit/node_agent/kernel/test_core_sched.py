@@ -1,4 +1,4 @@
-"""Cookies of core scheduling. Few test machines have a kernel with them, so a table stands for it that refuses what it refuses."""
+"""CookieApi of core scheduling. Few test machines have a kernel with them, so a table stands for it that refuses what it refuses."""
 
 import errno
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.cgroup.container_paths import Placed
-from services.node_agent.kernel.core_sched import CoreCookies, KernelCookies, NoCookies
+from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
 from services.node_agent.kernel.processes import Processes
 from services.node_agent.qos_manager.strategies.node_pod import NodePod
 from services.node_agent.runtime_hooks.core_sched import CoreRule
@@ -44,7 +44,7 @@ class Table:
         self.cookies.update({pid: 0 for pid in pids if pid in self.cookies})
 
 
-def pod(folder: Path, name: str, *pids: int, qos: str = "BE", **labels: str) -> Placed:
+def pod(folder: Path, name: str, *pids: int, qos: str = "BE", **labels: str) -> PodCgroups:
     """A pod of one container with processes."""
     cgroup = f"kubepods/pod{name}/c{name}"
     (folder / "cpu" / cgroup).mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def pod(folder: Path, name: str, *pids: int, qos: str = "BE", **labels: str) -> 
     named = {f"koordinator.sh/{key.replace('_', '-')}": text for key, text in labels.items()}
     labels = {"koordinator.sh/qosClass": qos} | named
     whole = kept_pod(name, labels=labels, phase="Running", qos_class="Burstable")
-    return Placed(f"kubepods/pod{name}", {f"c{name}": cgroup}, NodePod(whole, {}, frozenset()))
+    return PodCgroups(f"kubepods/pod{name}", {f"c{name}": cgroup}, NodePod(whole, {}, frozenset()))
 
 
 @pytest.fixture
@@ -61,11 +61,13 @@ def table() -> Table:
 
 
 @pytest.fixture
-def cookies(tmp_path: Path, table: Table) -> CoreCookies:
-    return CoreCookies(Processes(tmp_path, tmp_path / "proc"), table)
+def cookies(tmp_path: Path, table: Table) -> CoreSchedGroups:
+    return CoreSchedGroups(Processes(tmp_path, tmp_path / "proc"), table)
 
 
-def test_pods_of_one_group_share_a_cookie_and_others_do_not(cookies: CoreCookies, table: Table, tmp_path: Path) -> None:
+def test_pods_of_one_group_share_a_cookie_and_others_do_not(
+    cookies: CoreSchedGroups, table: Table, tmp_path: Path
+) -> None:
     one, other = pod(tmp_path, "a", 1, 2), pod(tmp_path, "b", 3, core_sched_group_id="mine")
     cookies.round(RULE, [one, other, pod(tmp_path, "c", 4), pod(tmp_path, "sys", 5, qos="SYSTEM")])
     assert table.cookies[1] == table.cookies[2] == table.cookies[4] != 0
@@ -74,7 +76,7 @@ def test_pods_of_one_group_share_a_cookie_and_others_do_not(cookies: CoreCookies
     assert {gauge.labels["group"] for gauge in cookies.gauges()} == {"", "mine"}
 
 
-def test_new_processes_join_a_sibling_that_still_lives(cookies: CoreCookies, table: Table, tmp_path: Path) -> None:
+def test_new_processes_join_a_sibling_that_still_lives(cookies: CoreSchedGroups, table: Table, tmp_path: Path) -> None:
     cookies.round(RULE, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
     del table.cookies[1]
     cookies.round(RULE, [pod(tmp_path, "a", 3), pod(tmp_path, "b", 2)])
@@ -82,7 +84,9 @@ def test_new_processes_join_a_sibling_that_still_lives(cookies: CoreCookies, tab
     assert table.made == 1
 
 
-def test_a_group_whose_processes_have_all_ended_begins_anew(cookies: CoreCookies, table: Table, tmp_path: Path) -> None:
+def test_a_group_whose_processes_have_all_ended_begins_anew(
+    cookies: CoreSchedGroups, table: Table, tmp_path: Path
+) -> None:
     cookies.round(RULE, [pod(tmp_path, "a", 1)])
     del table.cookies[1]
     cookies.round(RULE, [pod(tmp_path, "a", 3)])
@@ -90,7 +94,7 @@ def test_a_group_whose_processes_have_all_ended_begins_anew(cookies: CoreCookies
 
 
 def test_a_pod_that_leaves_its_group_changes_its_cookie_or_loses_it(
-    cookies: CoreCookies, table: Table, tmp_path: Path
+    cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
     cookies.round(RULE, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 2)])
     shared = table.cookies[2]
@@ -103,7 +107,7 @@ def test_a_pod_that_leaves_its_group_changes_its_cookie_or_loses_it(
 
 
 def test_an_agent_that_comes_back_finds_what_it_gave_and_takes_it_away_at_the_end(
-    cookies: CoreCookies, table: Table, tmp_path: Path
+    cookies: CoreSchedGroups, table: Table, tmp_path: Path
 ) -> None:
     table.cookies[1] = 77
     cookies.round(RULE, [pod(tmp_path, "a", 1, 2)])
@@ -114,13 +118,13 @@ def test_an_agent_that_comes_back_finds_what_it_gave_and_takes_it_away_at_the_en
 
 def test_this_kernel_has_cookies_or_says_why_not() -> None:
     try:
-        assert KernelCookies().get(0) >= 0
-    except NoCookies as error:
+        assert KernelCookieApi().get(0) >= 0
+    except CoreSchedUnavailable as error:
         assert "CONFIG_SCHED_CORE" in str(error) or "SMT" in str(error)  # noqa: PT017  either is right, by the machine
 
 
 def test_without_cookies_nothing_is_done(tmp_path: Path) -> None:
-    none = CoreCookies(Processes(tmp_path, tmp_path / "proc"), None)
+    none = CoreSchedGroups(Processes(tmp_path, tmp_path / "proc"), None)
     none.round(RULE, [pod(tmp_path, "a", 1)])
     assert list(none.gauges()) == []
     none.release()

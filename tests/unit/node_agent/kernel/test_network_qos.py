@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.node_agent.cgroup.container_paths import Placed
+from services.node_agent.cgroup.container_paths import PodCgroups
 from services.node_agent.kernel import terway_qos
 from services.node_agent.kernel.processes import Processes
-from services.node_agent.kernel.traffic_control import PodClass, Traffic, classes, default_card, filters
+from services.node_agent.kernel.traffic_control import PodClass, TrafficControl, classes, default_card, filters
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import PodLimits, Share
 from services.node_agent.qos_manager.strategies.node_pod import NodePod
@@ -36,7 +36,7 @@ def spec(policy: str = "tc", total: str = "10G") -> NodeSloSpec:
     )
 
 
-def placed(name: str, qos: str, annotation: str = "", *, host: bool = False) -> Placed:
+def pod_cgroups(name: str, qos: str, annotation: str = "", *, host: bool = False) -> PodCgroups:
     pod = kept_pod(
         name,
         labels={"koordinator.sh/qosClass": qos} if qos else None,
@@ -45,7 +45,7 @@ def placed(name: str, qos: str, annotation: str = "", *, host: bool = False) -> 
         qos_class="Burstable",
         host_network=host,
     )
-    return Placed(f"kubepods/pod{name}", {"1": f"kubepods/pod{name}/c"}, NodePod(pod, {}, frozenset()))
+    return PodCgroups(f"kubepods/pod{name}", {"1": f"kubepods/pod{name}/c"}, NodePod(pod, {}, frozenset()))
 
 
 def test_e25_what_terway_is_told_of_the_node() -> None:
@@ -59,7 +59,9 @@ def test_e25_what_terway_is_told_of_the_node() -> None:
 
 def test_e25_what_terway_is_told_of_pods() -> None:
     limit = '{"ingressLimit":"10M","egressLimit":"20M"}'
-    text = terway_qos.pods_text([placed("a", "BE", limit), placed("b", ""), placed("c", "LS", '{"egressLimit":"x"}')])
+    text = terway_qos.pods_text(
+        [pod_cgroups("a", "BE", limit), pod_cgroups("b", ""), pod_cgroups("c", "LS", '{"egressLimit":"x"}')]
+    )
     assert '"qosConfig":{"egressBandwidth":2500000,"ingressBandwidth":1250000}' in text
     assert '"prio":2' in text
     assert '"cgroupDir":"/sys/fs/cgroup/net_cls/kubepods/poda"' in text
@@ -75,7 +77,7 @@ def test_e26_the_number_of_a_class(minor: int, number: int) -> None:
 def test_shares_beyond_the_total_are_none() -> None:
     found = network_qos.shares(spec(total="1G"))
     assert found.ls_out == Share(0, 10**9, least_is_percent=False, most_is_percent=True)
-    assert network_qos.limits_of(placed("a", "LS", '{"egressLimit":"20M"}').pod) == PodLimits(0, 20_000_000)
+    assert network_qos.limits_of(pod_cgroups("a", "LS", '{"egressLimit":"20M"}').pod) == PodLimits(0, 20_000_000)
 
 
 def test_the_commands_keep_what_is_kept_and_bound_what_is_bound() -> None:
@@ -141,8 +143,12 @@ def test_a_real_card_is_shared_and_given_back(space: str, tmp_path: Path) -> Non
             f"Main:\n  |-- 127.0.0.1\n     /32 host LOCAL\n  |-- {address}\n     /32 host LOCAL\n"
         )
     tc = ("ip", "netns", "exec", space, "tc")
-    traffic = Traffic(tmp_path, Processes(tmp_path, tmp_path), tc)
-    pods = [placed("a", "BE"), placed("b", "LS", '{"egressLimit":"8M"}'), placed("host", "LS", host=True)]
+    traffic = TrafficControl(tmp_path, Processes(tmp_path, tmp_path), tc)
+    pods = [
+        pod_cgroups("a", "BE"),
+        pod_cgroups("b", "LS", '{"egressLimit":"8M"}'),
+        pod_cgroups("host", "LS", host=True),
+    ]
     traffic.round(spec(), pods)
     shown = run(*tc, "class", "show", "dev", "card0")
     assert "class htb 1:3 parent 1:1 leaf" in shown or "class htb 1:3 parent 1:1 prio 2 rate 2Gbit ceil 10Gbit" in shown
@@ -151,7 +157,7 @@ def test_a_real_card_is_shared_and_given_back(space: str, tmp_path: Path) -> Non
     rules = run(*tc, "filter", "show", "dev", "card0", "parent", "1:")
     assert rules.count("flowid 1:4") == rules.count("flowid 1:5") == 1
     assert (traffic.minor_of(pods[1].pod), traffic.minor_of(pods[2].pod)) == (5, 3)
-    traffic.round(spec(total="5G"), [placed("a", "LS")])  # another total; the pod with a class of its own is gone
+    traffic.round(spec(total="5G"), [pod_cgroups("a", "LS")])  # another total; the pod with a class of its own is gone
     shown, rules = run(*tc, "class", "show", "dev", "card0"), run(*tc, "filter", "show", "dev", "card0", "parent", "1:")
     assert "5Gbit" in shown
     assert "1:5 " not in shown

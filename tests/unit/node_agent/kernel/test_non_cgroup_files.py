@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from services.node_agent import feature_gates
-from services.node_agent.cgroup.container_paths import Placed
-from services.node_agent.kernel.non_cgroup_files import NodeFiles
+from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.kernel.non_cgroup_files import NonCgroupFiles
 from services.node_agent.qos_manager.strategies import resctrl, system_config
 from services.node_agent.qos_manager.strategies.node_pod import NodePod
 from services.node_agent.qos_manager.strategies.resctrl import ANNOTATION
@@ -23,7 +23,7 @@ FOLDER = "kubepods/podx/c1"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> NodeFiles:
+def files(tmp_path: Path) -> NonCgroupFiles:
     for name in ("proc/sys/vm", "proc/42", "sys/fs/resctrl/info/L3", f"cgroup/cpu/{FOLDER}"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "proc/sys/vm/min_free_kbytes").write_text("67584\n")
@@ -36,29 +36,29 @@ def files(tmp_path: Path) -> NodeFiles:
     return made(tmp_path)
 
 
-def made(folder: Path, gates: Mapping[str, bool] = GATES, clock: Callable[[], int] = lambda: 0) -> NodeFiles:
-    return NodeFiles(
+def made(folder: Path, gates: Mapping[str, bool] = GATES, clock: Callable[[], int] = lambda: 0) -> NonCgroupFiles:
+    return NonCgroupFiles(
         folder / "proc", folder / "sys", folder / "cgroup", folder / "state", gates, clock, folder / "terway"
     )
 
 
-def placed(qos: str, **annotations: str) -> Placed:
+def pod_cgroups(qos: str, **annotations: str) -> PodCgroups:
     named = {
         f"koordinator.sh/{name.replace('_', '-')}": text for name, text in annotations.items() if name != "resctrl"
     }
     if "resctrl" in annotations:
         named[ANNOTATION] = annotations["resctrl"]
     pod = kept_pod(uid="x", labels={"koordinator.sh/qosClass": qos}, annotations=named, phase="Running")
-    return Placed("kubepods/podx", {"1": FOLDER}, NodePod(pod, {"c": "1"}, frozenset({"c"})))
+    return PodCgroups("kubepods/podx", {"1": FOLDER}, NodePod(pod, {"c": "1"}, frozenset({"c"})))
 
 
 @pytest.mark.parametrize(("factor", "found"), [(100, "671088"), (1, None)])
 def test_e24_what_the_kernel_keeps_free(factor: int, found: str | None) -> None:
-    wanted = system_config.wanted(SystemStrategy(min_free_kbytes_factor=factor), 64 << 30)
+    wanted = system_config.desired_settings(SystemStrategy(min_free_kbytes_factor=factor), 64 << 30)
     assert wanted.get("proc/sys/vm/min_free_kbytes") == found
 
 
-def test_kernel_settings_are_set_and_put_back(files: NodeFiles, tmp_path: Path) -> None:
+def test_kernel_settings_are_set_and_put_back(files: NonCgroupFiles, tmp_path: Path) -> None:
     spec = in_force(NodeSloSpec(system_strategy=SystemStrategy(min_free_kbytes_factor=100, watermark_scale_factor=150)))
     files.round(spec, NODE, [])
     file = tmp_path / "proc/sys/vm/min_free_kbytes"
@@ -68,29 +68,29 @@ def test_kernel_settings_are_set_and_put_back(files: NodeFiles, tmp_path: Path) 
     assert file.read_text() == "67584"
 
 
-def test_classes_share_the_cache_as_the_node_says(files: NodeFiles, tmp_path: Path) -> None:
+def test_classes_share_the_cache_as_the_node_says(files: NonCgroupFiles, tmp_path: Path) -> None:
     be = QosClass(resctrl_qos=ResctrlQos(enable=True, cat_range_end_percent=30))
     spec = in_force(NodeSloSpec(resource_qos_strategy=ResourceQos(be_class=be)))
-    files.round(spec, NODE, [placed("BE")])
+    files.round(spec, NODE, [pod_cgroups("BE")])
     assert (tmp_path / "sys/fs/resctrl/BE/schemata").read_text() == "L3:0=f;1=f;\n"
     assert (tmp_path / "sys/fs/resctrl/BE/tasks").read_text() == "42"
 
 
-def test_processes_get_the_score_that_their_pod_states(files: NodeFiles, tmp_path: Path) -> None:
-    files.round(in_force(NodeSloSpec()), NODE, [placed("LS", oom_score_adj="-500")])
+def test_processes_get_the_score_that_their_pod_states(files: NonCgroupFiles, tmp_path: Path) -> None:
+    files.round(in_force(NodeSloSpec()), NODE, [pod_cgroups("LS", oom_score_adj="-500")])
     assert (tmp_path / "proc/42/oom_score_adj").read_text() == "-500"
 
 
 @pytest.mark.usefixtures("files")
 def test_what_is_off_is_left_alone(tmp_path: Path) -> None:
     spec = in_force(NodeSloSpec(system_strategy=SystemStrategy(min_free_kbytes_factor=100)))
-    made(tmp_path, feature_gates.parse("")).round(spec, NODE, [placed("LS", oom_score_adj="-500")])
+    made(tmp_path, feature_gates.parse("")).round(spec, NODE, [pod_cgroups("LS", oom_score_adj="-500")])
     assert (tmp_path / "proc/sys/vm/min_free_kbytes").read_text() == "67584\n"
     assert (tmp_path / "proc/42/oom_score_adj").read_text() == "0\n"
     assert not (tmp_path / "sys/fs/resctrl/BE").exists()
 
 
-def test_features_of_the_scheduler_are_switched_and_put_back(files: NodeFiles, tmp_path: Path) -> None:
+def test_features_of_the_scheduler_are_switched_and_put_back(files: NonCgroupFiles, tmp_path: Path) -> None:
     debug = tmp_path / "sys/kernel/debug/sched"
     debug.mkdir(parents=True)
     (debug / "features").write_text("GENTLE_FAIR_SLEEPERS NO_HRTICK WAKEUP_PREEMPTION\n")
@@ -105,7 +105,7 @@ POLICY = {"groupIdentity": ("0", "1"), "coreSched": ("1", "0")}
 
 
 @pytest.mark.parametrize("policy", POLICY)
-def test_the_policy_of_the_cpu_sets_the_kernels_switches(policy: str, tmp_path: Path, files: NodeFiles) -> None:
+def test_the_policy_of_the_cpu_sets_the_kernels_switches(policy: str, tmp_path: Path, files: NonCgroupFiles) -> None:
     kernel = tmp_path / "proc/sys/kernel"
     kernel.mkdir(parents=True)
     switches = [kernel / name for name in ("sched_core", "sched_group_identity_enabled")]
@@ -123,14 +123,16 @@ def test_the_policy_of_the_cpu_sets_the_kernels_switches(policy: str, tmp_path: 
 OWN = '{"llc":{"schemata":{"range":[0,50]},"schemataPerCache":[{"cacheID":1,"range":[10,50]}]},"mb":{"schemata":{"percent":35}}}'
 
 
-def test_a_pod_may_have_a_share_of_the_cache_of_its_own_which_goes_with_it(files: NodeFiles, tmp_path: Path) -> None:
+def test_a_pod_may_have_a_share_of_the_cache_of_its_own_which_goes_with_it(
+    files: NonCgroupFiles, tmp_path: Path
+) -> None:
     now = [0]
     own = made(tmp_path, feature_gates.parse("Resctrl=true"), lambda: now[0])
     group = tmp_path / "sys/fs/resctrl/koordlet-x"
     group.mkdir()
     (group / "schemata").write_text("    L3:0=7ff;1=7ff\n    MB:0=100;1=100\n")
     lines: list[str] = []
-    own.round(in_force(NodeSloSpec()), NODE, [placed("LS", resctrl=OWN)])
+    own.round(in_force(NodeSloSpec()), NODE, [pod_cgroups("LS", resctrl=OWN)])
     lines.append((group / "schemata").read_text())
     assert lines == ["MB:0=40;1=40;\n"]  # the L3 line was written before it, a line a write
     assert (group / "tasks").read_text() == "42"
@@ -156,11 +158,11 @@ def test_a_share_that_cannot_be_is_said(text: str, why: str) -> None:
         resctrl.of_pod(text, "7ff", (0, 1), "GenuineIntel")
 
 
-def test_terways_files_are_there_while_the_policy_is_chosen(files: NodeFiles, tmp_path: Path) -> None:
+def test_terways_files_are_there_while_the_policy_is_chosen(files: NonCgroupFiles, tmp_path: Path) -> None:
     terway = made(tmp_path, feature_gates.parse("TerwayQoS=true"))
     qos = ResourceQos(policies=QosPolicies(net_qos_policy="terway-qos"))
     spec = NodeSloSpec(resource_qos_strategy=qos, system_strategy=SystemStrategy(total_network_bandwidth="10G"))
-    terway.round(in_force(spec), NODE, [placed("LS")])
+    terway.round(in_force(spec), NODE, [pod_cgroups("LS")])
     assert (tmp_path / "terway/global_bps_config").read_text().startswith("hw_tx_bps_max 1250000000\n")
     terway.round(in_force(NodeSloSpec()), NODE, [])
     assert not list((tmp_path / "terway").iterdir())

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Round, Usage
+from services.node_agent.collectors.usage_samples import MICRO, SECOND_NS, Usage, UsageSnapshot
 from services.node_agent.prediction.histogram_checkpoint import FOLDER
-from services.node_agent.prediction.peak_predictor import Predictor
+from services.node_agent.prediction.peak_predictor import PeakPredictor
 from services.node_agent.report_builder import Forecasts
-from services.node_agent.states_informer.node_pods import PodsKeeper
+from services.node_agent.states_informer.node_pods import NodePodsInformer
 from shared.agents import node_pods
 from shared.agents.node_pods import NodePods, seen_pod
 from shared.agents.report import Forecast
@@ -43,26 +43,26 @@ def pod(name: str, cpu: str, memory: str, *, created: str = "2026-04-01T12:00:00
     return seen_pod(whole, name)
 
 
-def keeper(folder: Path, *found: Pod) -> PodsKeeper:
-    kept = PodsKeeper("n", folder)
-    kept.heard(node_pods.encode(NodePods("n", 1, 1, NODE, None, found)))
+def slo_informer(folder: Path, *found: Pod) -> NodePodsInformer:
+    kept = NodePodsInformer("n", folder)
+    kept.receive(node_pods.encode(NodePods("n", 1, 1, NODE, None, found)))
     return kept
 
 
-def play(predictor: Predictor, used: dict[str, tuple[float, int]], seconds: int, begin: int = 0) -> Forecasts:
+def play(predictor: PeakPredictor, used: dict[str, tuple[float, int]], seconds: int, begin: int = 0) -> Forecasts:
     """Seconds in which pods use cores and bytes, and the node one core more."""
     for second in range(begin, begin + seconds + 1):
         of_pods = {name: Usage(int(cores * MICRO), size) for name, (cores, size) in used.items()}
         node = Usage(
             int((sum(cores for cores, _ in used.values()) + 1) * MICRO), sum(size for _, size in used.values()) + GIB
         )
-        predictor.round(Round(second * SECOND_NS, node, None, None, of_pods))
+        predictor.round(UsageSnapshot(second * SECOND_NS, node, None, None, of_pods))
     return predictor.forecasts
 
 
 def test_what_a_prod_pod_does_not_use_of_its_request_is_reclaimable(tmp_path: Path) -> None:
-    known = keeper(tmp_path, pod("web", "8", "16Gi"), pod("young", "2", "4Gi", created="2026-04-30T13:00:00Z"))
-    predictor = Predictor(known, SETTINGS, None, lambda: NOW_NS)
+    known = slo_informer(tmp_path, pod("web", "8", "16Gi"), pod("young", "2", "4Gi", created="2026-04-30T13:00:00Z"))
+    predictor = PeakPredictor(known, SETTINGS, None, lambda: NOW_NS)
     assert play(predictor, {"web": (2.0, 2 * GIB)}, 59) == Forecasts()
     found = play(predictor, {"web": (2.0, 2 * GIB)}, 2, begin=60)
     assert found.reclaimable is not None
@@ -74,24 +74,26 @@ def test_what_a_prod_pod_does_not_use_of_its_request_is_reclaimable(tmp_path: Pa
 
 
 def test_batch_pods_have_nothing_that_could_be_sold_again(tmp_path: Path) -> None:
-    known = keeper(tmp_path, pod("job", "8", "16Gi", priority=5500))
-    found = play(Predictor(known, SETTINGS, None, lambda: NOW_NS), {"job": (1.0, GIB)}, 61)
+    known = slo_informer(tmp_path, pod("job", "8", "16Gi", priority=5500))
+    found = play(PeakPredictor(known, SETTINGS, None, lambda: NOW_NS), {"job": (1.0, GIB)}, 61)
     assert found.reclaimable == Forecast(0, 0)
 
 
 def test_before_it_was_told_of_pods_it_says_nothing(tmp_path: Path) -> None:
-    predictor = Predictor(PodsKeeper("n", tmp_path), SETTINGS, None, lambda: NOW_NS)
+    predictor = PeakPredictor(NodePodsInformer("n", tmp_path), SETTINGS, None, lambda: NOW_NS)
     assert play(predictor, {"web": (2.0, GIB)}, 130) == Forecasts()
 
 
 def test_what_was_learned_outlasts_a_restart_and_goes_with_its_pod(tmp_path: Path) -> None:
-    known = keeper(tmp_path, pod("web", "8", "16Gi"), pod("gone", "1", "1Gi"))
-    play(Predictor(known, SETTINGS, tmp_path, lambda: NOW_NS), {"web": (6.0, 8 * GIB), "gone": (0.5, GIB)}, 61)
+    known = slo_informer(tmp_path, pod("web", "8", "16Gi"), pod("gone", "1", "1Gi"))
+    play(PeakPredictor(known, SETTINGS, tmp_path, lambda: NOW_NS), {"web": (6.0, 8 * GIB), "gone": (0.5, GIB)}, 61)
     files = {path.name for path in (tmp_path / FOLDER).iterdir()}
     assert {"web", "gone", "__node__"} <= files
     (tmp_path / FOLDER / "torn").write_text("{")
     (tmp_path / FOLDER / "web.tmp").write_text("{")
-    again = Predictor(keeper(tmp_path, pod("web", "8", "16Gi")), SETTINGS, tmp_path, lambda: NOW_NS + 60 * SECOND)
+    again = PeakPredictor(
+        slo_informer(tmp_path, pod("web", "8", "16Gi")), SETTINGS, tmp_path, lambda: NOW_NS + 60 * SECOND
+    )
     found = play(again, {"web": (0.1, GIB)}, 61)
     assert found.reclaimable is not None
     assert found.reclaimable.cpu_milli is not None
@@ -110,9 +112,9 @@ def test_p90_is_upstreams(count: int, place: int, tmp_path: Path) -> None:
 
 
 def test_an_amount_that_is_none_costs_a_minute_and_not_the_agent(tmp_path: Path) -> None:
-    known = keeper(tmp_path, pod("web", "8", "much"))
-    predictor = Predictor(known, SETTINGS, None, lambda: NOW_NS)
+    known = slo_informer(tmp_path, pod("web", "8", "much"))
+    predictor = PeakPredictor(known, SETTINGS, None, lambda: NOW_NS)
     with pytest.raises(KoordError):
         play(predictor, {"web": (2.0, GIB)}, 61)
-    known.heard(node_pods.encode(NodePods("n", 1, 2, NODE, None, (pod("web", "8", "16Gi"),))))
+    known.receive(node_pods.encode(NodePods("n", 1, 2, NODE, None, (pod("web", "8", "16Gi"),))))
     assert play(predictor, {"web": (2.0, GIB)}, 61, begin=61).reclaimable is not None

@@ -8,14 +8,14 @@ from services.node_agent.prometheus.exposition import TEXTS
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import BE_SHARED_POOLS, SHARED_POOLS
 from shared.kube.pod import ResourceRequirements
-from tests.unit.node_agent.qos_manager.managed_node import BATCH, CID, GIB, LS, WEB, Machine, pod
+from tests.unit.node_agent.qos_manager.managed_node import BATCH, CID, GIB, LS, WEB, ManagedNode, pod
 
 Shown = dict[tuple[str, ...], float]
 
 
-def shown(machine: Machine) -> Shown:
+def shown(machine: ManagedNode) -> Shown:
     """Name and values of labels -> value."""
-    found = list(machine.governor.gauges())
+    found = list(machine.qos_manager.gauges())
     assert {each.name for each in found} <= TEXTS.keys()
     keys = [(each.name.removeprefix("koordlet_"), *each.labels.values()) for each in found]
     assert len(set(keys)) == len(keys), "no series twice"
@@ -23,7 +23,7 @@ def shown(machine: Machine) -> Shown:
 
 
 def test_what_containers_ask_for_and_who_uses_the_cpu(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     machine.files.make("kubepods/besteffort/pododd")
     odd = pod(
         "odd",
@@ -46,7 +46,7 @@ def test_what_containers_ask_for_and_who_uses_the_cpu(tmp_path: Path) -> None:
 
 
 def test_what_best_effort_is_held_to_by_either_policy(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65})
     machine.round(node=4.0, ls=2.5, be=1.0)
     assert shown(machine)["be_suppress_cpu_cores", "cpuset"] == 3
@@ -59,7 +59,7 @@ def test_what_best_effort_is_held_to_by_either_policy(tmp_path: Path) -> None:
 
 
 def test_share_pools_by_their_cpus(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     pools = [{"socket": 0, "node": 0, "cpuset": "0-1"}, {"socket": 0, "node": 1, "cpuset": "6"}]
     topology = {SHARED_POOLS: msgspec.json.encode(pools).decode(), BE_SHARED_POOLS: '[{"cpuset":"0-2"}]'}
     machine.pods(BATCH, WEB, topology=topology)
@@ -71,14 +71,14 @@ def test_share_pools_by_their_cpus(tmp_path: Path) -> None:
 
 
 def test_evictions_by_their_reason(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1, "BEMemoryEvict=true")
+    machine = ManagedNode(tmp_path, 1, "BEMemoryEvict=true")
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
     machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
     assert shown(machine)["pod_eviction", "trigger by koordlet feature BEMemoryEvict"] == 1
 
 
 def test_quotas_that_cpu_burst_has_raised_and_scores_that_pods_state(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     meta = msgspec.structs.replace(WEB.metadata, annotations={"koordinator.sh/oom-score-adj": "-5"})
     machine.pods(BATCH, msgspec.structs.replace(WEB, metadata=meta))
     machine.slo(cpuBurstStrategy={"policy": "cpuBurstOnly", "cpuBurstPercent": 1000})

@@ -1,4 +1,4 @@
-"""A node made of files under the governor: cgroups of both versions, a clock moved by hand, pods and NodeSLO as the bus brings them."""
+"""A node made of files under the qos_manager: cgroups of both versions, a clock moved by hand, pods and NodeSLO as the bus brings them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any
 
 from services.node_agent import feature_gates
 from services.node_agent.cgroup import kubepods_paths
-from services.node_agent.collectors.usage_samples import Round, Usage
-from services.node_agent.qos_manager.qos_manager import Governor, Places
-from services.node_agent.states_informer.node_pods import PodsKeeper
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.collectors.usage_samples import Usage, UsageSnapshot
+from services.node_agent.qos_manager.qos_manager import HostPaths, QosManager
+from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from shared.agents import node_pods, node_slo
-from shared.agents.actions import AnyDeed
+from shared.agents.actions import AnyAction
 from shared.agents.node_pods import NodePods
 from shared.agents.node_slo import NodeSlo
 from shared.kube.instants import SECOND
@@ -61,17 +61,17 @@ BATCH = pod(
 WEB = pod("ls", "LS", "Burstable", ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "2"}))
 
 
-class Machine:
+class ManagedNode:
     """A node of 8 CPUs with one best-effort and one latency-sensitive pod.
 
     Attributes:
-        told: the deeds.
+        actions: the actions.
     """
 
     def __init__(self, folder: Path, version: int, gates: str = "") -> None:
         self.files = Files(folder / "cgroup", version)
         self.clock = Clock()
-        self.told: list[AnyDeed] = []
+        self.actions: list[AnyAction] = []
         for one in ("kubepods/besteffort", "kubepods/burstable", BE, LS, f"{BE}/{CID['be']}", f"{LS}/{CID['ls']}"):
             self.files.make(one)
         for cpu in range(8):
@@ -83,17 +83,17 @@ class Machine:
         logs.mkdir()
         for uid, cid in CID.items():
             (logs / f"{uid}_default_c-{cid}.log").write_text("")
-        self._slo = SloKeeper("n", folder / "state")
-        self._pods = PodsKeeper("n", folder / "state")
+        self._slo = NodeSloInformer("n", folder / "state")
+        self._pods = NodePodsInformer("n", folder / "state")
         self._seq = 0
         self._folder, self._gates = folder, gates
-        self.governor = self.new_governor()
+        self.qos_manager = self.new_qos_manager()
         self.pods(BATCH, WEB)
 
-    def new_governor(self) -> Governor:
+    def new_qos_manager(self) -> QosManager:
         folder = self._folder
-        return Governor(
-            Places(
+        return QosManager(
+            HostPaths(
                 folder / "cgroup",
                 "",
                 folder / "sys",
@@ -104,7 +104,7 @@ class Machine:
             self._slo,
             self._pods,
             feature_gates.parse(self._gates),
-            tell=self.told.append,
+            report_action=self.actions.append,
             clock_ns=self.clock,
             state_dir=folder / "state",
             interval_s=1,
@@ -112,12 +112,12 @@ class Machine:
 
     def slo(self, **spec: Any) -> None:
         self._seq += 1
-        assert self._slo.heard(node_slo.encode(NodeSlo("n", 1, self._seq, spec)))
+        assert self._slo.receive(node_slo.encode(NodeSlo("n", 1, self._seq, spec)))
 
     def pods(self, *found: Pod, topology: Mapping[str, str] | None = None) -> None:
         self._seq += 1
-        told = NodePods("n", 1, self._seq, NODE, dict(topology) if topology is not None else None, found)
-        assert self._pods.heard(node_pods.encode(told))
+        message = NodePods("n", 1, self._seq, NODE, dict(topology) if topology is not None else None, found)
+        assert self._pods.receive(node_pods.encode(message))
 
     def round(
         self, *, node: float, ls: float, be: float, memory: int = GIB, hosts: Mapping[str, Usage] | None = None
@@ -125,12 +125,12 @@ class Machine:
         """A second passes; usage in cores."""
         self.clock.now_ns += SECOND
         used = {"ls": Usage(int(ls * 10**6), GIB), "be": Usage(int(be * 10**6), GIB)}
-        found = Round(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used, hosts or {})
+        found = UsageSnapshot(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used, hosts or {})
         hierarchy = kubepods_paths.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
         listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
         kube = kubepods_paths.kube_pods(listed)
         assert kube is not None
-        self.governor.round(found, hierarchy, kube, kubepods_paths.pods(listed, kube))
+        self.qos_manager.round(found, hierarchy, kube, kubepods_paths.pods(listed, kube))
 
     def cpus(self, folder: str) -> str:
         """What the kernel would say: a v2 set that is written is in effect."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.node_agent.cgroup.container_paths import Placed
-from services.node_agent.qos_manager.enforcers.block_io import BlockDevices, mounts, storage
+from services.node_agent.cgroup.container_paths import PodCgroups
+from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer, mounts, storage
 from services.node_agent.qos_manager.strategies.node_pod import NodePod
 from shared.kube.pod import ClaimSource, Volume
 from shared.kube.slo_config import BlkioQos, Block, IoCfg, QosClass, ResourceQos
@@ -48,7 +48,7 @@ def strategy(name: str) -> ResourceQos:
 def test_best_effort_is_held_on_a_disk_and_let_go_at_the_end(tmp_path: Path, sys: Path) -> None:
     files = Files(tmp_path / "cgroup", 1)
     files.make("kubepods/besteffort")
-    devices = BlockDevices(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet")
+    devices = BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet")
     devices.round(strategy("/dev/sda1"), "kubepods/besteffort", [], {})
     assert files.text(BPS, "kubepods/besteffort") == "8:0 1024"
     assert files.text(WEIGHT, "kubepods/besteffort") == "8:0 40"
@@ -62,7 +62,7 @@ def test_a_block_that_names_no_device_leaves_its_target_alone(
 ) -> None:
     files = Files(tmp_path / "cgroup", 1)
     files.make("kubepods/besteffort")
-    BlockDevices(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet").round(
+    BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", tmp_path / "kubelet").round(
         strategy("/dev/nvme9n1"), "kubepods/besteffort", [], {}
     )
     assert files.text(BPS, "kubepods/besteffort") == ""
@@ -89,8 +89,8 @@ def test_a_pod_is_held_on_the_volume_that_its_claim_is_bound_to_and_on_an_inline
     volume = Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="c"))
     labels = {"koordinator.sh/qosClass": "LS"}
     pod = kept_pod(uid="x", labels=labels, annotations=notes, phase="Running", volumes=(volume,))
-    each = Placed("kubepods/podx", {}, NodePod(pod, {}, frozenset()))
-    devices = BlockDevices(files.executor(), sys, tmp_path / "proc", kubelet)
+    each = PodCgroups("kubepods/podx", {}, NodePod(pod, {}, frozenset()))
+    devices = BlockIoEnforcer(files.executor(), sys, tmp_path / "proc", kubelet)
     devices.round(ResourceQos(), "kubepods/besteffort", [each], {})
     assert files.text(BPS, "kubepods/podx") == ""  # its claim is not bound: the whole target waits
     devices.round(ResourceQos(), "kubepods/besteffort", [each], {"d/c": "pv-1"})

@@ -2,7 +2,14 @@
 
 import pytest
 
-from services.node_agent.qos_manager.strategies.cpu_burst import Bursts, Held, Limiter, Measured, NodeState, node_state
+from services.node_agent.qos_manager.strategies.cpu_burst import (
+    Bursts,
+    CurrentLimits,
+    Limiter,
+    Measured,
+    NodeState,
+    node_state,
+)
 from services.node_agent.qos_manager.strategies.node_pod import NodePod
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -21,7 +28,7 @@ def each(cpu: str, qos: str = "LS") -> NodePod:
 def test_e15_what_may_be_saved_up(cpu: str, percent: int, burst: int) -> None:
     strategy = CpuBurst(policy="cpuBurstOnly", cpu_burst_percent=percent)
     decision = Bursts(lambda *_: 0).decide(
-        each(cpu), strategy, NodeState.IDLE, lambda _: Held(None, None), lambda _: Measured(None, None), 0
+        each(cpu), strategy, NodeState.IDLE, lambda _: CurrentLimits(None, None), lambda _: Measured(None, None), 0
     )
     assert decision.containers_burst_us == {"id": burst}
 
@@ -32,7 +39,7 @@ def test_e16_a_throttled_container_grows_step_by_step_and_shrinks_when_the_node_
 
     def after(state: NodeState) -> int:
         decision = bursts.decide(
-            each("2"), strategy, state, lambda cid: Held(quotas[cid], 0), lambda _: Measured(0.5, 2.0), 0
+            each("2"), strategy, state, lambda cid: CurrentLimits(quotas[cid], 0), lambda _: Measured(0.5, 2.0), 0
         )
         quotas["id"] = decision.containers_quota_us.get("id", quotas["id"])
         quotas[""] = decision.quota_us if decision.quota_us is not None else quotas[""]

@@ -14,7 +14,7 @@ from services.node_agent.qos_manager.strategies.cpu_suppress import (
     quota,
     share,
 )
-from services.node_agent.states_informer.annotations import HeldCpus
+from services.node_agent.states_informer.annotations import ReservedCpus
 from shared.domain.cpu_set import cpu_list
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -66,13 +66,13 @@ def test_e9_whole_cores_first_and_sockets_in_turn() -> None:
 
 def test_e9_cpus_are_shared_with_lsr_pods_in_proportion() -> None:
     processors = tuple(Processor(cpu, cpu // 2, 0, 0) for cpu in range(32))
-    cpus = chosen(10_000, frozenset(range(10)), processors, [pod("lsr", "LSR", "0-7")], HeldCpus())
+    cpus = chosen(10_000, frozenset(range(10)), processors, [pod("lsr", "LSR", "0-7")], ReservedCpus())
     assert len(cpus & set(range(8))) == 2
     assert len(cpus) == 10
 
 
-def situation(*pods: Pod, node_cpu: int | None = CORE, held: HeldCpus | None = None) -> Situation:
-    return Situation(NODE, pods, Usage(node_cpu, {}, {}), (), EIGHT, held or HeldCpus(), frozenset(range(4)), -1)
+def situation(*pods: Pod, node_cpu: int | None = CORE, held: ReservedCpus | None = None) -> Situation:
+    return Situation(NODE, pods, Usage(node_cpu, {}, {}), (), EIGHT, held or ReservedCpus(), frozenset(range(4)), -1)
 
 
 def test_a_node_whose_cpus_all_belong_to_lse_pods_leaves_best_effort_as_it_is() -> None:
@@ -81,7 +81,7 @@ def test_a_node_whose_cpus_all_belong_to_lse_pods_leaves_best_effort_as_it_is() 
 
 
 def test_what_the_node_says_about_its_own_cpus_is_kept_from_best_effort() -> None:
-    held = HeldCpus.of({"node.koordinator.sh/reservation": '{"reservedCPUs":"0,4"}'})
+    held = ReservedCpus.of({"node.koordinator.sh/reservation": '{"reservedCPUs":"0,4"}'})
     decision = cpu_suppress.decide(ResourceThreshold(enable=False), situation(pod("be", "BE"), held=held), {})
     assert decision.cpus[0].folders == frozenset({1, 2, 3, 5, 6, 7})
     assert decision.quota_us == -1
@@ -101,7 +101,7 @@ def test_the_quota_is_taken_away_once_only() -> None:
 
 
 def test_a_static_kubelet_keeps_its_levels_whole_and_only_containers_are_held() -> None:
-    held = HeldCpus.of({"kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static"}'})
+    held = ReservedCpus.of({"kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static"}'})
     whole, narrow = cpu_suppress.decide(ResourceThreshold(enable=True), situation(pod("be", "BE"), held=held), {}).cpus
     assert cpu_list(whole.folders or ()) == "0-7"
     assert narrow.folders is None

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from services.node_agent.qos_manager.strategies import cpu_evict, eviction_order, memory_evict
 from services.node_agent.qos_manager.strategies.cpu_evict import BestEffort, Window
-from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, Outcome, Refusal, Task
+from services.node_agent.qos_manager.strategies.eviction_order import Candidate, Kind, NoTask, Outcome, Task
 from services.node_agent.qos_manager.strategies.eviction_tasks import memory_strategies
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -64,14 +64,14 @@ def test_e12_a_node_that_is_too_busy() -> None:
     task = cpu_evict.by_usage(threshold, node(), pods, cores, Window(None, 0, 28.5))
     assert isinstance(task, Task)
     assert task.release == {"cpu": 1_920}
-    evictions = eviction_order.carry_out([task], lambda *_: True, lambda _: False)
+    evictions = eviction_order.evict_until_released([task], lambda *_: True, lambda _: False)
     assert [each.pod.metadata.name for each in evictions] == ["b", "c", "a"]
 
 
 def test_e13_a_node_that_runs_short_of_memory() -> None:
     threshold = ResourceThreshold(memory_evict_threshold_percent=70)
     assert memory_evict.to_release(threshold, node(), 50 * GIB) == 6_871_947_673
-    assert memory_evict.to_release(threshold, node(), 40 * GIB) is Refusal.NONE
+    assert memory_evict.to_release(threshold, node(), 40 * GIB) is NoTask.NONE
 
 
 def test_e14_more_is_promised_than_there_is() -> None:
@@ -105,7 +105,7 @@ def test_cpu_as_such_that_is_promised_beyond_the_node_evicts_no_more_than_that()
     task = cpu_evict.by_allocatable(threshold, node(cpu="10"), pods, dict.fromkeys("abcd", 1.0))
     assert isinstance(task, Task)
     assert task.release == {"cpu": 3_000}
-    assert len(eviction_order.carry_out([task], lambda *_: True, lambda _: False)) == 1
+    assert len(eviction_order.evict_until_released([task], lambda *_: True, lambda _: False)) == 1
 
 
 def test_what_one_task_releases_counts_for_the_next_of_its_kind() -> None:
@@ -118,13 +118,15 @@ def test_what_one_task_releases_counts_for_the_next_of_its_kind() -> None:
         Task("First", Kind.USED, {"cpu": 1_000}, [big], used),
         Task("Second", Kind.USED, {"cpu": 1_500}, [small], used),
     ]
-    assert [each.feature for each in eviction_order.carry_out(tasks, lambda *_: True, lambda _: False)] == ["First"]
+    assert [each.feature for each in eviction_order.evict_until_released(tasks, lambda *_: True, lambda _: False)] == [
+        "First"
+    ]
 
 
 def test_a_refused_eviction_goes_on_to_the_next_pod_and_one_under_way_is_not_asked_for_again() -> None:
     pods = [Candidate(pod(name), 1_000) for name in ("refused", "leaving", "next")]
     task = Task("CPUEvict", Kind.USED, {"cpu": 2_000}, pods, lambda each: {"cpu": each.used})
-    found = eviction_order.carry_out(
+    found = eviction_order.evict_until_released(
         [task], lambda pod, _: pod.metadata.name != "refused", lambda p: p.metadata.name == "leaving"
     )
     assert [(each.pod.metadata.name, each.done) for each in found] == [("refused", False), ("next", True)]
@@ -177,21 +179,21 @@ def test_cpu_as_such_counts_with_init_containers_and_overhead(overhead: str, sho
     init = Container(name="i", resources=ResourceRequirements(requests={"cpu": "9"}))
     free = replace(free, spec=replace(free.spec, init_containers=(init,), overhead={"cpu": overhead}))
     found = cpu_evict.by_allocatable(MID_SHORT, node(cpu="10"), [free], {"free": 1.0})
-    assert (found is Refusal.NONE) is not short
+    assert (found is NoTask.NONE) is not short
 
 
 def test_a_resource_that_neither_the_node_has_nor_a_pod_requests_evicts_nobody() -> None:
     task = cpu_evict.by_allocatable(MID_SHORT, node(cpu="10"), [pod("a")], {"a": 1.0})
     assert isinstance(task, Task)
     assert task.release == {"kubernetes.io/batch-cpu": 0}
-    assert eviction_order.carry_out([task], lambda *_: True, lambda _: False) == []
+    assert eviction_order.evict_until_released([task], lambda *_: True, lambda _: False) == []
 
 
 def test_a_pause_ends_with_its_last_instant_and_begins_anew_with_an_eviction() -> None:
     strategies = memory_strategies()
-    assert not strategies.cools(0)
+    assert not strategies.is_cooling(0)
     task = Task("MemoryEvict", Kind.USED, {"memory": 1}, [Candidate(pod("a"), 1)], lambda each: {"memory": each.used})
     strategies.carry_out({"MemoryEvict": task}, lambda *_: False, lambda _: False, 0)
-    assert not strategies.cools(0)
+    assert not strategies.is_cooling(0)
     strategies.carry_out({"MemoryEvict": task}, lambda *_: True, lambda _: False, 0)
-    assert (strategies.cools(4 * SECOND - 1), strategies.cools(4 * SECOND)) == (True, False)
+    assert (strategies.is_cooling(4 * SECOND - 1), strategies.is_cooling(4 * SECOND)) == (True, False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared.kube.pod import Pod
 from tests.support.examples import examples
-from tests.unit.node_agent.qos_manager.managed_node import BATCH, BE, CID, WEB, Machine
+from tests.unit.node_agent.qos_manager.managed_node import BATCH, BE, CID, WEB, ManagedNode
 
 NAMES = (
     "scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuQOS", "koordinator.sh/memoryQOS", "koordinator.sh/cpuBurst",
@@ -56,7 +56,7 @@ def stating(pod: Pod, annotations: dict[str, str]) -> Pod:
 )
 def test_a_round_goes_on(annotations: dict[str, str], topology: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        machine = Machine(Path(folder), 1, GATES)
+        machine = ManagedNode(Path(folder), 1, GATES)
         groups = Path(folder) / "sys/fs/resctrl"
         (groups / "info/L3").mkdir(parents=True)
         (groups / "info/L3/cbm_mask").write_text("7ff\n")
@@ -66,4 +66,4 @@ def test_a_round_goes_on(annotations: dict[str, str], topology: dict[str, str]) 
         machine.round(node=3.0, ls=1.0, be=1.0)
         machine.round(node=3.0, ls=1.0, be=1.0)
         assert machine.files.text("cpu.shares", f"{BE}/{CID['be']}") == "2048"
-        machine.governor.release()
+        machine.qos_manager.release()

@@ -37,7 +37,9 @@ def strategy(**classes: MemoryQos) -> ResourceQos:
 )
 def test_e19_a_container(low: int, min_: int, throttling: int, expected: dict[str, int]) -> None:
     stated = MemoryQos(min_limit_percent=min_, low_limit_percent=low, throttling_percent=throttling)
-    found = memory_qos.wanted(strategy(ls=stated), [each("p", "LS", "Burstable", "1Gi", "2Gi")], 64 * GIB, 4096, 2)
+    found = memory_qos.desired_values(
+        strategy(ls=stated), [each("p", "LS", "Burstable", "1Gi", "2Gi")], 64 * GIB, 4096, 2
+    )
     assert found.containers["p"] == expected
 
 
@@ -46,7 +48,7 @@ def test_e20_what_is_kept_for_classes_as_a_whole() -> None:
         ls=MemoryQos(min_limit_percent=50), lsr=MemoryQos(min_limit_percent=100), be=MemoryQos(min_limit_percent=0)
     )
     pods = [each("ls", "LS", "Burstable", "1Gi"), each("lsr", "LSR", "Guaranteed", "2Gi")]
-    found = memory_qos.wanted(classes, pods, 64 * GIB, 4096, 2)
+    found = memory_qos.desired_values(classes, pods, 64 * GIB, 4096, 2)
     assert found.kube["Burstable"]["memory.min"] == 536_870_912
     assert found.kube["Guaranteed"]["memory.min"] == 2_684_354_560
 
@@ -54,7 +56,9 @@ def test_e20_what_is_kept_for_classes_as_a_whole() -> None:
 def test_a_pod_may_state_its_own() -> None:
     classes = strategy(ls=MemoryQos(min_limit_percent=50, wmark_ratio=95))
     off, own = (
-        memory_qos.wanted(classes, [each("p", "LS", "Burstable", "1Gi", annotation=text)], GIB, 4096, 2).pods["p"]
+        memory_qos.desired_values(classes, [each("p", "LS", "Burstable", "1Gi", annotation=text)], GIB, 4096, 2).pods[
+            "p"
+        ]
         for text in ('{"policy":"none"}', '{"policy":"auto","minLimitPercent":100}')
     )
     assert (off["memory.min"], off["memory.wmark_ratio"]) == (0, 0)

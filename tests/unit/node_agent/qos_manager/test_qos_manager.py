@@ -6,20 +6,20 @@ import pytest
 
 from services.node_agent import feature_gates
 from services.node_agent.collectors.usage_samples import Usage
-from services.node_agent.states_informer.node_pods import PodsKeeper
-from services.node_agent.states_informer.node_slo import SloKeeper
+from services.node_agent.states_informer.node_pods import NodePodsInformer
+from services.node_agent.states_informer.node_slo import NodeSloInformer
 from shared.agents.actions import EvictionRequested, Suppressed
 from shared.kube.instants import SECOND
 from shared.kube.node_resource_topology import SHARED_POOLS
-from tests.unit.node_agent.qos_manager.managed_node import BATCH, BE, CID, GIB, LS, WEB, Machine
+from tests.unit.node_agent.qos_manager.managed_node import BATCH, BE, CID, GIB, LS, WEB, ManagedNode
 
 
 @pytest.fixture(params=[1, 2])
-def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
-    return Machine(tmp_path, request.param)
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> ManagedNode:
+    return ManagedNode(tmp_path, request.param)
 
 
-def test_batch_resources_become_shares_quota_and_limit_of_a_best_effort_pod(machine: Machine) -> None:
+def test_batch_resources_become_shares_quota_and_limit_of_a_best_effort_pod(machine: ManagedNode) -> None:
     machine.round(node=1, ls=0.5, be=0.3)
     v1 = machine.files.tree.version == 1
     for folder in (BE, f"{BE}/{CID['be']}"):
@@ -29,32 +29,32 @@ def test_batch_resources_become_shares_quota_and_limit_of_a_best_effort_pod(mach
     assert machine.files.text("cpu.shares", LS) == ("1024" if v1 else "100")
 
 
-def test_suppress_holds_best_effort_to_what_is_left_and_gives_it_back(machine: Machine) -> None:
+def test_suppress_holds_best_effort_to_what_is_left_and_gives_it_back(machine: ManagedNode) -> None:
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 65})
     machine.round(node=4.0, ls=2.5, be=1.0)  # 5.2 - 2.5 - 0.5 = 2.2 cores: 3 CPUs
     folders = ("kubepods/besteffort", BE, f"{BE}/{CID['be']}")
     assert {machine.cpus(folder) for folder in folders} == {"0-1,4"}
     assert machine.cpus(LS) in {"0-7", ""}
-    assert machine.told == [Suppressed("cpuset", 2_200, "0-1,4")]
+    assert machine.actions == [Suppressed("cpuset", 2_200, "0-1,4")]
     machine.settle()
     machine.slo(resourceUsedThresholdWithBE={"enable": False})
     machine.round(node=4.0, ls=2.5, be=1.0)
     assert {machine.cpus(folder) for folder in folders} == {"0-7"}
-    assert machine.told[-1] == Suppressed("cpuset")
+    assert machine.actions[-1] == Suppressed("cpuset")
 
 
 def test_what_moves_each_second_is_written_each_second_and_told_now_and_then(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     machine.slo(resourceUsedThresholdWithBE={"enable": True})
     sets = set()
     for second in range(12):
         machine.round(node=2.0 + second % 3, ls=0.5 + second % 3, be=1.0)
         sets.add(machine.cpus(BE))
     assert len(sets) == 3
-    assert len(machine.told) == 2
+    assert len(machine.actions) == 2
 
 
-def test_host_applications_are_left_their_part_and_get_identity_and_cpus_of_their_class(machine: Machine) -> None:
+def test_host_applications_are_left_their_part_and_get_identity_and_cpus_of_their_class(machine: ManagedNode) -> None:
     folders = ("host-latency-sensitive/nginx", "host-best-effort/spark")
     for folder in folders:
         machine.files.make(folder)
@@ -70,24 +70,24 @@ def test_host_applications_are_left_their_part_and_get_identity_and_cpus_of_thei
     )
     hosts = {"nginx": Usage(1_000_000, GIB), "spark": Usage(500_000, GIB)}
     machine.round(node=5.0, ls=1.0, be=1.0, hosts=hosts)  # 5.2 - 1.0 - 1.5 - 1.5 of the system
-    (told,) = machine.told
+    (told,) = machine.actions
     assert isinstance(told, Suppressed)
     assert told.cpu_milli == 1_200
     assert [machine.files.text("cpu.bvt_warp_ns", folder) for folder in folders] == ["2", "0"]
     assert machine.cpus(folders[0]) == "2-7"
     machine.settle()
-    machine.governor.release()
+    machine.qos_manager.release()
     assert machine.files.text("cpu.bvt_warp_ns", folders[0]) == "0"
 
 
 def test_without_a_nodeslo_best_effort_is_left_alone(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     machine.files.put("cpuset.cpus", "kubepods/besteffort", "0-1")
     machine.round(node=2.0, ls=0.5, be=1.0)
     assert machine.cpus("kubepods/besteffort") == "0-1"
 
 
-def test_at_the_end_cgroups_are_as_they_were(machine: Machine) -> None:
+def test_at_the_end_cgroups_are_as_they_were(machine: ManagedNode) -> None:
     before = {path: path.read_text() for path in (machine._folder / "cgroup").rglob("*") if path.is_file()}
     machine.slo(
         resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"},
@@ -96,44 +96,44 @@ def test_at_the_end_cgroups_are_as_they_were(machine: Machine) -> None:
     machine.round(node=6.0, ls=4.5, be=1.0)
     assert machine.files.text("cpu.cfs_quota_us", "kubepods/besteffort") not in {"-1", "max 100000"}
     assert machine.files.text("cpu.bvt_warp_ns", LS) == "2"
-    machine.governor.release()
+    machine.qos_manager.release()
     same = {"-1", "max", "max 100000", "9223372036854771712"}
     for path, text in before.items():
         if not path.name.startswith("cpuset."):
             assert path.read_text().strip() == text.strip() or {path.read_text().strip(), text.strip()} <= same, path
 
 
-def test_an_agent_that_was_killed_still_knows_what_it_found(machine: Machine) -> None:
+def test_an_agent_that_was_killed_still_knows_what_it_found(machine: ManagedNode) -> None:
     machine.round(node=1, ls=0.5, be=0.3)
-    machine.governor = machine.new_governor()
+    machine.qos_manager = machine.new_qos_manager()
     machine.round(node=1, ls=0.5, be=0.3)
-    machine.governor.release()
+    machine.qos_manager.release()
     assert machine.files.text("cpu.shares", BE) == ("1024" if machine.files.tree.version == 1 else "100")
 
 
 def test_without_a_bus_the_last_word_stays_in_force_also_after_a_restart(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     machine.slo(resourceUsedThresholdWithBE={"enable": True})
-    restarted = SloKeeper("n", tmp_path / "state"), PodsKeeper("n", tmp_path / "state")
-    for keeper in restarted:
-        keeper.load()
+    restarted = NodeSloInformer("n", tmp_path / "state"), NodePodsInformer("n", tmp_path / "state")
+    for slo_informer in restarted:
+        slo_informer.load()
     machine._slo, machine._pods = restarted
-    machine.governor = machine.new_governor()
+    machine.qos_manager = machine.new_qos_manager()
     machine.round(node=4.0, ls=2.5, be=1.0)
     assert machine.cpus(BE) == "0-1,4"
 
 
 def test_memory_pressure_asks_for_the_eviction_of_best_effort_with_its_reason(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 2, "BEMemoryEvict=true")
+    machine = ManagedNode(tmp_path, 2, "BEMemoryEvict=true")
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
     machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
     machine.round(node=1, ls=0.5, be=0.3, memory=13 * GIB)
-    asked = [deed for deed in machine.told if isinstance(deed, EvictionRequested)]
+    asked = [action for action in machine.actions if isinstance(action, EvictionRequested)]
     assert asked == [EvictionRequested("be", "trigger by koordlet feature BEMemoryEvict: to release memory 2233382993")]
 
 
 def test_a_throttled_container_gets_a_larger_quota_and_loses_it_again(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 1)
+    machine = ManagedNode(tmp_path, 1)
     machine.slo(cpuBurstStrategy={"policy": "auto", "cpuBurstPercent": 200})
     container = f"{LS}/{CID['ls']}"
     for folder, quota in ((LS, "200000"), (container, "200000")):
@@ -155,7 +155,7 @@ def test_a_throttled_container_gets_a_larger_quota_and_loses_it_again(tmp_path: 
 
 
 def test_memory_qos_is_written_where_its_gate_is_on(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 2, "CgroupReconcile=true")
+    machine = ManagedNode(tmp_path, 2, "CgroupReconcile=true")
     machine.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}})
     machine.round(node=1, ls=0.5, be=0.3)
     assert machine.files.text("memory.min", LS) == str(GIB // 2)
@@ -163,12 +163,12 @@ def test_memory_qos_is_written_where_its_gate_is_on(tmp_path: Path) -> None:
     assert machine.files.text("memory.min", f"{LS}/{CID['ls']}") == str(GIB // 2)
 
 
-def test_what_nobody_asks_for_is_not_touched(machine: Machine) -> None:
+def test_what_nobody_asks_for_is_not_touched(machine: ManagedNode) -> None:
     machine.pods(WEB)
     machine.round(node=1, ls=0.5, be=0.3)
-    assert machine.governor.executor is not None
-    assert machine.governor.executor.written == 0
-    assert machine.told == []
+    assert machine.qos_manager.executor is not None
+    assert machine.qos_manager.executor.written == 0
+    assert machine.actions == []
 
 
 def test_a_gate_that_is_not_known_is_named() -> None:

@@ -72,27 +72,27 @@ def batch_pod(*limits: str) -> Pod:
 
 @pytest.mark.parametrize(("ratio", "quota"), [(None, 250_000), (1.15, 217_392), (0.9, 250_000)])
 def test_e22_a_pod_of_two_containers(ratio: float | None, quota: int) -> None:
-    found = batch_resource.stated(batch_pod("1000", "1500"))
+    found = batch_resource.batch_requests(batch_pod("1000", "1500"))
     assert found is not None
     values = batch_resource.pod_values(found, BatchRule(quota=True, ratio=ratio))
     assert values == (1_536, quota, 2_147_483_648)
 
 
 def test_e22_containers_on_a_faster_node() -> None:
-    found = batch_resource.stated(batch_pod("1000", "1500"))
+    found = batch_resource.batch_requests(batch_pod("1000", "1500"))
     assert found is not None
     assert batch_resource.container_values(found["c0"], BatchRule(quota=True, ratio=1.15)).quota_us == 86_957
     assert batch_resource.container_values(found["c1"], BatchRule(quota=True, ratio=1.2)).quota_us == 125_000
 
 
 def test_e22_one_container_without_a_limit_frees_the_pod() -> None:
-    found = batch_resource.stated(batch_pod("1000", ""))
+    found = batch_resource.batch_requests(batch_pod("1000", ""))
     assert found is not None
     assert batch_resource.pod_values(found, BatchRule(quota=True))[1:] == (-1, -1)
 
 
 def test_suppress_by_quota_leaves_none_to_pods() -> None:
-    found = batch_resource.stated(batch_pod("1000", "1500"))
+    found = batch_resource.batch_requests(batch_pod("1000", "1500"))
     assert found is not None
     assert batch_resource.pod_values(found, BatchRule(quota=False)).quota_us == -1
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.node_agent.states_informer.node_slo import FILE, SloKeeper
+from services.node_agent.states_informer.node_slo import FILE, NodeSloInformer
 from shared.agents import node_slo
 from shared.agents.node_slo import NodeSlo
 
@@ -18,36 +18,36 @@ def suppress(percent: object) -> dict[str, Any]:
     return {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressThresholdPercent": percent}}
 
 
-def percent(keeper: SloKeeper) -> int | None:
-    threshold = keeper.spec and keeper.spec.resource_used_threshold_with_be
+def percent(slo_informer: NodeSloInformer) -> int | None:
+    threshold = slo_informer.spec and slo_informer.spec.resource_used_threshold_with_be
     return threshold.cpu_suppress_threshold_percent if threshold else None
 
 
 def test_the_newest_one_is_in_force_however_they_arrive(tmp_path: Path) -> None:
-    keeper = SloKeeper("n", tmp_path)
-    assert keeper.heard(message(5, 900, suppress(60)))
-    assert not keeper.heard(message(5, 900, suppress(60)))
-    assert not keeper.heard(message(5, 899, suppress(50)))
-    assert not keeper.heard(message(4, 5_000, suppress(40)))
-    assert percent(keeper) == 60
-    assert keeper.heard(message(6, 3, suppress(70)))
-    assert percent(keeper) == 70
+    slo_informer = NodeSloInformer("n", tmp_path)
+    assert slo_informer.receive(message(5, 900, suppress(60)))
+    assert not slo_informer.receive(message(5, 900, suppress(60)))
+    assert not slo_informer.receive(message(5, 899, suppress(50)))
+    assert not slo_informer.receive(message(4, 5_000, suppress(40)))
+    assert percent(slo_informer) == 60
+    assert slo_informer.receive(message(6, 3, suppress(70)))
+    assert percent(slo_informer) == 70
 
 
 def test_it_stays_in_force_after_a_restart(tmp_path: Path) -> None:
-    SloKeeper("n", tmp_path / "new").heard(message(5, 900, suppress(60)))
-    again = SloKeeper("n", tmp_path / "new")
+    NodeSloInformer("n", tmp_path / "new").receive(message(5, 900, suppress(60)))
+    again = NodeSloInformer("n", tmp_path / "new")
     again.load()
     assert percent(again) == 60
-    assert not again.heard(message(5, 899, suppress(50)))
+    assert not again.receive(message(5, 899, suppress(50)))
 
 
 def test_an_object_that_is_gone_brings_the_defaults_back(tmp_path: Path) -> None:
-    keeper = SloKeeper("n", tmp_path)
-    keeper.heard(message(5, 900, suppress(60)))
-    assert keeper.heard(message(5, 901, None))
-    assert keeper.spec is None
-    assert keeper.in_force is not None
+    slo_informer = NodeSloInformer("n", tmp_path)
+    slo_informer.receive(message(5, 900, suppress(60)))
+    assert slo_informer.receive(message(5, 901, None))
+    assert slo_informer.spec is None
+    assert slo_informer.in_force is not None
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_an_object_that_is_gone_brings_the_defaults_back(tmp_path: Path) -> None
 def test_a_bad_one_is_refused_and_the_last_good_one_stays(
     bad: bytes, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = SloKeeper("n", tmp_path)
-    keeper.heard(message(5, 900, suppress(60)))
-    assert not keeper.heard(bad)
-    assert (percent(keeper), keeper.refused) == (60, 1)
+    slo_informer = NodeSloInformer("n", tmp_path)
+    slo_informer.receive(message(5, 900, suppress(60)))
+    assert not slo_informer.receive(bad)
+    assert (percent(slo_informer), slo_informer.refused) == (60, 1)
     assert text in caplog.records[-1].why  # type: ignore[attr-defined]
-    assert keeper.heard(message(5, 901, suppress(61)))  # a bad one does not block those that follow
+    assert slo_informer.receive(message(5, 901, suppress(61)))  # a bad one does not block those that follow
 
 
 def test_what_the_object_has_more_passes(tmp_path: Path) -> None:
-    keeper = SloKeeper("n", tmp_path)
+    slo_informer = NodeSloInformer("n", tmp_path)
     spec = {
         "resourceUsedThresholdWithBE": {"cpuEvictBESatisfactionLowerPercent": 60, "someday": 1},
         "resourceQOSStrategy": {
@@ -91,10 +91,10 @@ def test_what_the_object_has_more_passes(tmp_path: Path) -> None:
         "hostApplications": [{"name": "nginx"}],
         "extensions": {"mine": [1]},
     }
-    assert keeper.heard(message(5, 900, spec))
-    assert keeper.spec is not None
-    assert keeper.spec.resource_used_threshold_with_be is not None
-    assert keeper.spec.resource_used_threshold_with_be.cpu_evict_be_satisfaction_lower_percent == 60
+    assert slo_informer.receive(message(5, 900, spec))
+    assert slo_informer.spec is not None
+    assert slo_informer.spec.resource_used_threshold_with_be is not None
+    assert slo_informer.spec.resource_used_threshold_with_be.cpu_evict_be_satisfaction_lower_percent == 60
 
 
 @pytest.mark.parametrize("kept", [b"", b"{", message(5, 900, suppress(400)), node_slo.encode(NodeSlo("other", 9, 9))])
@@ -102,11 +102,11 @@ def test_a_file_that_cannot_be_used_is_said_and_replaced_by_the_next_one(
     kept: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(kept)
-    keeper = SloKeeper("n", tmp_path)
-    keeper.load()
-    assert keeper.in_force is None
+    slo_informer = NodeSloInformer("n", tmp_path)
+    slo_informer.load()
+    assert slo_informer.in_force is None
     assert "cannot be used" in caplog.text
-    assert keeper.heard(message(1, 1, suppress(60)))
+    assert slo_informer.receive(message(1, 1, suppress(60)))
     assert (tmp_path / FILE).read_bytes() == message(1, 1, suppress(60))
 
 
@@ -114,7 +114,7 @@ def test_without_a_place_to_keep_it_it_is_in_force_all_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    keeper = SloKeeper("n", tmp_path / "file" / "below")
+    slo_informer = NodeSloInformer("n", tmp_path / "file" / "below")
     for seq in (1, 2):
-        assert keeper.heard(message(1, seq, suppress(60)))
+        assert slo_informer.receive(message(1, seq, suppress(60)))
     assert caplog.text.count("cannot be kept") == 1

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor
-from services.node_agent.topology.hardware import BasicInfo, Machine, ZoneMemory, read_machine
+from services.node_agent.topology.hardware import BasicInfo, Hardware, ZoneMemory, read_hardware
 from services.node_agent.topology.kubelet_cpu_manager import KubeletConfig
-from services.node_agent.topology.node_topology import Kubelet, stated, taken_first
-from services.node_agent.topology.topology_reporter import AGAIN_EVERY_NS, LOOK_EVERY_NS, Describer
+from services.node_agent.topology.node_topology import Kubelet, taken_first, topology_report
+from services.node_agent.topology.topology_reporter import CGROUP_POLL_INTERVAL_NS, REPEAT_INTERVAL_NS, TopologyReporter
 from shared.agents.actions import TopologyReported
 from shared.agents.node_pods import NodePods
 from shared.kube import node_resource_topology as names
@@ -23,7 +23,7 @@ from tests.support.pods import kept_pod
 GIB = 1 << 30
 EIGHT = tuple(sorted(Processor(cpu, (cpu // 4) << 16 | cpu % 2, cpu // 4, cpu // 4) for cpu in range(8)))
 """Two sockets, each a NUMA node of two cores with two threads: 0,2 and 1,3; 4,6 and 5,7."""
-MACHINE = Machine(EIGHT, BasicInfo("M", "V"), {0: ZoneMemory(8 * GIB, {}), 1: ZoneMemory(8 * GIB, {})})
+MACHINE = Hardware(EIGHT, BasicInfo("M", "V"), {0: ZoneMemory(8 * GIB, {}), 1: ZoneMemory(8 * GIB, {})})
 NO_KUBELET = Kubelet(None, {})
 
 
@@ -38,8 +38,8 @@ def pod(uid: str, qos: str, cpuset: str = "") -> Pod:
     return kept_pod(uid, labels={"koordinator.sh/qosClass": qos}, annotations=notes)
 
 
-def said(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Machine = MACHINE) -> TopologyReported:
-    found = stated(machine, kubelet, of, pods, huge_pages=False)
+def said(of: Node, *pods: Pod, kubelet: Kubelet = NO_KUBELET, machine: Hardware = MACHINE) -> TopologyReported:
+    found = topology_report(machine, kubelet, of, pods, huge_pages=False)
     assert found is not None
     assert found.annotations.keys() == names.STATED
     return found
@@ -131,7 +131,7 @@ def test_the_policy_is_that_of_the_kubelet(policy: str, scope: str, expected: st
 
 def test_e29_what_the_kubelet_holds_back_is_taken_off_each_zone_when_the_node_asks_for_it() -> None:
     sixty_four = tuple(Processor(cpu, cpu, cpu // 32, cpu // 32) for cpu in range(64))
-    machine = Machine(sixty_four, BasicInfo(), MACHINE.memory)
+    machine = Hardware(sixty_four, BasicInfo(), MACHINE.memory)
     amounts = {"cpu": "64", "memory": "16Gi"}, {"cpu": "61", "memory": "15Gi"}
     asks = Metadata(name="n", labels={names.NUMA_RESERVATION: "true"})
     found = said(Node(metadata=asks, status=NodeStatus(capacity=amounts[0], allocatable=amounts[1])), machine=machine)
@@ -148,7 +148,7 @@ def test_e29_what_the_kubelet_holds_back_is_taken_off_each_zone_when_the_node_as
 def test_huge_pages_are_counted_apart_where_the_gate_says_so() -> None:
     huge = {"hugepages-1Gi": 2 * GIB, "hugepages-2Mi": 4 << 20}
     machine = MACHINE._replace(memory={0: ZoneMemory(8 * GIB, huge), 1: ZoneMemory(8 * GIB, dict.fromkeys(huge, 0))})
-    found = stated(machine, NO_KUBELET, node(), (), huge_pages=True)
+    found = topology_report(machine, NO_KUBELET, node(), (), huge_pages=True)
     assert found is not None
     assert found.zones[0].resources == {
         "cpu": ("4", "4"),
@@ -160,7 +160,7 @@ def test_huge_pages_are_counted_apart_where_the_gate_says_so() -> None:
 
 @pytest.mark.parametrize("memory", [{}, {0: ZoneMemory(GIB, {})}, {0: ZoneMemory(GIB, {}), 2: ZoneMemory(GIB, {})}])
 def test_nothing_is_stated_where_cpus_and_memory_tell_of_other_zones(memory: dict[int, ZoneMemory]) -> None:
-    assert stated(MACHINE._replace(memory=memory), NO_KUBELET, node(), (), huge_pages=False) is None
+    assert topology_report(MACHINE._replace(memory=memory), NO_KUBELET, node(), (), huge_pages=False) is None
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_cpus_are_taken_by_whole_cores_first(count: int, taken: set[int]) -> Non
 
 
 class Files:
-    """A node's /proc, /sys and kubelet, as files; and what its describer tells."""
+    """A node's /proc, /sys and kubelet, as files; and what its topology_reporter tells."""
 
     def __init__(self, root: Path, **gates: bool) -> None:
         self.root = root
@@ -193,7 +193,7 @@ class Files:
         self.told: list[TopologyReported] = []
         gates = {"NodeTopologyReport": True, "HugePageReport": False} | gates
         places = (root / "proc", root / "sys", root / "kubelet", root / "kubelet/config.yaml")
-        self.describer = Describer(*places, gates, self.told.append)
+        self.topology_reporter = TopologyReporter(*places, gates, self.told.append)
 
     def write(self, name: str, text: str) -> None:
         path = self.root / name
@@ -206,26 +206,30 @@ class Files:
 
 def test_a_machine_is_what_its_kernel_says(tmp_path: Path) -> None:
     Files(tmp_path)
-    found = read_machine(tmp_path / "proc", tmp_path / "sys")
+    found = read_hardware(tmp_path / "proc", tmp_path / "sys")
     assert found.basic == BasicInfo("Xeon", "GenuineIntel", hyper_threads=True, turbo=True, cache_mask="7ff")
     assert found.memory == {0: ZoneMemory(4 * GIB, {"hugepages-1Gi": 0, "hugepages-2Mi": 16 << 20})}
     assert [one.cpu for one in found.processors] == [0, 1]
-    nothing = read_machine(tmp_path / "none", tmp_path / "none")
-    assert nothing == Machine((), BasicInfo(), {})
+    nothing = read_hardware(tmp_path / "none", tmp_path / "none")
+    assert nothing == Hardware((), BasicInfo(), {})
 
 
 def test_it_is_told_when_it_changes_and_again_now_and_then(tmp_path: Path) -> None:
     files = Files(tmp_path)
     known = NodePods("n", 1, 1, node())
-    files.describer.round(NodePods("n", 1, 0), 0)
+    files.topology_reporter.round(NodePods("n", 1, 0), 0)
     assert files.told == [], "the node is not known yet"
-    files.describer.round(known, 0)
-    files.describer.round(known, LOOK_EVERY_NS)
+    files.topology_reporter.round(known, 0)
+    files.topology_reporter.round(known, CGROUP_POLL_INTERVAL_NS)
     assert len(files.told) == 1
-    files.describer.round(NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), LOOK_EVERY_NS + 1)
+    files.topology_reporter.round(
+        NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), CGROUP_POLL_INTERVAL_NS + 1
+    )
     assert pools(files.told[-1], names.SHARED_POOLS) == ["0"]
     assert len(files.told) == 2
-    files.describer.round(NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), LOOK_EVERY_NS + AGAIN_EVERY_NS + 1)
+    files.topology_reporter.round(
+        NodePods("n", 1, 2, node(), pods=(pod("r", "LSR", "1"),)), CGROUP_POLL_INTERVAL_NS + REPEAT_INTERVAL_NS + 1
+    )
     assert len(files.told) == 3
     assert files.told[1] == files.told[2]
 
@@ -237,27 +241,27 @@ def test_a_kubelet_file_that_cannot_be_read_changes_nothing_and_is_said_once(
     known = NodePods("n", 1, 1, node())
     files.write("kubelet/config.yaml", "cpuManagerPolicy: static\nreservedSystemCPUs: '1'\nunknown: [1]\n")
     files.write("kubelet/cpu_manager_state", '{"policyName":"static","entries":{"g":{"c":"0"}},"checksum":1}')
-    files.describer.round(known, 0)
+    files.topology_reporter.round(known, 0)
     assert files.policy() == {"policy": "static", "reservedCPUs": "1"}
     assert pools(files.told[-1], names.SHARED_POOLS) == ["1"]
     for number, (name, text) in enumerate(
         (("config.yaml", "- a list"), ("config.yaml", "a: ["), ("cpu_manager_state", "{")), start=1
     ):
         files.write(f"kubelet/{name}", text)
-        files.describer.round(known, number * LOOK_EVERY_NS)
-        files.describer.round(known, number * LOOK_EVERY_NS + LOOK_EVERY_NS // 2)
+        files.topology_reporter.round(known, number * CGROUP_POLL_INTERVAL_NS)
+        files.topology_reporter.round(known, number * CGROUP_POLL_INTERVAL_NS + CGROUP_POLL_INTERVAL_NS // 2)
         assert len(files.told) == 1
     said = [record.why.partition(": ")[0].rpartition("/")[2] for record in caplog.records]  # type: ignore[attr-defined]
     assert said == ["config.yaml", "config.yaml"]
     files.write("kubelet/config.yaml", "cpuManagerPolicy: static")
-    files.describer.round(known, 4 * LOOK_EVERY_NS)
+    files.topology_reporter.round(known, 4 * CGROUP_POLL_INTERVAL_NS)
     assert "cpu_manager_state" in caplog.records[-1].why  # type: ignore[attr-defined]
     files.write("kubelet/cpu_manager_state", "")
-    files.describer.round(known, 5 * LOOK_EVERY_NS)
+    files.topology_reporter.round(known, 5 * CGROUP_POLL_INTERVAL_NS)
     assert files.policy() == {"policy": "static"}
 
 
 def test_nothing_is_told_with_the_gate_off(tmp_path: Path) -> None:
     files = Files(tmp_path, NodeTopologyReport=False)
-    files.describer.round(NodePods("n", 1, 1, node()), 0)
+    files.topology_reporter.round(NodePods("n", 1, 1, node()), 0)
     assert files.told == []

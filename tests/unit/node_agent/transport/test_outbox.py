@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from services.node_agent.transport.outbox import Message, Outbox
-from shared.agents.subjects import DEED, REPORT
+from shared.agents.subjects import ACTION, REPORT
 
 
 def message(seq: int, kind: str = REPORT, size: int = 10) -> Message:
@@ -21,23 +21,23 @@ async def drained(outbox: Outbox) -> list[tuple[str, int]]:
     return found
 
 
-async def test_deeds_go_first_and_each_kind_in_its_order() -> None:
+async def test_actions_go_first_and_each_kind_in_its_order() -> None:
     outbox = Outbox(1_000)
-    for one in (message(1), message(2), message(1, DEED), message(3), message(2, DEED)):
+    for one in (message(1), message(2), message(1, ACTION), message(3), message(2, ACTION)):
         outbox.put(one)
-    assert await drained(outbox) == [(DEED, 1), (DEED, 2), (REPORT, 1), (REPORT, 2), (REPORT, 3)]
+    assert await drained(outbox) == [(ACTION, 1), (ACTION, 2), (REPORT, 1), (REPORT, 2), (REPORT, 3)]
     assert (outbox.sent, outbox.waiting_bytes) == (5, 0)
 
 
 async def test_without_room_the_oldest_reports_go_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
     outbox = Outbox(50)
-    outbox.put(message(1, DEED))
+    outbox.put(message(1, ACTION))
     for seq in range(1, 9):
         outbox.put(message(seq))
     assert outbox.dropped == 4
     assert outbox.waiting_bytes <= 50
     assert [record.dropped for record in caplog.records] == [1, 2, 4]  # type: ignore[attr-defined]
-    assert await drained(outbox) == [(DEED, 1), (REPORT, 5), (REPORT, 6), (REPORT, 7), (REPORT, 8)]
+    assert await drained(outbox) == [(ACTION, 1), (REPORT, 5), (REPORT, 6), (REPORT, 7), (REPORT, 8)]
 
 
 async def test_a_message_larger_than_the_room_is_kept_alone() -> None:
