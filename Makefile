@@ -36,7 +36,7 @@ unit: $(VENV)/installed
 	$(BIN)/pytest -n $(WORKERS) -m "$(NO_SERVER)" $(or $(TESTS),$(UNIT))
 
 test: $(VENV)/installed
-	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
+	@$(BIN)/python -m cli.dev.binaries --build || test "$$KOORD_REQUIRE_KUBE" != 1
 	$(COMPILE)
 	$(BIN)/pytest -n $(WORKERS) $(TESTS)
 
@@ -52,7 +52,7 @@ parity: $(VENV)/installed
 	@$(BIN)/koord parity $(VECTORS)
 
 soak: $(VENV)/installed
-	@$(BIN)/python -m cli.dev.programs --build || test "$$KOORD_REQUIRE_KUBE" != 1
+	@$(BIN)/python -m cli.dev.binaries --build || test "$$KOORD_REQUIRE_KUBE" != 1
 	$(COMPILE)
 	$(BIN)/pytest -m soak --timeout=3600 -o faulthandler_timeout=7200 $(TESTS)
 	$(if $(TESTS),,KOORD_EXAMPLES=all $(BIN)/pytest -n $(WORKERS) -m "$(NO_SERVER)" $(UNIT))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.lazy import Entry, Failed, LazyGroup
+from cli.terminal.lazy_group import Entry, Failed, LazyGroup
 from shared.errors import KoordError
 
 COMMANDS: Mapping[str, Entry] = {
@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, Entry] = {
     "followers": Entry(
         "cli.commands.followers", "followers", "Show who follows the logs, and forget who no longer does."
     ),
-    "log": Entry("cli.commands.log", "log", "Write logs into files."),
+    "log": Entry("cli.commands.log_export", "log", "Write logs into files."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
     "node": Entry("cli.node.command", "node", "Show what a node sells again, and why."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
@@ -51,7 +51,7 @@ class Koord(LazyGroup):
     """The root: an error with a text for people ends any command with that text."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the sub-command."""
+        """Runs the sub-command."""
         try:
             return super().invoke(ctx)
         except KoordError as error:

@@ -8,25 +8,25 @@ from sqlalchemy import Connection, pool
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from shared.log.database import sqlalchemy_url
-from shared.log.models import metadata, partition_of_events
+from shared.log.tables import metadata, partition_of_events
 
 
 def include_object(_object: object, name: str | None, type_: str, _reflected: bool, _compare_to: object) -> bool:
-    """Leave the partitions of `events`, and their indexes, out of the comparison."""
+    """Leaves the partitions of `events`, and their indexes, out of the comparison."""
     return not (
         type_ in {"table", "index"} and name is not None and partition_of_events(name) and name != "events_key_seq"
     )
 
 
 def run(connection: Connection) -> None:
-    """Run the migrations on an open connection, in one transaction."""
+    """Runs the migrations on an open connection, in one transaction."""
     context.configure(connection=connection, target_metadata=metadata, include_object=include_object, compare_type=True)
     with context.begin_transaction():
         context.run_migrations()
 
 
 async def connect_and_run() -> None:
-    """Open a connection of our own, as the `alembic` command does."""
+    """Opens a connection of our own, as the `alembic` command does."""
     url = context.config.get_main_option("sqlalchemy.url") or sqlalchemy_url(os.environ["KOORD_POSTGRES"])
     engine = create_async_engine(url, poolclass=pool.NullPool)
     async with engine.connect() as connection:

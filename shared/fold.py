@@ -17,7 +17,7 @@ class State(Protocol):
     positions: dict[str, int]
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event. Believes the log: never refuses, never logs, never looks at a clock."""
+        """Folds one event. Believes the log: never refuses, never logs, never looks at a clock."""
         ...
 
     def encode(self) -> bytes:
@@ -25,5 +25,5 @@ class State(Protocol):
         ...
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote; called once, on a State that is new."""
+        """Takes over what `encode` wrote; called once, on a State that is new."""
         ...

@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, service: str, environment: Mapping[str, str]) -> Self:
-        """Read the fields that are set; the rest keep their defaults.
+        """Reads the fields that are set; the rest keep their defaults.
 
         Raises:
             BadSetting: a value does not parse or is out of bounds; names the variable.

@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from cli.ports import FIRST, LAST, RANGE
+from cli.processes.free_ports import FIRST, LAST, RANGE
 
 # A failed assert of a helper shows its values, as one of a test does. `tests` itself is imported before this line.
 pytest.register_assert_rewrite(
@@ -20,7 +20,7 @@ pytest_plugins = (
     "tests.cluster.fixtures",
     "tests.node.real_node",
     "tests.support.allowed_skips",
-    "tests.support.file_order",
+    "tests.support.slow_files_first",
 )
 
 
@@ -36,8 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's job ignores Ctrl-C, and the commands under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    from tests.support import templates, warm_start
-    from tests.support.examples import examples
+    from tests.support import prepared_folders, warm_start
+    from tests.support.hypothesis_examples import examples
 
     # A slow or busy machine is no fault of the code under test: neither an example nor making one has a time limit.
     any_machine = hypothesis.settings(
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[RANGE] = f"{first}-{first + size}"
         return
     config.stash[_TEMP_ROOT] = root = Path(tempfile.mkdtemp(prefix="koord-tests-"))
-    os.environ[templates.ROOT] = str(root / "templates")
+    os.environ[prepared_folders.ROOT] = str(root / "templates")
     if os.geteuid() == 0:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(root))
 

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.services import contexts
+from cli.service_list import contexts
 from shared.log.database import Database, migrate
-from tests.support.templates import copy_postgres
+from tests.support.prepared_folders import copy_postgres
 
 STARTERS = {"postgres", "nats", "server"}
 

@@ -102,7 +102,7 @@ def _text(document: JsonObject) -> str:
 
 
 def main(arguments: list[str]) -> str | None:
-    """Write, or compare; the text of what differs, None when nothing does."""
+    """Writes, or compare; the text of what differs, None when nothing does."""
     expected = documents()
     present = {
         path.relative_to(DOCS) for path in [DOCS / "asyncapi.json", *(DOCS / "schemas").glob("*.json")] if path.exists()

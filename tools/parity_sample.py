@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from cli.parity.domain import DOMAINS
-from cli.parity.tally import Case, case_file, opened
+from cli.parity.case_domain import DOMAINS
+from cli.parity.run_cases import Case, case_file, opened
 
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests/parity/cases"

@@ -9,14 +9,14 @@ from alembic.config import Config
 from sqlalchemy import Connection
 
 from cli.embedded import EmbeddedPostgres
-from cli.services import contexts
+from cli.service_list import contexts
 from shared.log.database import Database, migrate
 
 ROOT = Path(__file__).parents[1]
 
 
 async def check() -> None:
-    """Migrate an empty database, then ask Alembic what it would change; anything is an error that names it."""
+    """Migrates an empty database, then ask Alembic what it would change; anything is an error that names it."""
     with tempfile.TemporaryDirectory(prefix="koord-schema-") as folder:
         async with EmbeddedPostgres(Path(folder)) as postgres:
             database = Database(postgres.url)

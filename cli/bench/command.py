@@ -2,7 +2,7 @@
 
 import click
 
-from cli.lazy import Entry, LazyGroup
+from cli.terminal.lazy_group import Entry, LazyGroup
 
 ENTRIES = {
     "agent": Entry("cli.bench.node_agent", "agent", "Measure what the node agent costs its node at a sample a second."),
@@ -15,7 +15,7 @@ ENTRIES = {
         "Measure the quota ledger: its engine alone, or with --servers what a scheduler's round waits for.",
     ),
     "relay": Entry(
-        "cli.bench.relay", "relay", "Measure the event stream: from the log to JetStream to one subscriber."
+        "cli.bench.audit_relay", "relay", "Measure the event stream: from the log to JetStream to one subscriber."
     ),
     "scheduler": Entry(
         "cli.bench.scheduler", "scheduler", "Measure the scheduler's engine alone: no servers, every node considered."

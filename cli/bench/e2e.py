@@ -12,14 +12,14 @@ import click
 import msgspec
 import uvloop
 
-from cli.bench.on_kube import KubeSide
-from cli.bench.on_simulator import SimulatorSide
-from cli.bench.side import best, measure
-from cli.bench.timeline import Figures
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, node_object
-from cli.output import show_table
+from cli.bench.e2e_on_kube_apiserver import KubeSide
+from cli.bench.e2e_on_simulator import SimulatorSide
+from cli.bench.e2e_pod_latency import Figures
+from cli.bench.e2e_target import best, measure
+from cli.dev.fake_nodes import create_nodes, node_object
+from cli.dev.local_control_plane import Cluster
 from cli.supervisor import Endpoints, Servers, Spec, Supervisor
+from cli.terminal.output import show_table
 from shared.bus import Bus
 
 Note = Callable[[str], None]

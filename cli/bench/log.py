@@ -23,19 +23,19 @@ import click
 import msgspec
 import uvloop
 
-from cli.bench.history import history
+from cli.bench.synthetic_history import history
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.output import show_table
-from cli.services import contexts
+from cli.service_list import contexts
+from cli.terminal.output import show_table
 from services.scheduler.service import SERVICE
 from services.scheduler.state.cluster_view import ClusterView
 from shared.bus import Bus
 from shared.events import RecordedEvent
 from shared.log.database import Database, migrate
 from shared.log.follower import Follower
-from shared.log.positions import Position
+from shared.log.position import Position
 from shared.log.reader import LogReader
-from shared.log.service_store import Registry
+from shared.log.service_store import ServiceStore
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
 
@@ -151,7 +151,7 @@ Child = tuple[SpawnProcess, Connection]
 
 
 def child(work: Callable[..., Coroutine[Any, Any, None]], servers: Servers, *arguments: Any) -> Child:
-    """Start a part in a process of its own; it gets its end of the pipe, the servers, and the arguments."""
+    """Starts a part in a process of its own; it gets its end of the pipe, the servers, and the arguments."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(work, theirs, servers, *arguments), daemon=True)
@@ -248,7 +248,7 @@ async def append_slowly(pipe: Connection, servers: Servers, first: int, seconds:
 
 
 async def _follow_slowly(pipe: Connection, servers: Servers, seconds: float) -> None:
-    """Follow as the scheduler's runner does: with snapshots by a forked child and rebuilds by a process."""
+    """Follows as the scheduler's runner does: with snapshots by a forked child and rebuilds by a process."""
     bus = Bus(servers.nats, name="bench follower")
     await bus.start()
     database = Database(servers.postgres)
@@ -270,7 +270,7 @@ async def _follow_slowly(pipe: Connection, servers: Servers, seconds: float) -> 
 
 
 async def _snapshots(follower: Follower, database: Database, servers: Servers, seconds: float) -> None:
-    registry = Registry(database, "scheduler")
+    registry = ServiceStore(database, "scheduler")
     interval_s = min(SNAPSHOT_INTERVAL_S, seconds / 3)
     for number in range(int(seconds / interval_s)):
         await asyncio.sleep(interval_s)
@@ -279,7 +279,7 @@ async def _snapshots(follower: Follower, database: Database, servers: Servers, s
         await registry.write_snapshot(positions, ClusterView.SCHEMA, "bench", packed, digest)
         if number % 2 == 1:
             child = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "shared.rebuild", "services.scheduler.service:SERVICE",
+                sys.executable, "-m", "shared.runtime.rebuild", "services.scheduler.service:SERVICE",
                 env={**os.environ, "KOORD_POSTGRES": servers.postgres}, stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
             output, _ = await child.communicate()
@@ -287,5 +287,5 @@ async def _snapshots(follower: Follower, database: Database, servers: Servers, s
 
 
 def note(text: str) -> None:
-    """Say what is being done."""
+    """Says what is being done."""
     click.echo(text, err=True)

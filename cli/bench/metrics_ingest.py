@@ -22,9 +22,9 @@ import uvloop
 
 from cli.bench.report_senders import ANSWERED_S, INTERVAL_S, MIB, node_name, pod_uid, send
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.output import show_table
-from cli.process import Process
-from cli.services import contexts
+from cli.processes.child_process import Process
+from cli.service_list import contexts
+from cli.terminal.output import show_table
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, RecordedEvent

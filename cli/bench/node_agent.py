@@ -13,11 +13,11 @@ import click
 import msgspec
 
 import cli
-from cli.bench.pods import QOS, PodCgroups
+from cli.bench.agent_pod_cgroups import QOS, PodCgroups
 from cli.embedded import EmbeddedNats
-from cli.output import show_table
-from cli.ports import free_port
-from cli.process import Process
+from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
+from cli.terminal.output import show_table
 from services.node_agent.settings import NAME
 from shared.agents import actions, node_slo, receipt, report, subjects
 from shared.agents import node_pods as agent_pods
@@ -142,9 +142,9 @@ async def _answer_reports(bus: Bus, received: list[bytes], transport: str) -> No
         return receipt.encode(Receipt("report", found.boot, found.seq))
 
     if transport == "nats":
-        await bus.answer(subject, accept)
+        await bus.respond(subject, accept)
     else:
-        await bus.hear(subject, received.append)
+        await bus.subscribe(subject, received.append)
 
 
 async def _answer_actions(bus: Bus, uids: list[str]) -> None:
@@ -166,7 +166,7 @@ async def _answer_actions(bus: Bus, uids: list[str]) -> None:
         await bus.publish(subjects.subject(NODE, subjects.SLO), node_slo.encode(NodeSlo(NODE, 1, 1, spec)))
         return receipt.encode(Receipt("action", action.boot, action.seq))
 
-    await bus.answer(subjects.every_subject(subjects.ACTION), accept)
+    await bus.respond(subjects.every_subject(subjects.ACTION), accept)
 
 
 def _pod(number: int, uid: str) -> Pod:

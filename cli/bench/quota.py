@@ -15,9 +15,9 @@ import click
 import msgspec
 import uvloop
 
-from cli.bench import charging
-from cli.bench.charging import ChargingFigures
-from cli.output import show_table
+from cli.bench import quota_charging
+from cli.bench.quota_charging import ChargingFigures
+from cli.terminal.output import show_table
 from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.accounting.verify import holds
 from services.quota_ledger.decide.admission import AdmissionRules, shortfall
@@ -26,8 +26,8 @@ from services.quota_ledger.tree.quota_tree import QuotaTree
 from shared.domain.amounts import negated
 from shared.events import Event
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
-from shared.gc_pause import uncollected
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
+from shared.runtime.gc_pause import uncollected
 
 LEVELS = 4
 CHANGES = 200
@@ -81,7 +81,7 @@ def quota(*, quota_count: int, pod_count: int, servers: bool, batch: int, as_jso
         with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             folder.chmod(0o755)  # Postgres may run as another user
-            figures = uvloop.run(charging.measure(folder, quota_count, pod_count, batch))
+            figures = uvloop.run(quota_charging.measure(folder, quota_count, pod_count, batch))
     else:
         figures = measure(quota_count, pod_count)
     if as_json:

@@ -100,7 +100,7 @@ class _Sender:
         data = encode(report)
         self._bytes = len(data)
         reply = receipt.decode(
-            await self._bus.ask(subjects.subject(report.node, subjects.REPORT), data, deadline_s=ANSWERED_S)
+            await self._bus.request(subjects.subject(report.node, subjects.REPORT), data, deadline_s=ANSWERED_S)
         )
         if not reply.accepted:
             raise KoordError(reply.refused)

@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.bench.placements import KINDS, NOW_NS, nodes, pods
-from cli.output import show_table
+from cli.bench.scheduler_workloads import KINDS, NOW_NS, nodes, pods
+from cli.terminal.output import show_table
 from services.scheduler.in_memory import Engine
 from shared.events import Event
 from shared.events.scheduling import PodPlaced

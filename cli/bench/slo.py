@@ -1,7 +1,7 @@
 """`koord bench slo`: the SLO controller's engine alone: every node of a fleet decided anew, in one process without servers.
 
 The clock counts what the service does between reading its logs and appending: strategies, sums over pods, formulas, comparison with what was
-said before, and the events. Folding is measured by itself.
+said before, and the events. Projection is measured by itself.
 """
 
 import gc
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import click
 import msgspec
 
-from cli.output import show_table
+from cli.terminal.output import show_table
 from services.slo_controller.config.slo_configmap import InForce
 from services.slo_controller.decide import decide_config, decide_nodes
 from services.slo_controller.settings import SloSettings

@@ -21,23 +21,23 @@ import msgspec
 import psutil
 import uvloop
 
-from cli.bench.fleet import fleet, pod, report
+from cli.bench.takeover_cluster import fleet, pod, report
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.output import show_table
-from cli.ports import free_port
-from cli.process import Process, ProgramFailed
-from cli.services import contexts
+from cli.processes.child_process import Process, ProgramFailed
+from cli.processes.free_ports import free_port
+from cli.service_list import contexts
+from cli.terminal.output import show_table
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Event
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced
-from shared.health import Status
-from shared.log import announce
+from shared.log import announcements
 from shared.log.database import Database, migrate
 from shared.log.reader import LogReader
-from shared.log.service_store import Registry
+from shared.log.service_store import ServiceStore
 from shared.log.writer import LogWriter
+from shared.runtime.health import Status
 
 WITHIN_S = 120.0
 TAIL = 500
@@ -121,7 +121,7 @@ async def _measure(folder: Path, nodes: int, pods: int, turns: int) -> TakeoverF
                 takeovers.append(await _take_over(cluster, *replicas))
                 replicas.reverse()
             await asyncio.to_thread(replicas[0].process.stop, WITHIN_S)
-            stored = await Registry(database, "scheduler").newest_snapshot(_schema(), LogReader(database))
+            stored = await ServiceStore(database, "scheduler").newest_snapshot(_schema(), LogReader(database))
         await database.close()
     assert stored is not None, "written at each end"
     return TakeoverFigures(
@@ -160,7 +160,7 @@ class _Replica:
         self._status = f"http://{http}/statusz"
 
     async def is_standby(self) -> None:
-        """Wait until it has read all, waits for the lock, and has nothing left to do."""
+        """Waits until it has read all, waits for the lock, and has nothing left to do."""
         async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession() as session:
             while self.process.running:
                 try:
@@ -227,7 +227,7 @@ class _Cluster:
 
     async def __aenter__(self) -> Self:
         await self._bus.start()
-        await self._bus.hear(announce.batch_subject("scheduling"), self._hear)
+        await self._bus.subscribe(announcements.batch_subject("scheduling"), self._hear)
         await self._writer.acquire()
         await self._writer.begin("bench", (), now_ns=time.time_ns(), seen={})
         return self
@@ -238,13 +238,13 @@ class _Cluster:
         await self._database.close()
 
     async def fill(self) -> None:
-        """Append everything there is."""
+        """Appends everything there is."""
         events = list(fleet(self._nodes, self._pods, time.time_ns()))
         for start in range(0, len(events), BATCH):
             await self._append(events[start : start + BATCH])
 
     async def go_on(self) -> None:
-        """Append some reports."""
+        """Appends some reports."""
         numbers = [(self._reported + step) % self._nodes for step in range(min(TAIL, self._nodes))]
         self._reported += len(numbers)
         await self._append([report(each, range(each, self._pods, self._nodes), time.time_ns()) for each in numbers])
@@ -260,11 +260,11 @@ class _Cluster:
         await self._writer.append([Draft(event) for event in events], now_ns=time.time_ns())
 
     def listen(self) -> None:
-        """Forget what was heard."""
+        """Forgets what was heard."""
         self._heard.clear()
 
     async def placed(self, name: str, began: float, used_s: float, replica: _Replica) -> Took:
-        """Wait for the placement of a pod.
+        """Waits for the placement of a pod.
 
         Args:
             used_s: what the replica had used of a core when it began.
@@ -290,7 +290,7 @@ class _Cluster:
 
     def _hear(self, data: bytes) -> None:
         now = time.monotonic()
-        for entry in announce.decode_batch(data).entries:
+        for entry in announcements.decode_batch(data).entries:
             if entry.type == PodPlaced.type_name():
                 self._heard.setdefault(msgspec.json.decode(entry.data, type=PodPlaced).pod, now)
             elif entry.type == WriterStarted.type_name():

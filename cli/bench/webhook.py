@@ -20,9 +20,9 @@ import psutil
 from prometheus_client import CollectorRegistry
 
 import cli
-from cli.output import show_table
-from cli.ports import free_port
-from cli.process import Process
+from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
+from cli.terminal.output import show_table
 from services.gateway.webhooks.admission_state import CLASSES, NAMESPACES, PROFILES, AdmissionView
 from services.gateway.webhooks.certificates import Bundle, Terms, renewed
 from services.gateway.webhooks.handlers import Desk

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_table
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
 from shared.log.admin.session import reading
 from shared.log.admin.verify import Verified, verify
 from shared.log.checkpoint import Checkpoint, read_checkpoints, read_statement
-from shared.log.positions import Position
+from shared.log.position import Position
 
 Heads = Mapping[str, Sequence[Position]]
 """Context -> its heads, as checkpoints saw them."""
@@ -123,7 +123,7 @@ def _read(file: Path) -> list[Checkpoint]:
 
 
 async def verify_all(postgres: str, context: str | None = None, heads: Heads | None = None) -> list[Verified]:
-    """Check one context, or all.
+    """Checks one context, or all.
 
     Raises:
         KoordError: there is no such context.

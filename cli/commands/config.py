@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from cli import names
-from cli.configuration import ConfigStatus, status_of, text_of
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_table
-from cli.supervisor.folder import find_endpoints
+from cli.commands.active_config import ConfigStatus, status_of, text_of
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal import name_completion
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
 from shared.kube.instants import SECOND
 from shared.log.admin.session import opened
 
@@ -47,7 +47,7 @@ def status(*, output: Format, folder: Path) -> None:
 
 
 @config.command(name="show")
-@click.argument("context", shell_complete=names.contexts)
+@click.argument("context", shell_complete=name_completion.contexts)
 @folder_option
 def show_command(*, context: str, folder: Path) -> None:
     """Print the text of the configuration in force for CONTEXT, as it was taken over."""

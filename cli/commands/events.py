@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from cli import names
-from cli.commands.parking import parked, skip
-from cli.instants import Since
-from cli.options import folder_option, output_option
-from cli.output import Format, show_one_of_many, show_table
-from cli.supervisor.folder import find_endpoints
+from cli.commands.parked_events import parked, skip
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal import name_completion
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show_one_of_many, show_table
+from cli.terminal.time_arguments import Since
 from shared.log.admin.session import reading
 from shared.log.reader import LogReader, Row
 
@@ -36,15 +36,17 @@ class Wanted(NamedTuple):
 
 @click.group(invoke_without_command=True)
 @click.option(
-    "--context", help="Only this context's log, such as cluster or scheduling.", shell_complete=names.contexts
+    "--context", help="Only this context's log, such as cluster or scheduling.", shell_complete=name_completion.contexts
 )
 @click.option(
     "--type",
     "kind",
     help="Only this type; the end of its name is enough: PodPlaced, PodPlaced.v1.",
-    shell_complete=names.event_types,
+    shell_complete=name_completion.event_types,
 )
-@click.option("--key", help="Only events about this object: NAMESPACE/NAME, or a NAME.", shell_complete=names.keys)
+@click.option(
+    "--key", help="Only events about this object: NAMESPACE/NAME, or a NAME.", shell_complete=name_completion.keys
+)
 @click.option("--since", type=Since(), help="Only events from this instant on: 10m (ago), or RFC 3339.")
 @click.option(
     "-n",
@@ -129,7 +131,7 @@ def _rows(log: LogReader, wanted: Wanted, context: str, after: int, upto: int, n
 
 
 async def _show(rows: AsyncIterator[Row], output: Format, *, header: bool = True) -> None:
-    """Print rows as they come; a table in pieces, for its columns are as wide as what is in them."""
+    """Prints rows as they come; a table in pieces, for its columns are as wide as what is in them."""
     piece: list[tuple[str, ...]] = []
     async for row in rows:
         if output != "table":

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
-from cli import names
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_table
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal import name_completion
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
-from shared.log.admin.overview import FollowerSeen, list_followers
+from shared.log.admin.followers import FollowerSeen, list_followers
 from shared.log.admin.session import opened
-from shared.log.service_store import Registry
+from shared.log.service_store import ServiceStore
 
 
 @click.group()
@@ -34,7 +34,7 @@ def list_command(*, output: Format, folder: Path) -> None:
 
 
 @followers.command()
-@click.argument("service", shell_complete=names.followers)
+@click.argument("service", shell_complete=name_completion.followers)
 @folder_option
 def forget(*, service: str, folder: Path) -> None:
     """Drop a follower that is gone for good.
@@ -53,7 +53,7 @@ async def _list(postgres: str) -> list[FollowerSeen]:
 
 async def _forget(postgres: str, service: str) -> bool:
     async with opened(postgres) as database:
-        return await Registry(database, service).forget()
+        return await ServiceStore(database, service).forget()
 
 
 def _positions(one: FollowerSeen) -> str:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from cli.options import folder_option
-from cli.supervisor.folder import find_owner
-from cli.supervisor.servers import migrate_to_this_release
+from cli.supervisor.system_folder import find_owner
+from cli.supervisor.system_servers import migrate_to_this_release
+from cli.terminal.options import folder_option
 
 
 @click.command()

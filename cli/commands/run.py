@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from cli.services import AGENTS, SERVICES, load
+from cli.service_list import AGENTS, SERVICES, load
 
 PROGRAMS = (*SERVICES, *AGENTS)
 
@@ -36,7 +36,7 @@ def run(service: str) -> None:
 
         sys.exit(run_agent())
     gc.disable()  # all that is imported stays: collections would look at it again and again
-    from shared.runner import run as run_service
+    from shared.runtime.runner import run as run_service
 
     loaded = load(service)
     gc.freeze()
@@ -54,8 +54,8 @@ def _settings_table(name: str) -> str:
         about = f"{name}: measures the node it runs on and reports to metrics ingest."
         parts = (AgentEnvironment, AgentSettings)
     else:
-        from shared.retention import RetentionSettings
-        from shared.service import Environment
+        from shared.runtime.retention import RetentionSettings
+        from shared.runtime.service import Environment
 
         service = load(name)
         about = f"{name}: writes the context {service.writes}, follows {', '.join(sorted(service.follows))}."

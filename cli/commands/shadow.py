@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from cli.instants import Since
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_table
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
+from cli.terminal.time_arguments import Since
 from services.scheduler.service import SERVICE
 from services.scheduler.shadow.counterfactual import Counterfactual
 from services.scheduler.shadow.history import NOT_COMPARED, ShadowHistory
@@ -23,7 +23,7 @@ from shared.events.scheduling import PlacementCompared
 from shared.kube.instants import instant_text
 from shared.log.admin.session import reading
 from shared.log.codec import Codec
-from shared.log.positions import Position
+from shared.log.position import Position
 from shared.log.reader import LogReader, at_us
 
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from cli import names
-from cli.options import folder_option, output_option
-from cli.output import Format, show
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal import name_completion
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show
 from services.scheduler.explain.explain_pod import Explanation, explain, render
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
@@ -28,7 +28,7 @@ def why() -> None:
 
 
 @why.command()
-@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=name_completion.pods)
 @click.option("--uid", default="", help="Which pod of this name; the newest otherwise.")
 @click.option("--language", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Of the reasons.")
 @output_option
@@ -53,7 +53,7 @@ async def _why_pod(postgres: str, name: str, uid: str, language: str) -> Explana
 
 
 async def explain_pod(log: LogReader, name: str, uid: str = "", language: str = "en") -> Explanation:
-    """Explain a pod from its events and the cycles that they name.
+    """Explains a pod from its events and the cycles that they name.
 
     Raises:
         UnknownPod: there are no events about it.

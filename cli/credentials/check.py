@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from cli.credentials import book as books
-from cli.credentials.install import PUBLIC, files, logins_of
+from cli.credentials import secrets_file as books
 from cli.credentials.pki import RENEW_BEFORE, ends_at
+from cli.credentials.tls_files import PUBLIC, files, logins_of
 
 CERTIFICATES = ("ca.crt", "nats/tls/server.crt", "postgres/tls/server.crt")
 SECRET = ("credentials.json", "ca.key", "nats/tls/server.key", "postgres/tls/server.key")

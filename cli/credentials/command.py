@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from cli.credentials import book as books
-from cli.credentials.book import Book, NoBook
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_table
-from cli.services import SERVICES
+from cli.credentials import secrets_file as books
+from cli.credentials.secrets_file import Book, NoBook
+from cli.service_list import SERVICES
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
 
 PORTS = {"nats": "4222", "mqtt": "8883", "postgres": "5432"}
@@ -55,7 +55,7 @@ def init(
     the files. Repeated, it keeps secrets and what was said before, and brings all else to the declarations of this release;
     that is what an upgrade needs.
     """
-    from cli.credentials.install import install, logins_of
+    from cli.credentials.tls_files import install, logins_of
 
     try:
         book = books.read(directory)
@@ -87,7 +87,7 @@ def node(*, name: str, directory: Path | None, folder: Path) -> None:
     It may publish that node's reports and actions and hear what is meant for it, by NATS or MQTT, and nothing else. A system
     that `koord up` runs in --dir lets it in at once; a NATS of your own when it is told to reload.
     """
-    from cli.credentials.folder import add_node, env_file
+    from cli.credentials.credentials_folder import add_node, env_file
 
     where = directory or folder / "credentials"
     book = books.read(where)
@@ -97,7 +97,7 @@ def node(*, name: str, directory: Path | None, folder: Path) -> None:
         books.write(where, book)
         click.echo(f"{name} gets its login within a second while `koord up` runs: {env_file(where, token, node=True)}")
         return
-    from cli.credentials.install import install, logins_of
+    from cli.credentials.tls_files import install, logins_of
 
     install(where, book, logins_of(book))
     click.echo(str(env_file(where, token, node=True)))
@@ -109,7 +109,7 @@ def node(*, name: str, directory: Path | None, folder: Path) -> None:
 @click.argument("login")
 def rotate(*, directory: Path, login: str) -> None:
     """Give LOGIN a new password and NKEY: a service such as scheduler, operator, auditor, owner, or a node."""
-    from cli.credentials.install import install, logins_of
+    from cli.credentials.tls_files import install, logins_of
 
     book = books.read(directory)
     if login not in book.secrets:
@@ -127,7 +127,7 @@ def rotate(*, directory: Path, login: str) -> None:
 @output_option
 def show_command(*, directory: Path, login: str, output: Format) -> None:
     """Show what each login may do, or every right of one LOGIN; no secret."""
-    from cli.credentials.install import logins_of
+    from cli.credentials.tls_files import logins_of
 
     every = logins_of(books.read(directory))
     found = [one for one in every if login in ("", one.name)]
@@ -191,8 +191,8 @@ def secrets_command(*, directory: Path, namespace: str) -> None:
     """
     import json
 
-    from cli.credentials.install import logins_of
-    from cli.credentials.kubernetes import secrets
+    from cli.credentials.kubernetes_secrets import secrets
+    from cli.credentials.tls_files import logins_of
 
     book = books.read(directory)
     click.echo(json.dumps(secrets(directory, logins_of(book), namespace, book.mount)))
@@ -213,11 +213,11 @@ def postgres(*, directory: Path, owner: str | None) -> None:
 async def _postgres(directory: Path, owner: str | None) -> None:
     import os
 
-    from cli.credentials.folder import env_file, read_env
-    from cli.credentials.granting import grant
-    from cli.credentials.install import logins_of
-    from cli.credentials.postgres import roles
-    from shared.log.admin.script import run_script
+    from cli.credentials.credentials_folder import env_file, read_env
+    from cli.credentials.grants_at_migration import grant
+    from cli.credentials.postgres_roles import roles
+    from cli.credentials.tls_files import logins_of
+    from shared.log.admin.run_sql import run_script
     from shared.log.admin.session import opened
 
     book = books.read(directory)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cli.credentials.book import write_private
+from cli.credentials.secrets_file import write_private
 
 AUTHORITY = "Koordstream installation"
 AUTHORITY_FOR = timedelta(days=3650)

@@ -12,12 +12,12 @@ import click
 
 from cli.commands.audit import verify_all
 from cli.commands.why import explain_pod
-from cli.demo.profile import without_load_awareness
-from cli.demo.progress import Progress
-from cli.demo.run import Scale, run
-from cli.demo.spread import Spread, spread_of
-from cli.output import show_table
+from cli.demo.demo_run import Scale, run
+from cli.demo.load_spread import Spread, spread_of
+from cli.demo.profile_without_load_aware import without_load_awareness
+from cli.demo.run_progress import Progress
 from cli.supervisor import Servers
+from cli.terminal.output import show_table
 from services.scheduler.explain.explain_pod import render
 from shared.errors import KoordError
 from shared.log.admin.session import reading
@@ -68,7 +68,7 @@ async def _demo(scale: Scale, folder: Path) -> None:
 
 
 async def _compile() -> None:
-    """Do what the first start of a scheduler on a machine would: the time is none of placing pods."""
+    """Does what the first start of a scheduler on a machine would: the time is none of placing pods."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "import services.scheduler.in_memory", stderr=asyncio.subprocess.DEVNULL
     )
@@ -102,7 +102,7 @@ def _row(name: str, spread: Spread) -> tuple[object, ...]:
 
 
 async def _explain(postgres: str, with_load: Progress, without_load: Progress) -> None:
-    """Tell of one pod, the same in both runs, that only load-awareness kept from a hot node."""
+    """Tells of one pod, the same in both runs, that only load-awareness kept from a hot node."""
     hot, places = with_load.hot, with_load.places
     kept_away = [pod for pod, node in sorted(without_load.places.items()) if node in hot and places[pod] not in hot]
     if not kept_away:

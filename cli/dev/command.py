@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.process import Process, ProgramFailed
+from cli.processes.child_process import Process, ProgramFailed
 from shared.errors import KoordError
 
 
@@ -31,8 +31,8 @@ def dev() -> None:
 def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bool) -> None:
     """Run a Kubernetes control plane on 127.0.0.1 until Ctrl-C: etcd and kube-apiserver, with the CRDs of k8s/crds."""
     try:
-        from cli.dev.cluster import Cluster
-        from cli.dev.nodes import create_nodes, node_object
+        from cli.dev.fake_nodes import create_nodes, node_object
+        from cli.dev.local_control_plane import Cluster
     except ModuleNotFoundError as error:
         raise KoordError(f"{error}: install the extra, `pip install 'koordstream[cli,dev]'`") from error
     ended = threading.Event()

@@ -20,7 +20,7 @@ class Pair(NamedTuple):
     key: bytes
 
     def write(self, folder: Path, name: str) -> None:
-        """Write NAME.crt and NAME.key into `folder`."""
+        """Writes NAME.crt and NAME.key into `folder`."""
         (folder / f"{name}.crt").write_bytes(self.certificate)
         write_private(folder / f"{name}.key", self.key)
 
@@ -33,7 +33,7 @@ class Authority(NamedTuple):
 
     @classmethod
     def load_or_create(cls, folder: Path) -> Self:
-        """Read ca.crt and ca.key in `folder`, or make them."""
+        """Reads ca.crt and ca.key in `folder`, or make them."""
         certificate_file, key_file = folder / "ca.crt", folder / "ca.key"
         if certificate_file.exists() and key_file.exists():
             key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
@@ -64,7 +64,7 @@ class Authority(NamedTuple):
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, common_name: str, *, groups: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Pair:
-        """Issue a certificate for a server (`hosts`: names and IP addresses) or, without hosts, for a client.
+        """Issues a certificate for a server (`hosts`: names and IP addresses) or, without hosts, for a client.
 
         Kubernetes takes a client's user from the common name and its groups from the organizations.
         """
@@ -89,7 +89,7 @@ def signing_key() -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read."""
+    """Writes a file that only its owner may read."""
     path.touch(mode=0o600)
     path.write_bytes(data)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from cli.doctor.examination import examine
+from cli.doctor.all_checks import examine
 from cli.doctor.finding import SEVERITIES, Finding
-from cli.options import folder_option, output_option
-from cli.output import Format, show
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show
 from shared.errors import KoordError
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}

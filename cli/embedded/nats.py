@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from cli.credentials.book import write_private
-from cli.ports import free_port
-from cli.process import Process
+from cli.credentials.secrets_file import write_private
+from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
 from shared.errors import KoordError
 
 # One append batch is at most 512 KiB, plus its headers.
@@ -61,7 +61,7 @@ class EmbeddedNats:
         return self.process.running
 
     async def start(self) -> None:
-        """Start it and wait until it greets a client.
+        """Starts it and waits until it greets a client.
 
         Raises:
             ProgramFailed: it ended or did not answer within 10 s; with the end of its log.
@@ -71,29 +71,29 @@ class EmbeddedNats:
         await asyncio.to_thread(self._start)
 
     def reload(self) -> None:
-        """Take over `users` while running; connections of logins that have gone or lost a right are closed."""
+        """Takes over `users` while running; connections of logins that have gone or lost a right are closed."""
         self._configure()
         self.process.send(signal.SIGHUP)
 
     async def stop(self) -> None:
-        """End it; clients see their connections close."""
+        """Ends it; clients see their connections close."""
         await asyncio.to_thread(self.process.stop)
 
     async def kill(self) -> None:
-        """End it as a power cut would."""
+        """Ends it as a power cut would."""
         await asyncio.to_thread(self.process.kill)
 
     async def restart(self) -> None:
-        """Kill it and start it on the same port."""
+        """Kills it and starts it on the same port."""
         await self.kill()
         await self.start()
 
     async def suspend(self) -> None:
-        """Stop it in its tracks: connections stay open and nothing answers."""
+        """Stops it in its tracks: connections stay open and nothing answers."""
         self.process.pause()
 
     async def resume(self) -> None:
-        """Let it go on after `suspend`."""
+        """Lets it go on after `suspend`."""
         self.process.resume()
 
     async def __aenter__(self) -> Self:

@@ -20,9 +20,9 @@ from typing import Self
 
 import psutil
 
-from cli.credentials.book import scram_verifier, write_private
-from cli.ports import free_port
-from cli.process import Process, ProgramFailed
+from cli.credentials.secrets_file import scram_verifier, write_private
+from cli.processes.child_process import Process, ProgramFailed
+from cli.processes.free_ports import free_port
 from shared.errors import KoordError
 
 USER = "koord"
@@ -103,7 +103,7 @@ class EmbeddedPostgres:
         return self.directory / "postgres.log"
 
     async def start(self) -> None:
-        """Create the data directory when there is none, start the server and wait until it answers.
+        """Creates the data directory when there is none, starts the server and waits until it answers.
 
         Raises:
             ProgramFailed: it ended or did not answer within 60 s (a recovery takes a while); with the end of its log.
@@ -116,41 +116,41 @@ class EmbeddedPostgres:
             await asyncio.to_thread(self._process.stop, 30, number=signal.SIGINT)
 
     async def kill(self) -> None:
-        """End all of its processes at once, as a power cut would; the next start recovers from the WAL."""
+        """Ends all of its processes at once, as a power cut would; the next start recovers from the WAL."""
         await asyncio.to_thread(self._kill)
 
     async def restart(self) -> None:
-        """Kill it and start it again."""
+        """Kills it and starts it again."""
         await self.kill()
         await self.start()
 
     async def suspend(self) -> None:
-        """Stop all of its processes in their tracks: connections stay open and nothing answers."""
+        """Stops all of its processes in their tracks: connections stay open and nothing answers."""
         for process in self._family():
             process.suspend()
 
     async def resume(self) -> None:
-        """Let it go on after `suspend`."""
+        """Lets it go on after `suspend`."""
         for process in self._family():
             process.resume()
 
     async def create_database(self, name: str, template: str | None = None) -> str:
-        """Create a database, empty or as a copy of another one that nobody is connected to, and return its URL."""
+        """Creates a database, empty or as a copy of another one that nobody is connected to, and returns its URL."""
         await asyncio.to_thread(
             self._run_sql, f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else "")
         )
         return self.url_of(name)
 
     async def drop_database(self, name: str) -> None:
-        """Remove a database and end the connections to it."""
+        """Removes a database and ends the connections to it."""
         await asyncio.to_thread(self._run_sql, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     async def save_data(self, target: Path) -> None:
-        """Copy the data directory to `target`, which must not exist. The server must be stopped."""
+        """Copies the data directory to `target`, which must not exist. The server must be stopped."""
         await asyncio.to_thread(_copy, self.data, target)
 
     async def put_back_data(self, source: Path) -> None:
-        """Replace the data directory by what `save_data` kept: the log as it was then. The server must be stopped."""
+        """Replaces the data directory by what `save_data` kept: the log as it was then. The server must be stopped."""
         await asyncio.to_thread(shutil.rmtree, self.data)
         await asyncio.to_thread(_copy, source, self.data)
 
@@ -196,7 +196,7 @@ class EmbeddedPostgres:
         return self._pgpass.read_text().strip().rpartition(":")[2]
 
     def _set_password(self, programs: Path, user: int) -> None:
-        """Give the superuser the password of the file, unless this data directory was given it before.
+        """Gives the superuser the password of the file, unless this data directory was given it before.
 
         Without the server, which nobody could log into: the data may be older than the file, or than passwords here.
         """
@@ -297,7 +297,7 @@ def _server_user() -> int:
 
 
 def _let_pass(path: Path) -> None:
-    """Let every user walk through the folders above `path`."""
+    """Lets every user walk through the folders above `path`."""
     for folder in path.resolve().parents:
         mode = folder.stat().st_mode
         if not mode & stat.S_IXOTH:

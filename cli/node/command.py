@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.instants import Since
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_table
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
+from cli.terminal.time_arguments import Since
 from services.slo_controller.overcommit.explain import Explained, Step
 from services.slo_controller.overcommit.explain import explain as steps_of
 from shared.errors import KoordError

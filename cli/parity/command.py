@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from cli.output import show, show_table
-from cli.parity.tally import Tally, tally_folder
+from cli.parity.run_cases import Tally, tally_folder
+from cli.terminal.output import show, show_table
 
 
 @click.command()

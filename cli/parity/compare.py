@@ -21,7 +21,7 @@ class Difference(NamedTuple):
 
 
 def difference(expected: Any, found: Any, path: str = "") -> Difference | None:
-    """Compare an answer with the expected one; None when they agree.
+    """Compares an answer with the expected one; None when they agree.
 
     A whole number equals a float of its value, and nothing else equals something of another JSON type.
     """

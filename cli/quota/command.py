@@ -10,12 +10,12 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from cli.instants import Since
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_table
 from cli.quota import live_tree, render
 from cli.quota.rebuild_state import Folded, fold
-from cli.supervisor.folder import find_endpoints
+from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_table
+from cli.terminal.time_arguments import Since
 from services.quota_ledger.accounting.verify import verify as verify_log
 from services.quota_ledger.explain.explain_pod import why as why_pod
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota

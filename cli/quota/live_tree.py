@@ -9,8 +9,8 @@ from itertools import groupby
 
 import click
 
-from cli.output import Format, show, show_table
 from cli.quota import render
+from cli.terminal.output import Format, show, show_table
 from services.quota_ledger.explain.quota_overview import OverviewRow
 
 INTERVAL_S = 2

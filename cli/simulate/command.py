@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.output import Format, show, show_table
-from cli.simulate import objects, trace
+from cli.simulate import kube_objects, openb_trace
 from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
+from cli.terminal.output import Format, show, show_table
 from services.scheduler.in_memory import Engine
 from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
@@ -87,16 +87,16 @@ def simulate(
     Pods that are bound in their file hold their nodes; the others are placed in the order of the file. No pod ever leaves.
     """
     config = policy_text(policy)
-    nodes = trace.read_nodes(nodes_file) if nodes_file.suffix == ".csv" else objects.read_nodes(nodes_file)
+    nodes = openb_trace.read_nodes(nodes_file) if nodes_file.suffix == ".csv" else kube_objects.read_nodes(nodes_file)
     if pods_file.suffix == ".csv":
-        pods = trace.read_pods(pods_file, SCHEDULER)
+        pods = openb_trace.read_pods(pods_file, SCHEDULER)
         if arrive_percent:
             capacity = sum(int((node.status.allocatable or {}).get(GPU_MILLI, "0")) for node in nodes)
-            pods = list(trace.arriving(pods, capacity * arrive_percent // 100, seed))
+            pods = list(openb_trace.arriving(pods, capacity * arrive_percent // 100, seed))
     elif arrive_percent:
         raise KoordError("--arrive-percent draws from a trace; give --pods FILE.csv")
     else:
-        pods = objects.read_pods(pods_file)
+        pods = kube_objects.read_pods(pods_file)
     engine = Engine(config, policy)
     began = time.perf_counter()
     outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods])
@@ -114,7 +114,7 @@ def simulate(
 
 
 def run(engine: Engine, nodes: Sequence[Node], pods: Sequence[Pod]) -> list[Placement]:
-    """Place the waiting pods in their order; the outcome of each."""
+    """Places the waiting pods in their order; the outcome of each."""
     engine.observe((NodeObserved(node=node.metadata.name, object=node) for node in nodes), START_NS)
     held = (pod for pod in pods if pod.spec.node_name)
     waiting = [pod for pod in pods if not pod.spec.node_name]

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cli.services import AGENTS, SERVICES, SHARDED, metrics_shards
-from cli.supervisor.audit import with_audit
-from cli.supervisor.folder import DEFAULT, announced, taken
-from cli.supervisor.logins import node_of
-from cli.supervisor.servers import Endpoints, Servers
+from cli.service_list import AGENTS, SERVICES, SHARDED, metrics_shards
+from cli.supervisor.audit_key import with_audit
+from cli.supervisor.login_environment import node_of
 from cli.supervisor.signals import Interrupts
+from cli.supervisor.status_view import View
 from cli.supervisor.supervisor import Spec, Supervisor
-from cli.supervisor.view import View
+from cli.supervisor.system_folder import DEFAULT, announced, taken
+from cli.supervisor.system_servers import Endpoints, Servers
 
 NODES = "KOORD_SIMULATOR_NODES"
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -13,16 +13,16 @@ import aiohttp
 import msgspec
 
 import cli
-from cli.ports import free_port
-from cli.process import Process
-from cli.rotation import MAX_BYTES, rotate
-from cli.supervisor.backoff import next_delay
-from cli.supervisor.logins import variables
-from cli.supervisor.servers import Endpoints
-from cli.supervisor.why import why_it_ended
+from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
+from cli.processes.log_rotation import MAX_BYTES, rotate
+from cli.supervisor.exit_reason import why_it_ended
+from cli.supervisor.login_environment import variables
+from cli.supervisor.restart_backoff import next_delay
+from cli.supervisor.system_servers import Endpoints
 from shared.errors import KoordError
-from shared.health import Status
-from shared.tasks import end
+from shared.runtime.health import Status
+from shared.runtime.task_cancellation import cancel_and_wait
 
 POLL_INTERVAL_S = 0.5
 DRAIN_S = 15.0
@@ -97,7 +97,7 @@ class Supervisor:
         env: Mapping[str, str] | None = None,
         log_bytes: int = MAX_BYTES,
     ) -> None:
-        """Prepare the processes.
+        """Prepares the processes.
 
         Args:
             directory: for the logs, below `logs`.
@@ -128,15 +128,15 @@ class Supervisor:
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
-        """Start all services at once; they are not ready when this returns."""
+        """Starts all services at once; they are not ready when this returns."""
         for unit in self.units.values():
             unit.process.start()
         self._keepers = [asyncio.create_task(self._keep(unit)) for unit in self.units.values()]
         self._pollers = [asyncio.create_task(self._poll())]
 
     async def stop(self) -> None:
-        """Ask all to drain, wait for them, and end whatever has not ended after 15 s."""
-        await end(*self._keepers)
+        """Asks all to drain, waits for them, and ends whatever has not ended after 15 s."""
+        await cancel_and_wait(*self._keepers)
         running = [unit.process for unit in self.units.values() if unit.process.running]
         for process in running:
             process.ask_to_end()
@@ -145,12 +145,12 @@ class Supervisor:
                 await asyncio.gather(*(process.ended() for process in running))
         for process in running:
             process.kill()
-        await end(*self._pollers)
+        await cancel_and_wait(*self._pollers)
         for unit in self.units.values():
             unit.stopped = True
 
     def kill_all(self) -> None:
-        """End all at once, without draining."""
+        """Ends all at once, without draining."""
         for keeper in self._keepers:
             keeper.cancel()
         for unit in self.units.values():
@@ -161,7 +161,7 @@ class Supervisor:
         self.units[name].process.kill()
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait until a service ended, started or said something new of itself, for `timeout_s` at most."""
+        """Waits until a service ended, started or said something new of itself, for `timeout_s` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -174,7 +174,7 @@ class Supervisor:
         return f"{found}; their logs are in {next(iter(units)).process.log.parent}"
 
     async def wait_until(self, condition: Callable[[Unit], bool], timeout_s: float, what: str) -> None:
-        """Wait until `condition` holds for every unit.
+        """Waits until `condition` holds for every unit.
 
         Raises:
             NotReady: it does not after `timeout_s`.
@@ -186,7 +186,7 @@ class Supervisor:
             await asyncio.sleep(0.05)
 
     async def wait_leading(self, timeout_s: float = 30) -> None:
-        """Wait until each service has a replica that leads.
+        """Waits until each service has a replica that leads.
 
         Raises:
             NotReady: with what each service is doing instead.

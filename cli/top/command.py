@@ -9,19 +9,19 @@ from typing import Self
 import click
 import msgspec
 
-from cli.bus import bus_of, login_of
-from cli.options import folder_option, output_option
-from cli.output import Format, show, show_one_of_many, show_table
-from cli.services import contexts
-from cli.supervisor.folder import find_endpoints
-from cli.supervisor.servers import Endpoints
-from cli.top.reading import Instruments, Reading
+from cli.bus_connection import bus_of, login_of
+from cli.service_list import contexts
+from cli.supervisor.system_folder import find_endpoints
+from cli.supervisor.system_servers import Endpoints
+from cli.terminal.options import folder_option, output_option
+from cli.terminal.output import Format, show, show_one_of_many, show_table
+from cli.top.readings import Instruments, Reading
 from cli.top.summary import Bus, Summary, summarise
 from cli.top.table import CONTEXTS, SERVICES, bus_line, context_cells, rendered, service_cells
-from shared.bus.server import Server, look
+from shared.bus.server_check import Server, look
 from shared.errors import KoordError
 from shared.log.admin.session import opened
-from shared.log.announce import beacon_subject, decode_beacon
+from shared.log.announcements import beacon_subject, decode_beacon
 from shared.log.database import Database
 
 
@@ -79,7 +79,7 @@ class _Watched:
         self._beacons, self._counted = 0, 0
 
     async def look(self) -> Summary:
-        """Take a reading and compare it with the one before."""
+        """Takes a reading and compares it with the one before."""
         self._instruments.bus_connected = self._bus.connected
         if self._server is None and self._bus.connected:
             with contextlib.suppress(KoordError):
@@ -105,7 +105,7 @@ class _Watched:
     async def __aenter__(self) -> Self:
         await self._bus.start()
         for context in contexts():  # a login may hear what is declared, and no wildcard
-            await self._bus.hear(beacon_subject(context), self._heard)
+            await self._bus.subscribe(beacon_subject(context), self._heard)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from cli.top.reading import Reading
-from shared.health import Status
+from cli.top.readings import Reading
+from shared.runtime.health import Status
 
 Bus = dict[str, str | float | bool | None]
 """What is known of the bus: url, connected, version, round_trip_ms, beacons_per_s, refused."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cli.durations import age, size
+from cli.terminal.durations import age, size
 from cli.top.summary import ContextRow, ServiceRow, Summary
 
 if TYPE_CHECKING:

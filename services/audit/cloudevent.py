@@ -15,8 +15,8 @@ from hashlib import sha256
 import msgspec
 
 from services.audit.manifest import READ, SUBJECT
-from shared.bus.streams import Outgoing
-from shared.log.raw import RawRow
+from shared.bus.jetstream import Outgoing
+from shared.log.raw_rows import RawRow
 
 LARGEST = 960 * 1024
 """Bytes of one message, below a NATS server's default of 1 MiB with its headers. A larger event goes without its data."""

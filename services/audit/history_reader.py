@@ -4,7 +4,7 @@ import msgspec
 
 from services.audit.cloudevent import LARGEST, CloudEvents
 from shared.log.database import FAILURES
-from shared.log.raw import RawRow, first_kept, raw_page
+from shared.log.raw_rows import RawRow, first_kept, raw_page
 from shared.log.reader import LogReader, MissingEvents
 
 MOST = 1_000

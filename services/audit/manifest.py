@@ -1,6 +1,6 @@
 """What the audit service may do, and where it is heard."""
 
-from shared.manifest import Manifest
+from shared.runtime.manifest import Manifest
 
 SUBJECT = "koord.event"
 """Before the subject of each event."""
@@ -20,8 +20,8 @@ MANIFEST = Manifest(
     name="audit",
     writes="audit",
     follows=(*CONTEXTS, "audit"),
-    answers=(f"{READ}.*",),
-    says=(f"{SUBJECT}.>",),
+    serves=(f"{READ}.*",),
+    publishes=(f"{SUBJECT}.>",),
     streams=tuple(map(stream_of, (*CONTEXTS, "audit"))),
 )
 """A context that comes to exist is added to `CONTEXTS`."""

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable
 
 from services.audit.cloudevent import CloudEvents
-from shared.bus.streams import Outgoing, Streams
-from shared.log.raw import RawRow
+from shared.bus.jetstream import Outgoing, Streams
+from shared.log.raw_rows import RawRow
 
 UNDER_WAY = 4
 """Windows whose acknowledgements are awaited together; the server queues at most 10,000 messages of a stream."""

@@ -19,10 +19,10 @@ from services.audit.cloudevent import ENVELOPE, CloudEvents, said
 from services.audit.manifest import SUBJECT, stream_of
 from services.audit.publish_window import Chain
 from services.audit.settings import AuditSettings
-from shared.bus.streams import StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
+from shared.bus.jetstream import StreamConfig, StreamRefused, Streams, StreamState, StreamsUnreachable
 from shared.kube.instants import SECOND
 from shared.log.database import FAILURES
-from shared.log.raw import at_of, first_kept, newest_within, raw_page
+from shared.log.raw_rows import at_of, first_kept, newest_within, raw_page
 from shared.log.reader import LogReader, MissingEvents
 
 log = logging.getLogger(__name__)

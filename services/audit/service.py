@@ -19,15 +19,15 @@ from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
 from services.audit.signing import Signer
 from services.audit.state import AuditState
-from shared.bus.streams import Streams
+from shared.bus.jetstream import Streams
 from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
 from shared.log.checkpoint import Checkpoint, statement_of, store
 from shared.log.database import FAILURES
-from shared.service import OnSubject, Runtime, Service
-from shared.tasks import end
+from shared.runtime.service import Runtime, Service, SubjectResponder
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Audit:
                 await task
             await work[0]  # an append under way is not cancelled: it would leave the head in doubt
         finally:
-            await end(*relays, *work, draining)
+            await cancel_and_wait(*relays, *work, draining)
 
     async def _wake(self) -> None:
         while not self._runtime.draining.is_set():
@@ -167,5 +167,5 @@ SERVICE = Service(
     settings=AuditSettings,
     new_state=AuditState,
     lead=lead,
-    answers={f"{READ}.*": OnSubject(answer)},
+    serves={f"{READ}.*": SubjectResponder(answer)},
 )

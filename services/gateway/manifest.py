@@ -1,12 +1,12 @@
 """What the gateway may do."""
 
 from shared.kube.rbac_permissions import SUBJECT
-from shared.manifest import Manifest
+from shared.runtime.manifest import Manifest
 
 MANIFEST = Manifest(
     name="gateway",
     writes="cluster",
     follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "audit"),
-    answers=(SUBJECT,),
+    serves=(SUBJECT,),
 )
 """A context that comes to append intents is added to `follows`."""

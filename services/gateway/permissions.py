@@ -20,7 +20,7 @@ from services.gateway.kube_api.resources import CONFIG_MAPS, EVENTS, NODES, PODS
 from services.gateway.settings import GatewaySettings
 from shared.kube import resource_names
 from shared.kube.rbac_permissions import Permissions, Rule
-from shared.service import Runtime
+from shared.runtime.service import Runtime
 
 AT_ONCE = 16
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -20,14 +20,14 @@ from services.gateway.state import GatewayState
 from services.gateway.watch.observation_buffer import Intake
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.service import Webhooks, beside
-from shared import failpoints
 from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES, AdmissionMissed, InitialListCompleted, WatchResumed
 from shared.events.log import WriterStarted
 from shared.kube.rbac_permissions import SUBJECT
-from shared.service import Runtime, Service
-from shared.tasks import end
+from shared.runtime import failpoints
+from shared.runtime.service import Runtime, Service
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Gateway:
                 self._settings,
                 self._echoes,
                 now_ns=self._runtime.now_ns,
-                check_held=self._runtime.check_held,
+                check_lock=self._runtime.check_lock,
                 ended=self._ended,
                 counted=self._metrics.outcome,
                 group=group,
@@ -87,12 +87,12 @@ class Gateway:
             group.create_task(self._follow(), name="follow")
             if self._webhooks is not None:
                 judge = self._webhooks.judge(self._ended)
-                self._runtime.look(judge.look)
+                self._runtime.before_fold(judge.look)
                 group.create_task(self._webhooks.keep(), name="webhooks' objects")
                 eyes.append(group.create_task(judge.run(self._runtime.now_ns), name="judge"))
             starting = group.create_task(self._start(), name="start")
             await self._runtime.draining.wait()
-            await end(*eyes)
+            await cancel_and_wait(*eyes)
             # What uses the writer's connection is never cancelled: it ends by itself.
             if self._listed.is_set():
                 self._to_start.set()
@@ -105,7 +105,7 @@ class Gateway:
 
     @property
     def _webhooks(self) -> Webhooks | None:
-        webhooks: Webhooks | None = self._runtime.beside
+        webhooks: Webhooks | None = self._runtime.resources
         return webhooks
 
     def _ended(self, outcome: Draft) -> None:
@@ -208,8 +208,8 @@ SERVICE = Service(
     settings=GatewaySettings,
     new_state=GatewayState,
     lead=lead,
-    answers={SUBJECT: permissions.answer},
-    restates=ENDED_BY,
-    beside=beside,
+    serves={SUBJECT: permissions.answer},
+    carries_forward=ENDED_BY,
+    lifespan=beside,
 )
 """The gateway. A context that comes to append intents is declared, and added to `follows` with `ANY_INTENTS`."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from shared.agents import receipt, subjects
 from shared.agents.receipt import Receipt
-from shared.bus import Question
-from shared.sharding import shard_of
+from shared.bus import Request
+from shared.runtime.sharding import shard_of
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +47,13 @@ class Inbox:
         """Whether the node is of this shard."""
         return shard_of(node, self._shards) == self._shard
 
-    async def receive_request(self, question: Question) -> None:
+    async def receive_request(self, request: Request) -> None:
         """Take a message that came over NATS."""
 
         async def respond(reply: Receipt) -> None:
-            await question.answer(receipt.encode(reply))
+            await request.respond(receipt.encode(reply))
 
-        await self.put(question.subject, question.data, "nats", respond)
+        await self.put(request.subject, request.data, "nats", respond)
 
     async def put(self, where: str, data: bytes, transport: str, respond: Callable[[Receipt], Awaitable[None]]) -> None:
         """Take a message, if it is of a node of this shard; waits while there are too many.

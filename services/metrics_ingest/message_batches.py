@@ -11,7 +11,7 @@ from services.metrics_ingest.inbox import Inbox, Incoming
 from shared.agents.decoding import BadMessage
 from shared.agents.receipt import Receipt
 from shared.events import Draft
-from shared.service import Runtime
+from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ async def serve(runtime: Runtime, inbox: Inbox, take: Callable[[Incoming, Batch]
         if drafts:
             await runtime.append(drafts, now_ns=batch.now_ns)
         else:
-            await runtime.check_held()
+            await runtime.check_lock()
         for answered, receipt in batch.answers:
             if receipt.accepted:
                 accepted.labels(answered.transport).inc()

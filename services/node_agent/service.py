@@ -23,9 +23,9 @@ from services.node_agent.states_informer.node_pods import NodePodsInformer
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Outbox
 from services.node_agent.transport.transport import Transport
-from shared import logs
 from shared.errors import KoordError
-from shared.tasks import end
+from shared.runtime import json_logging
+from shared.runtime.task_cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
@@ -43,7 +43,7 @@ def run() -> int:
         KoordError: a setting does not fit.
     """
     environment, settings = load(os.environ)
-    logs.set_up(NAME, environment.log_level)
+    json_logging.set_up(NAME, environment.log_level)
     try:
         asyncio.run(_serve(environment, settings))
     except KoordError as error:
@@ -88,14 +88,14 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         done, _ = await asyncio.wait({measuring, carrying, drained}, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
-        await end(measuring)  # which reports what it has
+        await cancel_and_wait(measuring)  # which reports what it has
         if agent.qos_manager is not None:
             agent.qos_manager.release()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await _taken(outbox, transport)
     finally:
-        await end(measuring, carrying, drained)
+        await cancel_and_wait(measuring, carrying, drained)
         await transport.close()
         collector.close()
         cold.stop()
@@ -172,7 +172,7 @@ def _transport(
 
 async def _pages(address: str, agent: Agent, transport: Transport, draining: asyncio.Event) -> "AppRunner":
     from services.node_agent.prometheus.exposition import AgentMetrics
-    from shared.health import Pages, Status, serve_pages
+    from shared.runtime.health import Pages, Status, serve_pages
 
     def state() -> str:
         if draining.is_set():

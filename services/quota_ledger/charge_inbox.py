@@ -7,10 +7,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from services.quota_ledger.state.ledger_state import FOLDED
-from shared.bus import Question
+from shared.bus import Request
 from shared.domain.quota_charge import BadChargeMessage, ChargeRequest, ChargeResponse, decode_request, encode
 from shared.kube.instants import SECOND
-from shared.service import Runtime
+from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class PendingCharge(NamedTuple):
     """An ask, and who waits for its answer."""
 
     ask: ChargeRequest
-    question: Question
+    question: Request
     at_ns: int
 
 
@@ -39,7 +39,7 @@ class ChargeInbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def asked(self, question: Question) -> None:
+    async def asked(self, question: Request) -> None:
         """Take a message; what is no ask is logged, and whoever sent it waits in vain."""
         try:
             ask = decode_request(question.data)
@@ -72,4 +72,4 @@ class ChargeInbox:
 
     async def answer(self, asked: PendingCharge, answer: ChargeResponse, charged_at: int) -> None:
         """Answer an ask whose charges are committed."""
-        await asked.question.answer(encode(replace(answer, charged_at=charged_at)))
+        await asked.question.respond(encode(replace(answer, charged_at=charged_at)))

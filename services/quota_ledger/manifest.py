@@ -1,6 +1,8 @@
 """What the quota ledger may do."""
 
 from shared.domain.quota_charge import SUBJECT
-from shared.manifest import Manifest
+from shared.runtime.manifest import Manifest
 
-MANIFEST = Manifest(name="quota-ledger", writes="quota", follows=("cluster", "scheduling", "quota"), hears=(SUBJECT,))
+MANIFEST = Manifest(
+    name="quota-ledger", writes="quota", follows=("cluster", "scheduling", "quota"), subscribes=(SUBJECT,)
+)

@@ -19,16 +19,16 @@ from services.quota_ledger.manifest import MANIFEST
 from services.quota_ledger.metrics import QuotaMetrics
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, OWN, LedgerState
-from shared import failpoints
 from shared.domain.quota_charge import SUBJECT
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, WriterStarted
-from shared.gc_pause import uncollected
-from shared.http_server import Ports
 from shared.kube.instants import SECOND
-from shared.retention import Retention
-from shared.service import Runtime, Service
+from shared.runtime import failpoints
+from shared.runtime.gc_pause import uncollected
+from shared.runtime.http_server import Ports
+from shared.runtime.retention import Retention
+from shared.runtime.service import Runtime, Service
 
 
 class Ledger:
@@ -55,7 +55,7 @@ class Ledger:
         """Book, answer and look until the service drains."""
         runtime = self._runtime
         await self._say_settings()
-        await runtime.bus.attend(SUBJECT, self._desk.asked)
+        await runtime.bus.handle(SUBJECT, self._desk.asked)
         while not runtime.draining.is_set():
             read = dict(self._state.positions)
             worked = await self._book()
@@ -99,7 +99,7 @@ class Ledger:
         drafts, answers = charge(self._state, [each.ask for each in asked], self._settings.admission())
         failpoints.hit("quota.before-charge")
         if not await self._append(drafts):
-            await self._runtime.check_held()
+            await self._runtime.check_lock()
         failpoints.hit("quota.charged-before-answer")
         for each, answer in zip(asked, answers, strict=True):
             self._charged.inc(len(answer.charged))
@@ -146,7 +146,7 @@ SERVICE = Service(
     settings=LedgerSettings,
     new_state=new_state,
     lead=lead,
-    beside=beside,
-    retention=Retention(days=36_500, restates=False),
+    lifespan=beside,
+    retention=Retention(days=36_500, carries_forward=False),
 )
 """The quota ledger. Its books are sums over its whole log, which is small: it is kept."""

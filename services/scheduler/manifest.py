@@ -1,11 +1,11 @@
 """What the scheduler may do."""
 
 from shared.domain.quota_charge import SUBJECT as CHARGE
-from shared.manifest import Manifest
+from shared.runtime.manifest import Manifest
 
 MANIFEST = Manifest(
     name="scheduler",
     writes="scheduling",
     follows=("cluster", "scheduling", "quota", "metrics-*"),
-    asks=(CHARGE,),
+    requests=(CHARGE,),
 )

@@ -24,9 +24,9 @@ from services.scheduler.state.cluster_view import FOLDED, ClusterView
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.scheduling import CycleDecided, PlacementCompared, PodNominated, PodPlaced, PodUnschedulable
-from shared.gc_pause import uncollected
 from shared.kube.instants import SECOND
-from shared.service import Runtime, Service
+from shared.runtime.gc_pause import uncollected
+from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +85,10 @@ async def lead(runtime: Runtime) -> None:
     view: ClusterView = runtime.state
     ready: Ready | None = runtime.prepared
     index = ready.derived if ready is not None and ready.derived.view is view else None
-    extender: ExtenderService = runtime.beside
+    extender: ExtenderService = runtime.resources
     shadow = Shadow(view, settings.shadow_scheduler) if settings.shadow_scheduler else None
     if shadow is not None:
-        runtime.look(shadow.look)
+        runtime.before_fold(shadow.look)
     charge_client = extender.charge_client = ChargeClient(runtime, settings.quota_timeout_s)
     config_digest = ready.config_digest if ready is not None else ""
     file = ConfigFile(settings)
@@ -130,7 +130,7 @@ async def lead(runtime: Runtime) -> None:
         await runtime.changed(_wait_s(index, runtime.now_ns()))
     extender.index = None
     if shadow is not None:
-        runtime.look(None)
+        runtime.before_fold(None)
         while drafts := shadow.take():
             await runtime.append(drafts, now_ns=runtime.now_ns())
 
@@ -185,5 +185,5 @@ SERVICE = Service(
     new_state=ClusterView,
     lead=lead,
     stand_by=stand_by,
-    beside=serving,
+    lifespan=serving,
 )

@@ -1,6 +1,6 @@
 """What the simulator may do, and what it can be asked."""
 
-from shared.manifest import Manifest
+from shared.runtime.manifest import Manifest
 
 SUBJECT = "koord.simulator"
 
@@ -11,5 +11,5 @@ MANIFEST = Manifest(
     name="simulator",
     writes="cluster",
     follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "audit"),
-    answers=tuple(f"{SUBJECT}.{verb}" for verb in (*CHANGES, *LOOKS)),
+    serves=tuple(f"{SUBJECT}.{verb}" for verb in (*CHANGES, *LOOKS)),
 )

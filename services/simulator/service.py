@@ -18,7 +18,7 @@ from services.simulator.state import ANY_INTENTS, INTENTS, SimulatorState
 from services.simulator.timers import Timers
 from shared.events.cluster import ENDED_BY, OBSERVATIONS, OUTCOMES
 from shared.events.log import WriterStarted
-from shared.service import Runtime, Service
+from shared.runtime.service import Runtime, Service
 
 REQUEST_BYTES = 512 * 1024
 """JSON of the requests of one step, about a thousand pods: a step must not hold the loop for long."""
@@ -61,7 +61,7 @@ async def commit(runtime: Runtime, step: Step, timers: Timers, now_ns: int) -> N
         for draft in step.drafts:
             timers.learn(draft.event)
     elif step.answers:
-        await runtime.check_held()
+        await runtime.check_lock()
 
 
 async def rest(
@@ -131,9 +131,9 @@ def simulator() -> Service:
         settings=SimulatorSettings,
         new_state=SimulatorState,
         lead=partial(lead, desk),
-        answers={f"{SUBJECT}.{verb}": partial(change, desk, verb) for verb in CHANGES}
+        serves={f"{SUBJECT}.{verb}": partial(change, desk, verb) for verb in CHANGES}
         | {f"{SUBJECT}.get": get, f"{SUBJECT}.list": list_},
-        restates=ENDED_BY,
+        carries_forward=ENDED_BY,
     )
 
 

@@ -1,5 +1,5 @@
 """What the SLO controller may do."""
 
-from shared.manifest import Manifest
+from shared.runtime.manifest import Manifest
 
 MANIFEST = Manifest(name="slo-controller", writes="slo", follows=("cluster", "metrics-*", "nodes-*", "slo"))

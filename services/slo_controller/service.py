@@ -19,7 +19,7 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
 from shared.kube.instants import SECOND
-from shared.service import Runtime, Service
+from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Controller:
     async def run(self) -> None:
         """Decide until the process is asked to stop."""
         runtime = self._runtime
-        runtime.look(self._exported.ended)
+        runtime.before_fold(self._exported.ended)
         while not runtime.draining.is_set():
             worked = self._is_settled() and await self._turn()
             if not worked:

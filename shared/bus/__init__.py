@@ -1,6 +1,6 @@
 """The bus: one wrapper around NATS, the fast way to hear of what the log holds. Nothing rests on it."""
 
 from shared.bus.bus import Bus
-from shared.bus.question import NoAnswer, NotPermitted, Question
+from shared.bus.request import NoResponse, NotPermitted, Request
 
-__all__ = ["Bus", "NoAnswer", "NotPermitted", "Question"]
+__all__ = ["Bus", "NoResponse", "NotPermitted", "Request"]

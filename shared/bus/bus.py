@@ -16,8 +16,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from shared.bus.login import DENIED, Login
-from shared.bus.question import FAILURES, NoAnswer, NotPermitted, Question, to_inbox
-from shared.tasks import end
+from shared.bus.request import FAILURES, NoResponse, NotPermitted, Request, replies_to_inbox
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,9 @@ PUBLISH_WAITS_S = 0.5
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 * 1024 * 1024
 
-Heard = Callable[[bytes], None]
-Answer = Callable[[bytes], Awaitable[bytes]]
-AnswerOn = Callable[[str, bytes], Awaitable[bytes]]
+Receive = Callable[[bytes], None]
+Respond = Callable[[bytes], Awaitable[bytes]]
+RespondOn = Callable[[str, bytes], Awaitable[bytes]]
 
 
 class Bus:
@@ -66,7 +66,7 @@ class Bus:
         self._login_refused = False
         self._failure: Exception | None = None  # what the connection under way met last
         self._denied: set[str] = set()
-        self._asking: dict[str, set[asyncio.Task[Msg]]] = {}
+        self._requests: dict[str, set[asyncio.Task[Msg]]] = {}
         self._name = name
         self._echo_interval_s = echo_interval_s
         self._silent_after_s = SILENT_AFTER_S * echo_interval_s / ECHO_INTERVAL_S
@@ -75,7 +75,7 @@ class Bus:
         self._subscriptions: list[Callable[[Client], Awaitable[None]]] = []
         self._keeper: asyncio.Task[None] | None = None
         self._echo_at = 0.0
-        self._answering: set[asyncio.Task[None]] = set()
+        self._responding: set[asyncio.Task[None]] = set()
 
     @property
     def connected(self) -> bool:
@@ -88,7 +88,7 @@ class Bus:
         return self._connection()
 
     async def start(self) -> None:
-        """Connect in the background and keep connected; returns at once, or after the first connection if it is quick.
+        """Connects in the background and keeps connected; returns at once, or after the first connection if it is quick.
 
         Raises:
             BadLogin: the NKEY's or the authority's file cannot be used.
@@ -101,15 +101,15 @@ class Bus:
                 await first.wait()
 
     async def close(self) -> None:
-        """Send what is pending, then end the connection."""
+        """Sends what is pending, then end the connection."""
         if client := self._connection():
             with contextlib.suppress(*FAILURES):
                 async with asyncio.timeout(1):
                     await client.flush()
-        await end(*filter(None, (self._keeper, *self._answering)))
+        await cancel_and_wait(*filter(None, (self._keeper, *self._responding)))
 
     async def publish(self, subject: str, data: bytes) -> bool:
-        """Send a message if connected; whether it was handed to the client.
+        """Sends a message if connected; whether it was handed to the client.
 
         Waits while the server is slower than its publishers, which is the back-pressure, but never for long: a server that
         hangs must not hold up a writer.
@@ -125,11 +125,11 @@ class Bus:
             return False
         return True
 
-    async def hear(self, subject: str, heard: Heard) -> None:
+    async def subscribe(self, subject: str, receive: Receive) -> None:
         """Call `heard` with every message on a subject (wildcards allowed), on this connection and every later one."""
 
         async def on_message(message: Msg) -> None:
-            heard(message.data)
+            receive(message.data)
 
         async def subscribe(client: Client) -> None:
             await client.subscribe(
@@ -138,40 +138,40 @@ class Bus:
 
         await self._subscribe(subscribe)
 
-    async def answer(self, subject: str, answer: Answer) -> None:
-        """Answer questions on a subject; of several replicas one answers."""
-        await self.answer_on(subject, lambda _subject, data: answer(data))
+    async def respond(self, subject: str, respond: Respond) -> None:
+        """Answers questions on a subject; of several replicas one answers."""
+        await self.respond_on(subject, lambda _subject, data: respond(data))
 
-    async def answer_on(self, subject: str, answer: AnswerOn) -> None:
-        """Answer questions on a subject with wildcards; the answer is told which subject it was."""
+    async def respond_on(self, subject: str, respond: RespondOn) -> None:
+        """Answers questions on a subject with wildcards; the answer is told which subject it was."""
 
-        async def respond(message: Msg) -> None:
-            if not to_inbox(message):
+        async def reply_to(message: Msg) -> None:
+            if not replies_to_inbox(message):
                 return
-            reply = await answer(message.subject, message.data)
+            reply = await respond(message.subject, message.data)
             with contextlib.suppress(*FAILURES):
                 await message.respond(reply)
 
         async def on_message(message: Msg) -> None:
-            task = asyncio.create_task(respond(message))  # one slow answer does not hold up the next
-            self._answering.add(task)
-            task.add_done_callback(self._answered)
+            task = asyncio.create_task(reply_to(message))  # one slow answer does not hold up the next
+            self._responding.add(task)
+            task.add_done_callback(self._responded)
 
         async def subscribe(client: Client) -> None:
             await client.subscribe(subject, queue="answers", cb=on_message)
 
         await self._subscribe(subscribe)
 
-    async def attend(self, subject: str, attend: Callable[[Question], Awaitable[None]]) -> None:
-        """Hand over every question on a subject (wildcards allowed); unlike `answer`, each process that attends gets each of them.
+    async def handle(self, subject: str, handle: Callable[[Request], Awaitable[None]]) -> None:
+        """Hands over every question on a subject (wildcards allowed); unlike `answer`, each process that attends gets each of them.
 
         Who is not meant does nothing. The next question waits until `attend` returns, not until it is answered; what nobody waits
         for an answer to is no question and passes.
         """
 
         async def on_message(message: Msg) -> None:
-            if message.reply and to_inbox(message):
-                await attend(Question(message))
+            if message.reply and replies_to_inbox(message):
+                await handle(Request(message))
 
         async def subscribe(client: Client) -> None:
             await client.subscribe(
@@ -180,11 +180,11 @@ class Bus:
 
         await self._subscribe(subscribe)
 
-    async def ask(self, subject: str, data: bytes, *, deadline_s: float) -> bytes:
-        """Ask a question. While nobody listens on the subject it is asked again; once sent to someone, it is not.
+    async def request(self, subject: str, data: bytes, *, deadline_s: float) -> bytes:
+        """Asks a question. While nobody listens on the subject it is asked again; once sent to someone, it is not.
 
         Raises:
-            NoAnswer: nobody answered within the deadline.
+            NoResponse: nobody answered within the deadline.
             NotPermitted: the server refuses the login, or the login this subject.
         """
         ends = time.monotonic() + deadline_s
@@ -193,18 +193,18 @@ class Bus:
                 raise NotPermitted(self.login.user, f"in: {self.refused}")
             if client := self._connection():
                 try:
-                    return await self._request(client, subject, data, left)
+                    return await self._send_request(client, subject, data, left)
                 except nats.errors.NoRespondersError:
                     pass  # the service may be starting
                 except FAILURES:
                     break
             await asyncio.sleep(min(0.05, left))
-        raise NoAnswer(subject, deadline_s)
+        raise NoResponse(subject, deadline_s)
 
-    async def _request(self, client: Client, subject: str, data: bytes, deadline_s: float) -> bytes:
+    async def _send_request(self, client: Client, subject: str, data: bytes, deadline_s: float) -> bytes:
         """One question. A refusal of its subject comes by itself and not as its answer: `_on_error` ends the wait."""
         asked = asyncio.ensure_future(client.request(subject, data, timeout=deadline_s))
-        together = self._asking.setdefault(subject.lower(), set())
+        together = self._requests.setdefault(subject.lower(), set())
         together.add(asked)
         try:
             return (await asked).data
@@ -218,7 +218,7 @@ class Bus:
         finally:
             together.discard(asked)
             if not together:
-                self._asking.pop(subject.lower(), None)
+                self._requests.pop(subject.lower(), None)
 
     def _connection(self) -> Client | None:
         return self._client if self._client is not None and self._client.is_connected else None
@@ -240,7 +240,7 @@ class Bus:
                 await subscribe(client)
 
     async def _keep(self, first: asyncio.Event) -> None:
-        """Connect, listen to the echo, and start over whenever it stays away."""
+        """Connects, listens to the echo, and starts over whenever it stays away."""
         pause = 0.05
         while True:
             client, gone = Client(), asyncio.Event()
@@ -294,7 +294,7 @@ class Bus:
         self._client = client  # with no await since the last look at the list: what comes later subscribes itself
 
     async def _echo(self, client: Client, gone: asyncio.Event) -> None:
-        """Return when the connection is closed or has been silent for too long."""
+        """Returns when the connection is closed or has been silent for too long."""
         subject = client.new_inbox()
 
         async def echoed(_message: Msg) -> None:
@@ -308,8 +308,8 @@ class Bus:
                 async with asyncio.timeout(self._echo_interval_s):
                     await gone.wait()
 
-    def _answered(self, task: "asyncio.Task[None]") -> None:
-        self._answering.discard(task)
+    def _responded(self, task: "asyncio.Task[None]") -> None:
+        self._responding.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("a question could not be answered", exc_info=error)
 
@@ -326,7 +326,7 @@ class Bus:
             self._failure = error
 
     def _deny(self, verb: str, subject: str) -> None:
-        """Say once for each subject that the login may not use it, and end the questions that wait on it."""
+        """Says once for each subject that the login may not use it, and ends the questions that wait on it."""
         self.violations += 1
         self.refused = f"{self.login.user} may not {'publish on' if verb == 'publish' else 'subscribe to'} {subject}"
         if (said := f"{verb} {subject}") not in self._denied:
@@ -334,12 +334,12 @@ class Bus:
                 "the bus does not permit a subject", extra={"user": self.login.user, "verb": verb, "subject": subject}
             )
         self._denied |= {said, subject} if verb == "publish" else {said}
-        for asked in self._asking.get(subject, ()):
+        for asked in self._requests.get(subject, ()):
             asked.cancel()
 
 
 async def abandon(client: Client) -> None:
-    """End a connection without waiting for a server that may take nothing more."""
+    """Ends a connection without waiting for a server that may take nothing more."""
     writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001  close() alone waits until all is sent
     if writer is not None:
         writer.transport.abort()

@@ -26,7 +26,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
     node: str
     score: int
-    parts: dict[str, int]
+    plugin_scores: dict[str, int]
 
 
 class ClassEvaluated(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,12 +48,12 @@ class PodOutcome(msgspec.Struct, frozen=True, omit_defaults=True, array_like=Tru
     """One pod of a cycle, in the order in which the cycle took them.
 
     Attributes:
-        judged: index into the cycle's `classes`.
+        class_index: index into the cycle's `classes`.
         node: where it was placed; empty when it was not.
     """
 
     pod_uid: str
-    judged: int
+    class_index: int
     node: str = ""
 
 
@@ -108,14 +108,14 @@ class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompa
         request: resource name -> amount, as in PodPlaced.
         as_of: positions the judgement rests on: those just before the observed binding.
         as_of_ns: its `now`: when the binding was recorded.
-        judged: how the nodes stood for the pod.
-        theirs: the node it was bound to.
-        ours: the node we would have chosen; empty when none passed our filters.
-        score: the total of `ours`, weights applied; 0 without one.
-        their_score: the total of `theirs`; 0 when it did not pass our filters.
-        gap: `score` - `their_score` when `theirs` passed, else 0.
-        refused: why `theirs` did not pass: each reason of the first plugin that refuses it. Empty when it passed.
-        their_parts: plugin -> its weighted part of `their_score`; None when it did not pass.
+        evaluation: how the nodes stood for the pod.
+        their_node: the node it was bound to.
+        our_node: the node we would have chosen; empty when none passed our filters.
+        our_score: the total of `our_node`, weights applied; 0 without one.
+        their_score: the total of `their_node`; 0 when it did not pass our filters.
+        gap: `our_score` - `their_score` when `their_node` passed, else 0.
+        their_rejections: why `their_node` did not pass: each reason of the first plugin that rejects it. Empty when it passed.
+        their_plugin_scores: plugin -> its weighted part of `their_score`; None when it did not pass.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -127,14 +127,14 @@ class PlacementCompared(Event, frozen=True, tag="koord.scheduling.PlacementCompa
     request: dict[str, int]
     as_of: dict[str, int]
     as_of_ns: int
-    judged: ClassEvaluated
-    theirs: str
-    ours: str = ""
-    score: int = 0
+    evaluation: ClassEvaluated
+    their_node: str
+    our_node: str = ""
+    our_score: int = 0
     their_score: int = 0
     gap: int = 0
-    refused: tuple[Rejections, ...] = ()
-    their_parts: dict[str, int] | None = None
+    their_rejections: tuple[Rejections, ...] = ()
+    their_plugin_scores: dict[str, int] | None = None
 
 
 class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):

@@ -20,8 +20,8 @@ from sqlalchemy.dialects.postgresql import insert
 from shared.errors import KoordError
 from shared.kube.instants import SECOND, instant_text
 from shared.log.database import Database
-from shared.log.models import checkpoints
-from shared.log.positions import Position
+from shared.log.position import Position
+from shared.log.tables import checkpoints
 
 TITLE = "koordstream checkpoint 1"
 
@@ -98,7 +98,7 @@ def read_checkpoints(data: bytes) -> list[Checkpoint]:
 
 
 async def store(database: Database, seq: int, at_ns: int, checkpoint: Checkpoint, *, kept: timedelta) -> None:
-    """Put a checkpoint into the table, under the seq of its event in `audit`; twice is once. Old ones go."""
+    """Puts a checkpoint into the table, under the seq of its event in `audit`; twice is once. Old ones go."""
     heads = {
         context: [head.seq, head.digest.hex()] for context, head in read_statement(checkpoint.statement).heads.items()
     }

@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections import deque
 
-from shared.log.announce import Batch, Beacon
+from shared.log.announcements import Batch, Beacon
 
 BUFFERED_BYTES = 32 * 1024 * 1024
 
 
-class Heard:
+class ContextBuffer:
     """One context: who writes it, where its head is said to be, and the batches that wait for their turn.
 
     Attributes:
@@ -47,11 +47,11 @@ class Heard:
         self.at = time.monotonic()
 
     def beacon(self, beacon: Beacon) -> bool:
-        """Take note of a beacon; False for an older writer's."""
+        """Takes note of a beacon; False for an older writer's."""
         return self._note(beacon.epoch, beacon.seq)
 
     def batch(self, data: bytes, batch: Batch) -> bool:
-        """Keep a batch until its turn; False for an older writer's last words. Too many are all dropped: Postgres has them."""
+        """Keeps a batch until its turn; False for an older writer's last words. Too many are all dropped: Postgres has them."""
         if not self._note(batch.epoch, batch.last):
             return False
         if self._bytes + len(data) > BUFFERED_BYTES:
@@ -70,12 +70,12 @@ class Heard:
         return batch
 
     def drop(self) -> None:
-        """Forget what waits."""
+        """Forgets what waits."""
         self._waiting.clear()
         self._bytes = 0
 
     def forget(self) -> None:
-        """Forget all that was heard: it was of a log that is no more."""
+        """Forgets all that was heard: it was of a log that is no more."""
         self.epoch = self.head = 0
         self.drop()
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from shared.events import Draft, Event, RecordedEvent
-from shared.log.announce import Batch, Entry
-from shared.log.digest import I64, NULL, U16, U32, U64, text
-from shared.log.positions import Position
+from shared.log.announcements import Batch, Entry
+from shared.log.hash_chain import I64, NULL, U16, U32, U64, text
+from shared.log.position import Position
 
 COLUMNS = ("context", "seq", "type", "schema", "key", "at", "actor", "cause", "correlation", "data", "digest")
 

@@ -153,7 +153,7 @@ class Database:
 
     @contextlib.contextmanager
     def denials(self) -> Iterator[None]:
-        """Turn a refusal by the server into `DatabaseDenied`: no waiting would change it."""
+        """Turns a refusal by the server into `DatabaseDenied`: no waiting would change it."""
         try:
             yield
         except (SQLAlchemyError, asyncpg.PostgresError) as error:
@@ -162,7 +162,7 @@ class Database:
             raise DatabaseDenied(self._dsn, str(getattr(error, "orig", None) or error).partition("\n")[0]) from error
 
     async def close(self) -> None:
-        """Close the pools, without waiting for a server that hangs."""
+        """Closes the pools, without waiting for a server that hangs."""
         for engine in (self.engine, self._dedicated):
             with contextlib.suppress(*FAILURES):
                 async with asyncio.timeout(CLOSING_DEADLINE_S):
@@ -187,7 +187,7 @@ def _keep_alive(connection: Any) -> None:
 
 
 async def migrate(database: Database, contexts: dict[str, int]) -> None:
-    """Bring the schema to this release and declare the contexts (name -> rows a partition holds). Safe to repeat."""
+    """Brings the schema to this release and declares the contexts (name -> rows a partition holds). Safe to repeat."""
     from alembic import command  # a service that runs never migrates: it need not load this
     from alembic.config import Config
 

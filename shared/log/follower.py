@@ -19,16 +19,16 @@ from shared.errors import KoordError
 from shared.events import RecordedEvent
 from shared.events.log import CarriedForward
 from shared.fold import State
-from shared.log import announce
-from shared.log.batches import decoded
+from shared.log import announcements
+from shared.log.batch_decoding import decoded
 from shared.log.codec import Codec, Unreadable
-from shared.log.context_buffer import Heard
+from shared.log.context_buffer import ContextBuffer
 from shared.log.database import FAILURES
-from shared.log.failure import Ending
-from shared.log.positions import LogRewound, Position
-from shared.log.projection import LOOKED_AT_ONCE, Folding, Look, Reads
+from shared.log.follower_failure import FollowerTasks
+from shared.log.position import LogRewound, Position
+from shared.log.projection import HOOKED_AT_ONCE, BeforeFold, Projection, Reads
 from shared.log.reader import LogReader
-from shared.log.service_store import Registry
+from shared.log.service_store import ServiceStore
 
 log = logging.getLogger(__name__)
 
@@ -63,15 +63,15 @@ class Follower:
         self.repairs = 0
         self._service = service
         self._reader = reader
-        self._registry = Registry(reader.database, service)
-        self._ending = Ending(service, self._registry)
+        self._store = ServiceStore(reader.database, service)
+        self._tasks = FollowerTasks(service, self._store)
         self._bus = bus
         self._new_state = new_state
         self._own = own
         self._own_kinds = frozenset(reads[own]) if own else frozenset()
         self._codecs = {name: Codec(kinds) for name, kinds in reads.items()}
-        self._contexts = {name: Heard() for name in reads}
-        self._folding = Folding(reader, self._codecs, new_state())
+        self._contexts = {name: ContextBuffer() for name in reads}
+        self._projection = Projection(reader, self._codecs, new_state())
         self._folded_before = 0
         self._leading = False
         self._changed = asyncio.Event()
@@ -81,27 +81,27 @@ class Follower:
     @property
     def failed(self) -> "asyncio.Future[None]":
         """Ends with the error that stops this follower: an event that is parked, a hole in the log."""
-        return self._ending.failed
+        return self._tasks.failed
 
     @property
     def state(self) -> State:
         """The fold; another object after the log was rewound."""
-        return self._folding.state
+        return self._projection.state
 
     @property
     def folded(self) -> int:
         """Events folded or passed since the start."""
-        return self._folded_before + self._folding.folded
+        return self._folded_before + self._projection.folded
 
     @property
     def positions(self) -> dict[str, Position]:
         """Context -> the last event that the State has folded."""
-        return dict(self._folding.folded_positions)
+        return dict(self._projection.folded_positions)
 
     @property
     def sound(self) -> bool:
         """Whether the State is what its positions say: not once a fold broke off."""
-        return self._folding.sound
+        return self._projection.sound
 
     @property
     def readable(self) -> dict[str, list[str]]:
@@ -111,10 +111,12 @@ class Follower:
     @property
     def lag(self) -> int:
         """How many events have been heard of and not been folded yet."""
-        return sum(max(0, context.head - self._folding.positions[name].seq) for name, context in self._contexts.items())
+        return sum(
+            max(0, context.head - self._projection.positions[name].seq) for name, context in self._contexts.items()
+        )
 
     async def start(self) -> None:
-        """Subscribe, load the newest snapshot that the log agrees with, fold the tail, then what was heard meanwhile.
+        """Subscribes, load the newest snapshot that the log agrees with, folds the tail, then what was heard meanwhile.
 
         Raises:
             Parked: an event cannot be decoded or folded.
@@ -122,18 +124,18 @@ class Follower:
         """
         if self._bus is not None:
             for name in self._contexts:
-                await self._bus.hear(announce.batch_subject(name), self._hear_batch)
-                await self._bus.hear(announce.beacon_subject(name), self._hear_beacon)
+                await self._bus.subscribe(announcements.batch_subject(name), self._receive_batch)
+                await self._bus.subscribe(announcements.beacon_subject(name), self._receive_beacon)
         try:
-            self._folding = await self._loaded()
+            self._projection = await self._loaded()
         except Unreadable as error:
-            raise await self._ending.park(error) from error.error
+            raise await self._tasks.park(error) from error.error
         self._resume()
-        self._ending.spawn(self._poll(), "follower")
+        self._tasks.spawn(self._poll(), "follower")
 
     async def stop(self) -> None:
-        """End polling and repairs."""
-        await self._ending.stop()
+        """Ends polling and repairs."""
+        await self._tasks.stop()
 
     def take_over(self) -> None:
         """From here on this process writes its own context: a log that is rewound then ends it, for what it decided is void.
@@ -141,26 +143,26 @@ class Follower:
         Raises:
             KoordError: the State is just being loaded anew.
         """
-        if not self._ending.started:
+        if not self._tasks.started:
             raise KoordError(f"{self._service} loads its state anew while it takes over; it starts over")
         self._leading = True
 
-    def look(self, look: Look | None) -> None:
-        """Let somebody see each record, and the State, just before it is applied; None ends that.
+    def before_fold(self, hook: BeforeFold | None) -> None:
+        """Lets somebody see each record, and the State, just before it is applied; None ends that.
 
         For who leads: from then on the State is not replaced. An error in it stops this follower.
         """
-        if look is None:
-            self._folding.look = None
+        if hook is None:
+            self._projection.before_fold = None
             return
 
         def guarded(record: RecordedEvent) -> None:
             try:
-                look(record)
+                hook(record)
             except Exception as error:  # noqa: BLE001  whatever it is, it is no fault of the event, which is folded
-                self._ending.fail(error)
+                self._tasks.fail(error)
 
-        self._folding.look = guarded
+        self._projection.before_fold = guarded
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -169,7 +171,7 @@ class Follower:
         For the writer, around a decision that awaits something. What the decision reads before and after the wait is then the State
         at the positions that it records. Not to be nested, and to end before an append that has to be folded.
         """
-        folding = self._folding
+        folding = self._projection
         folding.hold()
         self._released.clear()
         try:
@@ -180,10 +182,10 @@ class Follower:
             try:
                 folding.release()
             except Unreadable as error:
-                self._ending.stop_at(error)
+                self._tasks.stop_at(error)
 
     async def changed(self, timeout_s: float | None = None) -> bool:
-        """Wait until something was folded since the last call; False when the time ran out first."""
+        """Waits until something was folded since the last call; False when the time ran out first."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -197,75 +199,75 @@ class Follower:
         self._changed.set()
 
     async def caught_up(self, targets: Mapping[str, int]) -> None:
-        """Return once every named context that is followed is folded to at least that seq, which must be committed.
+        """Returns once every named context that is followed is folded to at least that seq, which must be committed.
 
         Raises:
             Parked, LogRewound, MissingEvents: the process cannot go on.
         """
         for name in sorted(targets.keys() & self._contexts.keys()):
             try:
-                await self._folding.read_to(name, targets[name])
+                await self._projection.read_to(name, targets[name])
             except Unreadable as error:
-                raise await self._ending.park(error) from error.error
+                raise await self._tasks.park(error) from error.error
         await self._released.wait()
         self._changed.set()
 
     async def read_to_head(self, name: str) -> Position:
-        """Fold a context to its head in Postgres and return where that is."""
+        """Folds a context to its head in Postgres and returns where that is."""
         await self.caught_up({name: (await self._reader.head(name)).seq})
-        return self._folding.positions[name]
+        return self._projection.positions[name]
 
     def own(self, records: Iterable[RecordedEvent], position: Position, epoch: int) -> None:
-        """Fold what this process has just committed itself; the announcement of it will be a repeat.
+        """Folds what this process has just committed itself; the announcement of it will be a repeat.
 
         Raises:
             Unreadable: our own State refuses what we wrote; the follower fails with the event parked.
         """
         assert self._own is not None
         self._contexts[self._own].own(epoch)
-        stands = self._folding.positions[self._own].seq
+        stands = self._projection.positions[self._own].seq
         if position.seq <= stands:  # a poll has read the commit already
             return
         left = [said for record in records if record.seq > stands and (said := self._declared(record)) is not None]
         try:
             self._take(self._own, left, position)
         except Unreadable as error:
-            self._ending.stop_at(error)
+            self._tasks.stop_at(error)
             raise
 
     # what the bus brings
 
-    def _hear_batch(self, data: bytes) -> None:
-        batch = announce.decode_batch(data)
+    def _receive_batch(self, data: bytes) -> None:
+        batch = announcements.decode_batch(data)
         name, context = batch.context, self._contexts[batch.context]
-        rewound = batch.epoch > context.epoch and batch.last < self._folding.positions[name].seq
-        if not context.batch(data, batch) or not self._ending.started:
+        rewound = batch.epoch > context.epoch and batch.last < self._projection.positions[name].seq
+        if not context.batch(data, batch) or not self._tasks.started:
             return
         if rewound:  # a new writer's head is before ours
             self._repair(name, check=True)
         self._apply_waiting(name)
 
-    def _hear_beacon(self, data: bytes) -> None:
-        beacon = announce.decode_beacon(data)
+    def _receive_beacon(self, data: bytes) -> None:
+        beacon = announcements.decode_beacon(data)
         name, context = beacon.context, self._contexts[beacon.context]
         renewed = beacon.epoch > context.epoch
-        if not context.beacon(beacon) or not self._ending.started:
+        if not context.beacon(beacon) or not self._tasks.started:
             return
-        position = self._folding.positions[name]
+        position = self._projection.positions[name]
         if beacon.seq > position.seq:
             self._repair(name)
         elif beacon.digest != position.digest and (beacon.seq == position.seq or renewed):
             self._repair(name, check=True)  # a lower seq of the same writer is only late
 
     def _apply_waiting(self, name: str) -> None:
-        """Apply the buffered batches that follow; start a read for what is missing before them."""
+        """Applies the buffered batches that follow; start a read for what is missing before them."""
         context = self._contexts[name]
         context.resumes = False
-        if not self._ending.started or context.reading:
+        if not self._tasks.started or context.reading:
             return  # whoever ends that applies them
         ends = time.monotonic() + SLICE_S
         while (batch := context.first) is not None:
-            position = self._folding.positions[name]
+            position = self._projection.positions[name]
             if batch.last <= position.seq:
                 if batch.last == position.seq and batch.entries[-1].digest != position.digest:
                     self._repair(name, check=True)
@@ -284,14 +286,14 @@ class Follower:
                 self._repair(name, check=True)
                 return
             count = len(batch.entries)
-            end = count if self._folding.look is None else min(count, skip + LOOKED_AT_ONCE)
+            end = count if self._projection.before_fold is None else min(count, skip + HOOKED_AT_ONCE)
             if end == count:
                 context.take()
             try:
-                records = decoded(self._codecs[name], self._folding.skips, batch, skip, end)
+                records = decoded(self._codecs[name], self._projection.skips, batch, skip, end)
                 self._take(name, records, Position(batch.first + end - 1, batch.entries[end - 1].digest))
             except Unreadable as error:
-                self._ending.stop_at(error)
+                self._tasks.stop_at(error)
                 return
             if time.monotonic() > ends and context.first is not None:
                 if not context.resumes:
@@ -307,7 +309,7 @@ class Follower:
         return record if type(record.event) in self._own_kinds else None
 
     def _take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
-        self._folding.take(name, records, end)
+        self._projection.take(name, records, end)
         context = self._contexts[name]
         context.head = max(context.head, end.seq)
         self._changed.set()
@@ -317,29 +319,29 @@ class Follower:
     def _repair(self, name: str, *, check: bool = False, grace_s: float | None = None) -> None:
         context = self._contexts[name]
         if context.repair is None or context.repair.done():
-            context.repair = self._ending.spawn(
+            context.repair = self._tasks.spawn(
                 self._mend(name, GRACE_S if grace_s is None else grace_s, check=check), f"repair {name}"
             )
 
     async def _mend(self, name: str, grace_s: float, *, check: bool) -> None:
-        """Read what is missing, comparing our own row with the log's on the way."""
-        context, folding = self._contexts[name], self._folding
+        """Reads what is missing, comparing our own row with the log's on the way."""
+        context, projection = self._contexts[name], self._projection
         try:
             await asyncio.sleep(grace_s)  # what is missing may be on its way; what follows is applied meanwhile
             context.reading = True
             if check:
-                await folding.agree(name)
-            if check or context.head > folding.positions[name].seq:
+                await projection.agree(name)
+            if check or context.head > projection.positions[name].seq:
                 self.repairs += 1
                 context.drop()  # all of it was committed before: it is read now, or is of a log that was put back
-                await folding.read_to(name, (await self._reader.head(name)).seq)
+                await projection.read_to(name, (await self._reader.head(name)).seq)
                 self._changed.set()
         except LogRewound as rewound:
-            if folding is self._folding:
+            if projection is self._projection:
                 await self._rewound(rewound)
             return
         except Unreadable as error:
-            self._ending.stop_at(error)
+            self._tasks.stop_at(error)
             return
         except FAILURES as error:
             log.warning("cannot read the log", extra={"context": name, "error": repr(error)})
@@ -347,28 +349,28 @@ class Follower:
             return
         finally:
             context.reading = False
-        if folding is self._folding:
-            context.head = max(folding.positions[name].seq, context.last_seq)
+        if projection is self._projection:
+            context.head = max(projection.positions[name].seq, context.last_seq)
             context.repair = None
             self._apply_waiting(name)
 
     async def _rewound(self, rewound: LogRewound) -> None:
-        """Fold anew from what the log says now; until that is done the old State answers."""
+        """Folds anew from what the log says now; until that is done the old State answers."""
         log.warning("log was rewound", extra={"error": str(rewound)})
         if self._leading:
-            self._ending.fail(rewound)
+            self._tasks.fail(rewound)
             return
-        if not self._ending.started:
+        if not self._tasks.started:
             return  # another context has noticed
-        self._ending.started = False
+        self._tasks.started = False
         self.reloads += 1
         for context in self._contexts.values():
             context.forget()
         while True:
             try:
-                folding = await self._loaded()
+                projection = await self._loaded()
             except Unreadable as error:
-                self._ending.stop_at(error)
+                self._tasks.stop_at(error)
                 return
             except LogRewound as again:  # put back once more while it was read: what it is now can be loaded at once
                 log.warning("log was rewound", extra={"error": str(again)})
@@ -377,17 +379,17 @@ class Follower:
                 await asyncio.sleep(LOAD_AGAIN_S)
             else:
                 break
-        self._folded_before += self._folding.folded
-        self._folding = folding
+        self._folded_before += self._projection.folded
+        self._projection = projection
         self._resume()
 
-    async def _loaded(self) -> Folding:
-        folding = Folding(self._reader, self._codecs, self._new_state(), await self._registry.skips())
-        await folding.load(self._registry)
-        return folding
+    async def _loaded(self) -> Projection:
+        projection = Projection(self._reader, self._codecs, self._new_state(), await self._store.skips())
+        await projection.load(self._store)
+        return projection
 
     def _resume(self) -> None:
-        self._ending.started = True
+        self._tasks.started = True
         self._changed.set()
         for name, context in self._contexts.items():
             context.repair, context.reading = None, False
@@ -399,15 +401,15 @@ class Follower:
             await self._ask_heads()
 
     async def _ask_heads(self) -> None:
-        """Ask Postgres for the heads whose beacons stay away."""
+        """Asks Postgres for the heads whose beacons stay away."""
         for name, context in self._contexts.items():
-            if not self._ending.started or time.monotonic() - context.at <= BEACON_LATE_S:
+            if not self._tasks.started or time.monotonic() - context.at <= BEACON_LATE_S:
                 continue
             try:
                 head = await self._reader.head(name)
             except FAILURES as error:
                 log.warning("cannot read the head", extra={"context": name, "error": repr(error)})
                 continue
-            if head != self._folding.positions[name]:
+            if head != self._projection.positions[name]:
                 context.head = max(context.head, head.seq)
                 self._repair(name, check=True, grace_s=0)

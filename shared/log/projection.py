@@ -11,21 +11,21 @@ from contextlib import aclosing
 from shared.events import Event, RecordedEvent
 from shared.fold import State
 from shared.log.codec import Codec, Unreadable
-from shared.log.positions import LogRewound, Position
+from shared.log.position import LogRewound, Position
 from shared.log.reader import LogReader, MissingEvents, Page
-from shared.log.service_store import Registry, Snapshot
+from shared.log.service_store import ServiceStore, Snapshot
 
 log = logging.getLogger(__name__)
 
 Reads = Mapping[str, Sequence[type[Event]]]
 
-Look = Callable[[RecordedEvent], None]
+BeforeFold = Callable[[RecordedEvent], None]
 
-LOOKED_AT_ONCE = 64
+HOOKED_AT_ONCE = 64
 """How many seqs are folded at a time while somebody looks at each record first: a look may take a millisecond or two."""
 
 
-class Folding:
+class Projection:
     """A State on its way along the log.
 
     Attributes:
@@ -34,7 +34,7 @@ class Folding:
         folded_positions: context -> last event folded or passed; the same as `positions` but during a hold.
         skips: events that are passed over by someone's decision; they are part of what the State is a function of.
         folded: events folded or passed since it was made.
-        look: called with each record just before it is applied, when somebody must see the State as it is then.
+        before_fold: called with each record just before it is applied, when somebody must see the State as it is then.
         sound: False once a fold broke off in the middle of what it was given; such a State is worth nothing.
     """
 
@@ -46,15 +46,15 @@ class Folding:
         self.folded_positions = dict(self.positions)
         self.folded = 0
         self.sound = True
-        self.look: Look | None = None
+        self.before_fold: BeforeFold | None = None
         self._held: list[tuple[str, list[RecordedEvent], Position]] | None = None
         self._reader = reader
         self._codecs = codecs
         self._skips = frozenset(skips)
         self._skipped = {name: sorted(seq for context, seq in skips if context == name) for name in codecs}
 
-    def stand_on(self, snapshot: Snapshot) -> None:
-        """Take over a snapshot; called once, before anything is folded."""
+    def start_from(self, snapshot: Snapshot) -> None:
+        """Takes over a snapshot; called once, before anything is folded."""
         collects = gc.isenabled()
         gc.disable()  # all that comes into being stays: collections would look at it again and again
         try:
@@ -69,8 +69,8 @@ class Folding:
                 self.positions[name] = self.folded_positions[name] = position
                 self.state.positions[name] = position.seq
 
-    async def load(self, registry: Registry) -> None:
-        """Begin at the newest snapshot that the log agrees with, or at the beginning, and read to the heads.
+    async def load(self, store: ServiceStore) -> None:
+        """Begins at the newest snapshot that the log agrees with, or at the beginning, and reads to the heads.
 
         Raises:
             NewerState: a later release has written a snapshot.
@@ -78,20 +78,20 @@ class Folding:
             MissingEvents: the log has a hole.
             LogRewound: the log was put back meanwhile.
         """
-        snapshot = await registry.newest_snapshot(self.state.SCHEMA, self._reader)
+        snapshot = await store.newest_snapshot(self.state.SCHEMA, self._reader)
         if snapshot is not None:
-            self.stand_on(snapshot)
+            self.start_from(snapshot)
         for name in self.positions:
             await self.read_to(name, (await self._reader.head(name)).seq)
 
     async def read_to(self, name: str, upto: int) -> None:
-        """Fold a context to a committed seq.
+        """Folds a context to a committed seq.
 
         What the bus brings meanwhile may be taken in between: what is read of it then is dropped. Raises as `load` does.
         """
         missed: Position | None = None
         while (position := self.positions[name]).seq < upto:
-            end = upto if self.look is None else min(upto, position.seq + LOOKED_AT_ONCE)
+            end = upto if self.before_fold is None else min(upto, position.seq + HOOKED_AT_ONCE)
             pages = self._reader.pages(name, position, end, self._codecs[name], self._skipped[name])
             try:
                 async with aclosing(pages):
@@ -119,7 +119,7 @@ class Folding:
             self.take(name, records, page.end)
 
     async def agree(self, name: str) -> None:
-        """Compare the row at our position with the log's.
+        """Compares the row at our position with the log's.
 
         Raises:
             LogRewound: they differ.
@@ -130,7 +130,7 @@ class Folding:
             raise LogRewound(name, position, found)
 
     def take(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
-        """Fold consecutive events of a context that end at `end`; during a hold, keep them for its end.
+        """Folds consecutive events of a context that end at `end`; during a hold, keeps them for its end.
 
         Raises:
             Unreadable: the State refused one.
@@ -153,7 +153,7 @@ class Folding:
             self._fold(name, records, end)
 
     def _fold(self, name: str, records: Iterable[RecordedEvent], end: Position) -> None:
-        apply, skips = self.state.apply if self.look is None else self._looked_at, self._skips
+        apply, skips = self.state.apply if self.before_fold is None else self._apply_with_hook, self._skips
         for record in records:
             if skips and (name, record.seq) in skips:
                 continue
@@ -166,9 +166,9 @@ class Folding:
         self.folded_positions[name] = end
         self.state.positions[name] = end.seq
 
-    def _looked_at(self, record: RecordedEvent) -> None:
-        assert self.look is not None, "chosen because there is one"
-        self.look(record)
+    def _apply_with_hook(self, record: RecordedEvent) -> None:
+        assert self.before_fold is not None, "chosen because there is one"
+        self.before_fold(record)
         self.state.apply(record)
 
     def skips(self, name: str, seq: int) -> bool:

@@ -19,8 +19,8 @@ from shared.errors import KoordError
 from shared.events import Cause, Event, RecordedEvent
 from shared.log.codec import Codec, Unreadable
 from shared.log.database import Database, driver
-from shared.log.models import contexts, log_of, table_of
-from shared.log.positions import UNKNOWN, LogRewound, Position
+from shared.log.position import UNKNOWN, LogRewound, Position
+from shared.log.tables import contexts, log_of, table_of
 
 PAGE = 5_000
 """How many seqs a page covers."""

@@ -12,9 +12,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from shared.errors import KoordError
 from shared.log.database import Database
-from shared.log.models import events, followers, parked, skips, snapshots
-from shared.log.positions import Position
+from shared.log.position import Position
 from shared.log.reader import LogReader
+from shared.log.tables import events, followers, parked, skips, snapshots
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class NoSuchEvent(KoordError):
         super().__init__(f"there is no event {context}/{seq}; koord events --context {context} shows those there are")
 
 
-class Registry:
+class ServiceStore:
     """One service's rows in the tables beside the log."""
 
     def __init__(self, database: Database, service: str) -> None:
@@ -76,7 +76,7 @@ class Registry:
             return frozenset((row.context, row.seq) for row in rows)
 
     async def skip(self, context: str, seq: int, *, reason: str, by: str) -> None:
-        """Pass over an event from the next start on; it is no longer parked.
+        """Passes over an event from the next start on; it is no longer parked.
 
         A State is a function of its positions and skips, so snapshots in which the event is folded are dropped.
 
@@ -95,7 +95,7 @@ class Registry:
             await connection.execute(delete(snapshots).where(snapshots.c.service == self._service, folded_to >= seq))
 
     async def park(self, context: str, seq: int, error: str) -> None:
-        """Record an event that could not be folded."""
+        """Records an event that could not be folded."""
         async with self._database.engine.begin() as connection:
             values = {"service": self._service, "context": context, "seq": seq, "error": error}
             await connection.execute(upsert(parked).values(values).on_conflict_do_nothing())
@@ -109,7 +109,7 @@ class Registry:
         digest: bytes,
         keep: Collection[datetime] = (),
     ) -> None:
-        """Store a snapshot (`packed`: zstd) and drop those that nothing needs any more; `keep` names some that are needed."""
+        """Stores a snapshot (`packed`: zstd) and drops those that nothing needs any more; `keep` names some that are needed."""
         where = {name: [position.seq, position.digest.hex()] for name, position in sorted(positions.items())}
         async with self._database.engine.begin() as connection:
             values = {
@@ -172,7 +172,7 @@ class Registry:
         return None
 
     async def register(self, positions: Mapping[str, int], reads: Mapping[str, Sequence[str]]) -> None:
-        """Say where this service stands and what it can read."""
+        """Says where this service stands and what it can read."""
         values = {
             "service": self._service,
             "positions": dict(positions),
@@ -205,7 +205,7 @@ class Registry:
                 raise UnreadableByFollowers(service, context, unreadable)
 
     async def forget(self) -> bool:
-        """Drop the registration; whether there was one."""
+        """Drops the registration; whether there was one."""
         async with self._database.engine.begin() as connection:
             return (
                 await connection.execute(delete(followers).where(followers.c.service == self._service))

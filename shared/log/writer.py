@@ -14,18 +14,18 @@ import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared import failpoints
 from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import WriterStarted
-from shared.log import announce
-from shared.log.announce import Batch, Beacon
+from shared.log import announcements
+from shared.log.announcements import Batch, Beacon
 from shared.log.copy_encoding import COLUMNS, RowWriter
 from shared.log.database import FAILURES, UNREACHABLE, Database, DatabaseDenied, driver
-from shared.log.models import table_of
-from shared.log.positions import Position
-from shared.tasks import end
+from shared.log.position import Position
+from shared.log.tables import table_of
+from shared.runtime import failpoints
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class LogWriter:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def acquire(self) -> Position:
-        """Wait for the lock, ending a holder that has gone silent; returns the head as it then is.
+        """Waits for the lock, ending a holder that has gone silent; returns the head as it then is.
 
         Nothing may be decided on it before `begin` has committed. While Postgres is away it asks again: who waits for the lock
         has no head to lose, and goes on serving what a standby serves.
@@ -121,7 +121,7 @@ class LogWriter:
     async def append(
         self, drafts: Sequence[Draft], *, now_ns: int, seen: Mapping[str, int] | None = None, config: str = ""
     ) -> list[RecordedEvent]:
-        """Commit the events in one transaction, then announce them.
+        """Commits the events in one transaction, then announce them.
 
         Appends that are begun while one is under way follow it; their rows are made meanwhile.
 
@@ -158,7 +158,7 @@ class LogWriter:
             raise
         return rows.records
 
-    async def check_held(self) -> None:
+    async def check_lock(self) -> None:
         """A round trip on the lock's connection: after it, everything said before still rests on a held lock.
 
         Raises:
@@ -172,8 +172,8 @@ class LogWriter:
                 raise self._lose(error) from error
 
     async def close(self) -> None:
-        """Give the lock away."""
-        await end(*self._keepers)
+        """Gives the lock away."""
+        await cancel_and_wait(*self._keepers)
         await self._disconnect()
 
     async def _take_lock(self) -> Position:
@@ -201,11 +201,13 @@ class LogWriter:
 
     async def _announce(self, batch: Batch) -> None:
         if self._bus is not None:
-            for part in announce.split(msgspec.structs.replace(batch, entries=announce.shorten(batch.entries))):
-                await self._bus.publish(announce.batch_subject(self.context), announce.encode(part))
+            for part in announcements.split(
+                msgspec.structs.replace(batch, entries=announcements.shorten(batch.entries))
+            ):
+                await self._bus.publish(announcements.batch_subject(self.context), announcements.encode(part))
 
     async def _extend(self, upto: int) -> None:
-        """Make the partitions that an append needs and two more; it comes to that when `_partitions` was too slow."""
+        """Makes the partitions that an append needs and two more; it comes to that when `_partitions` was too slow."""
         self._made(upto, await self._driver.fetchval("select koord_extend($1, $2)", self.context, upto))
 
     def _made(self, upto: int, room: int) -> None:
@@ -213,19 +215,19 @@ class LogWriter:
         self._half = (upto + self._room) // 2
 
     async def _hold(self) -> None:
-        """Run a statement each second, for a lock that is gone must not go unnoticed.
+        """Runs a statement each second, for a lock that is gone must not go unnoticed.
 
         An append is such a statement, so the deadline is for the statement, not for its turn on the connection.
         """
         while True:
             await asyncio.sleep(HOLD_INTERVAL_S)
             try:
-                await self.check_held()
+                await self.check_lock()
             except LostHead:
                 return
 
     async def _partitions(self) -> None:
-        """Make partitions before they are needed, on another connection: a DDL statement may wait, the writer must not."""
+        """Makes partitions before they are needed, on another connection: a DDL statement may wait, the writer must not."""
         query = text("select koord_extend(:context, :upto)")
         while True:
             await asyncio.sleep(HOLD_INTERVAL_S)
@@ -242,7 +244,7 @@ class LogWriter:
         while True:
             if self._bus is not None:
                 beacon = Beacon(self.context, self.epoch, self.head.seq, self.head.digest)
-                await self._bus.publish(announce.beacon_subject(self.context), announce.encode(beacon))
+                await self._bus.publish(announcements.beacon_subject(self.context), announcements.encode(beacon))
             await asyncio.sleep(1)
 
     async def _end_silent_holder(self) -> None:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import msgspec
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.bench.on_kube import KubeSide
-from cli.bench.timeline import Timeline
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, delete_nodes, node_object
+from cli.bench.e2e_on_kube_apiserver import KubeSide
+from cli.bench.e2e_pod_latency import Timeline
+from cli.dev.fake_nodes import create_nodes, delete_nodes, node_object
+from cli.dev.local_control_plane import Cluster
 from tests.chaos.ledger import check
 from tests.support.kube_system import running
 

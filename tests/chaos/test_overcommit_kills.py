@@ -17,13 +17,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.credentials.folder import env_file, read_env
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster
+from cli.credentials.credentials_folder import env_file, read_env
+from cli.dev.kube_client import ApiRefused
+from cli.dev.local_control_plane import Cluster
 from services.slo_controller.overcommit.explain import explain
 from shared.agents import receipt, subjects
 from shared.agents.report import encode
-from shared.bus import Bus, NoAnswer
+from shared.bus import Bus, NoResponse
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
 from shared.log.admin.verify import verify
@@ -70,10 +70,10 @@ class Agent:
             seq = next(self._seqs)
             cores = LEAST if seq // 8 % 2 else MOST
             waiting.append(encode(report(NODE, seq, boot="swing", cores=cores, seconds=4)))
-            with contextlib.suppress(NoAnswer):
+            with contextlib.suppress(NoResponse):
                 while waiting:
                     said = receipt.decode(
-                        await self._bus.ask(subjects.subject(NODE, subjects.REPORT), waiting[0], deadline_s=3)
+                        await self._bus.request(subjects.subject(NODE, subjects.REPORT), waiting[0], deadline_s=3)
                     )
                     assert said.accepted, said.refused
                     del waiting[0]

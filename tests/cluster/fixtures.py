@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client, config
 
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, delete_nodes, node_object
-from cli.dev.programs import NoNetwork, ProgramsMissing, provide
-from tests.support.templates import copy_cluster
+from cli.dev.binaries import NoNetwork, ProgramsMissing, provide
+from cli.dev.fake_nodes import create_nodes, delete_nodes, node_object
+from cli.dev.local_control_plane import Cluster
+from tests.support.prepared_folders import copy_cluster
 
 STARTERS = {"kube_cluster", "own_cluster"}
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")

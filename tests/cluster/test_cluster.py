@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from kubernetes_asyncio import client, config, watch
 
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster, KubectlFailed
-from cli.dev.nodes import create_nodes, node_object
-from cli.dev.sources import CLUSTER
+from cli.dev.binary_sources import CLUSTER
+from cli.dev.fake_nodes import create_nodes, node_object
+from cli.dev.kube_client import ApiRefused
+from cli.dev.local_control_plane import Cluster, KubectlFailed
 from shared.errors import KoordError
 from tests.cluster.fixtures import MakeNodes, StartCluster
 from tests.support.pods import written_pod

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.dev.programs import provide
-from cli.ports import is_free
+from cli.dev.binaries import provide
+from cli.processes.free_ports import is_free
 from tests.cluster.fixtures import require_programs
 from tests.support.waiting import wait_until
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from cli.dev.api import Api, ApiRefused
-from cli.dev.nodes import create_nodes, delete_nodes, node_object
-from cli.simulated import SimulatedApi, SimulatorRefused
+from cli.dev.fake_nodes import create_nodes, delete_nodes, node_object
+from cli.dev.kube_client import Api, ApiRefused
+from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
 from tests.contract.driver import ClientRefused, Object
 
 PLURALS = {

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.simulated import SimulatedApi
+from cli.simulate.simulator_client import SimulatedApi
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
 from tests.contract.clients import KubeClient, SimulatorClient

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 
 
 def report(node: str, *, cores: str, p99: str, age_s: float = 0) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from tests.cluster.fixtures import MakeNodes
 from tests.support.pods import written_pod

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from cli.dev.api import ApiRefused, Session
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import ApiRefused, Session
+from cli.dev.local_control_plane import Cluster
 from shared.domain.amounts import nonzero
 from shared.kube.elastic_quota import PREFIX, QUOTA_NAME
 from shared.kube.quantity import amounts

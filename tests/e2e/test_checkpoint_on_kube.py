@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import ApiRefused
+from cli.dev.local_control_plane import Cluster
 from cli.main import koord
 from services.audit.signing import generate, public_file
 from tests.support.kube_system import running

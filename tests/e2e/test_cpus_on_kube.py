@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.topologies import TOPOLOGIES, topology
 from tests.support.kube_system import EXAMPLES, koord, running
@@ -17,7 +17,7 @@ STATUS = "scheduling.koordinator.sh/resource-status"
 async def test_a_pod_from_the_published_yaml_is_bound_with_cpus_of_its_own(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:
-    from cli.dev.nodes import create_nodes, node_object
+    from cli.dev.fake_nodes import create_nodes, node_object
 
     cluster: Cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "web")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, node_object
-from cli.ports import free_port
+from cli.dev.fake_nodes import create_nodes, node_object
+from cli.dev.local_control_plane import Cluster
+from cli.processes.free_ports import free_port
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from shared.events.scheduling import CycleDecided
 from tests.cluster.fixtures import StartCluster

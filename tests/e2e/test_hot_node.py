@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from cli.supervisor.supervisor import Spec, Supervisor
 from shared.events.metrics import NodeReported
 from shared.kube.instants import SECOND

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.node_metrics import put_report
 from tests.e2e.stage import BASE, Stage, pod, profiles

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.credentials.folder import env_file, read_env
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster
+from cli.credentials.credentials_folder import env_file, read_env
+from cli.dev.kube_client import ApiRefused
+from cli.dev.local_control_plane import Cluster
 from shared.agents import actions, receipt, subjects
 from shared.agents.actions import ActionReport, EvictionRequested
 from shared.agents.receipt import Receipt
@@ -34,7 +34,7 @@ class Agent:
         self._bus = bus
 
     async def tell(self, kind: str, data: bytes) -> Receipt:
-        return receipt.decode(await self._bus.ask(subjects.subject(NODE, kind), data, deadline_s=30))
+        return receipt.decode(await self._bus.request(subjects.subject(NODE, kind), data, deadline_s=30))
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.stage import BASE, Stage, pod, profiles
 from tests.e2e.topologies import TOPOLOGIES, topology

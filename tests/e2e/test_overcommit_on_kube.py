@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import ApiRefused
+from cli.dev.local_control_plane import Cluster
 from shared.kube.instants import SECOND, instant_text
 from tests.cluster.fixtures import MakeNodes
 from tests.support.kube_system import running

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, node_object
+from cli.dev.fake_nodes import create_nodes, node_object
+from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.stage import BASE, Stage, pod
 from tests.support.kube_system import System, koord, running

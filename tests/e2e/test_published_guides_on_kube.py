@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import ApiRefused
+from cli.dev.local_control_plane import Cluster
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import nanos
 from shared.log.reader import Row

@@ -16,7 +16,7 @@ BATCH = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "64Gi
 async def test_a_batch_pod_from_the_published_yaml_is_bound_to_the_node_that_upstreams_rules_choose(
     own_cluster: StartCluster, tmp_path: Path
 ) -> None:
-    from cli.dev.nodes import create_nodes, node_object
+    from cli.dev.fake_nodes import create_nodes, node_object
 
     cluster = await asyncio.to_thread(own_cluster)
     await asyncio.to_thread(cluster.kubectl, "apply", "-k", str(EXAMPLES.parent / "base"))

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, delete_nodes, node_object
+from cli.dev.fake_nodes import create_nodes, delete_nodes, node_object
+from cli.dev.local_control_plane import Cluster
 from cli.quota.rebuild_state import fold_log
 from cli.supervisor.supervisor import Supervisor
 from tests.cluster.fixtures import StartCluster

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cli.dev.nodes import create_nodes, node_object
-from cli.ports import free_port
+from cli.dev.fake_nodes import create_nodes, node_object
+from cli.processes.free_ports import free_port
 from cli.quota.rebuild_state import fold_log
 from shared.kube.elastic_quota import PREFIX
 from tests.cluster.fixtures import StartCluster

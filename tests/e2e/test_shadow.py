@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from cli.bench.e2e import UNLIMITED
-from cli.dev.cluster import Cluster
-from cli.dev.nodes import create_nodes, node_object
+from cli.dev.fake_nodes import create_nodes, node_object
+from cli.dev.local_control_plane import Cluster
 from services.scheduler.cache.scheduling_cache import Index
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE
@@ -23,7 +23,7 @@ from shared.events.cluster import OUTCOMES, BindSuppressed, DesiredStateSuppress
 from shared.events.scheduling import PlacementCompared, PodPlaced
 from shared.kube.quantity import amount, nanos
 from shared.log.codec import Codec
-from shared.log.positions import Position
+from shared.log.position import Position
 from tests.cluster.fixtures import StartCluster
 from tests.support.kube_system import System, koord, running
 from tests.support.pods import written_pod
@@ -180,7 +180,7 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         compared = await comparisons(system)
         assert len({one.pod_uid for one in compared}) == len(compared), "each pod once"
         assert len(compared) >= WATCHED + AFTER, "the successor went on comparing"
-        assert all(one.judged.nodes == len(nodes) for one in compared)
+        assert all(one.evaluation.nodes == len(nodes) for one in compared)
         found = json.loads(await koord(system, "shadow", "report", "-o", "json"))
         assert found["compared"] == len(compared)
         assert found["compared"] + sum(found["not_compared"].values()) == ALL

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from tests.cluster.fixtures import MakeNodes
 from tests.e2e.node_metrics import put_report, report

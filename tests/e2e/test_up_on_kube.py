@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import MakeNodes
 from tests.support.terminal import CTRL_C, Terminal
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster
-from cli.process import Process
+from cli.dev.kube_client import ApiRefused
+from cli.dev.local_control_plane import Cluster
+from cli.processes.child_process import Process
 from services.gateway.permissions import look
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster

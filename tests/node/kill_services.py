@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from cli.dev.api import ApiRefused
+from cli.dev.kube_client import ApiRefused
 from tests.node.koordstream_on_node import Site
 from tests.node.latency_experiment import COLOCATED, HELD, THRESHOLD, Service
 from tests.node.pod_bodies import pod

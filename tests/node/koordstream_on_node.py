@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.dev.api import ApiRefused
-from cli.dev.node.node import RealNode
-from cli.ports import free_port
+from cli.dev.kube_client import ApiRefused
+from cli.dev.node.kubelet_node import RealNode
+from cli.processes.free_ports import free_port
 from tests.node.pod_bodies import wait_until_it_listens
 from tests.support.kube_system import System, running
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ import os
 from functools import partial
 from typing import Any, NamedTuple
 
-from cli.ports import free_port
+from cli.processes.free_ports import free_port
 from tests.node.koordstream_on_node import Site
 from tests.node.pod_bodies import get_json, pod
 from tests.support.waiting import until

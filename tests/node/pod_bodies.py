@@ -5,8 +5,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from cli.dev.node.node import IMAGE
-from cli.ports import is_free
+from cli.dev.node.kubelet_node import IMAGE
+from cli.processes.free_ports import is_free
 from tests.support.waiting import wait_until
 
 

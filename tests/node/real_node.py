@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.dev.cluster import Cluster
-from cli.dev.node.node import NAMES, RealNode, check_machine
-from cli.dev.programs import provide
+from cli.dev.binaries import provide
+from cli.dev.local_control_plane import Cluster
+from cli.dev.node.kubelet_node import NAMES, RealNode, check_machine
 from shared.errors import KoordError
 from tests.cluster.fixtures import require_programs
-from tests.support.templates import copy_cluster
+from tests.support.prepared_folders import copy_cluster
 
 K8S = Path(__file__).parents[2] / "k8s"
 NODE = "worker"

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from cli.dev.node.node import RealNode
+from cli.dev.node.kubelet_node import RealNode
 from tests.node.kill_services import VICTIMS, kill_at_random, kill_in_turn, watched
 from tests.node.koordstream_on_node import site
 from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in

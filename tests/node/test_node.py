@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from cli.dev.node.node import RealNode, check_machine
-from cli.dev.node.space import Space
-from cli.dev.node.tree import PREFIX, ROOT, NoTree, Tree
-from cli.ports import free_port
+from cli.dev.node.cgroup_tree import PREFIX, ROOT, NoTree, Tree
+from cli.dev.node.kubelet_node import RealNode, check_machine
+from cli.dev.node.linux_namespaces import Space
+from cli.processes.free_ports import free_port
 from tests.node.pod_bodies import get_json, pod, wait_until_it_listens
 from tests.node.real_node import UNAVAILABLE, require_node
 from tests.support.waiting import wait_until

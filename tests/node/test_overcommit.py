@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from cli.dev.node.node import RealNode
-from cli.ports import free_port
+from cli.dev.node.kubelet_node import RealNode
+from cli.processes.free_ports import free_port
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value

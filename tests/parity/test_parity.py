@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.parity.domain import DOMAINS, load
-from cli.parity.tally import Tally, case_file, opened, tally_file
+from cli.parity.case_domain import DOMAINS, load
+from cli.parity.run_cases import Tally, case_file, opened, tally_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = Path(__file__).with_name("cases")

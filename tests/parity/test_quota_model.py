@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.parity.domain import Answer, load
-from cli.parity.tally import Case, read_cases, without
+from cli.parity.case_domain import Answer, load
+from cli.parity.run_cases import Case, read_cases, without
 from cli.parity.upstream.quota import admission_cases, runtime_cases
 from cli.parity.upstream.quota.quirk_rules import Predicted
 from cli.parity.upstream.quota.quirks import ALL, NONE
 from cli.parity.upstream.quota.quota_tree import QuotaTree
 from shared.kube.elastic_quota import ROOT
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.quota_cases import add, case, change, drop, node, pod, quota
 from tests.support.worked_quotas import EXAMPLES, declared
 

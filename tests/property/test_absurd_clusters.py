@@ -39,7 +39,7 @@ from shared.kube.node import (
     Taint,
 )
 from shared.kube.pod import PodCondition
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.numa_machines import NUMA_LABEL, NUMA_SPEC, SPEC, STATUS, cpu_topology
 from tests.support.pods import observed
 from tests.support.scheduling_world import START_NS, World, node, pod, use

@@ -23,10 +23,10 @@ from shared.log import follower as follower_module
 from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
-from shared.log.service_store import Registry
+from shared.log.service_store import ServiceStore
 from shared.log.snapshot import pack
 from shared.log.writer import LogWriter
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.waiting import PATIENCE_S
 
 FOLLOWERS = 3
@@ -101,7 +101,7 @@ class Ear:
         network.ears[number] = {}
         network.inflight[number] = []
 
-    async def hear(self, subject: str, heard: Callable[[bytes], None]) -> None:
+    async def subscribe(self, subject: str, heard: Callable[[bytes], None]) -> None:
         """Listen to a subject."""
         self.network.ears[self.number][subject] = heard
 
@@ -197,7 +197,7 @@ class Histories(RuleBasedStateMachine):
             before = self.network.published
             telling = asyncio.create_task(self.writer._beacons())
             await asyncio.sleep(0)  # it publishes in its first step, and pauses before the next
-            await end(telling)
+            await cancel_and_wait(telling)
             assert self.network.published > before
 
         self.run(work())
@@ -279,13 +279,13 @@ class Histories(RuleBasedStateMachine):
         if number in self.followers:
             follower = self.followers[number]
             packed = pack(follower.state)
-            registry = Registry(self.database, f"{self.context}/{number}")
+            registry = ServiceStore(self.database, f"{self.context}/{number}")
             self.run(registry.write_snapshot(follower.positions, 1, "0", packed[32:], packed[:32]))
 
     async def settle(self, follower: Follower) -> None:
         """Wait for its reads."""
         async with asyncio.timeout(PATIENCE_S):
-            while reads := [task for task in follower._ending._tasks if task.get_name() != "follower"]:
+            while reads := [task for task in follower._tasks._tasks if task.get_name() != "follower"]:
                 await asyncio.wait(reads)
 
     # what must hold

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cli.embedded import EmbeddedNats
-from cli.process import Process
+from cli.processes.child_process import Process
 from shared.bus import Bus
 from shared.events import Draft, Event, RecordedEvent
 from shared.log.database import Database

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from cli.embedded import EmbeddedNats
-from cli.supervisor.servers import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.system_servers import Endpoints
 from shared.agents import receipt, subjects
 from shared.agents.receipt import Receipt
 from shared.agents.report import ApplicationSum, Forecast, PodSum, Report, Series, encode
@@ -58,7 +58,7 @@ class IngestSystem:
 
     async def send(self, where: str, data: bytes, deadline_s: float = 15) -> Receipt:
         """Ask over NATS that something be taken."""
-        return receipt.decode(await self.bus.ask(where, data, deadline_s=deadline_s))
+        return receipt.decode(await self.bus.request(where, data, deadline_s=deadline_s))
 
     async def report(self, report: Report) -> Receipt:
         """Send a report over NATS."""

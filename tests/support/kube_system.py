@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.dev.cluster import Cluster
-from cli.supervisor.servers import Endpoints, Servers
+from cli.dev.local_control_plane import Cluster
 from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.system_servers import Endpoints, Servers
 from shared.log.database import Database
 from shared.log.reader import LogReader
-from shared.tasks import end
-from tests.support.templates import copy_installation, install_base
+from shared.runtime.task_cancellation import cancel_and_wait
+from tests.support.prepared_folders import copy_installation, install_base
 
 K8S = Path(__file__).parents[2] / "k8s"
 EXAMPLES = K8S / "examples"
@@ -39,7 +39,7 @@ class System(NamedTuple):
 
 @asynccontextmanager
 async def beside(*parts: Any) -> AsyncIterator[None]:
-    """Run these meanwhile; an error of theirs is one of the test."""
+    """Runs these meanwhile; an error of theirs is one of the test."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         yield
@@ -47,11 +47,11 @@ async def beside(*parts: Any) -> AsyncIterator[None]:
             if task.done():
                 task.result()
     finally:
-        await end(*tasks)
+        await cancel_and_wait(*tasks)
 
 
 async def struck(system: System, victim: str) -> None:
-    """End a process with -9; the supervisor starts a service again, and NATS is started again here, as `koord up` does."""
+    """Ends a process with -9; the supervisor starts a service again, and NATS is started again here, as `koord up` does."""
     if victim != "nats":
         system.supervisor.kill(victim)
         return
@@ -70,7 +70,7 @@ async def running(
     more: Sequence[str] = (),
     nodes: Sequence[str] = (),
 ) -> AsyncIterator[System]:
-    """Start everything and wait until gateway and scheduler lead.
+    """Starts everything and waits until gateway and scheduler lead.
 
     Args:
         env: service -> variables for it alone.

@@ -10,22 +10,22 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from cli.process import Process
+from cli.processes.child_process import Process
 from shared.bus import Bus
 from shared.events import Draft, Event
 from shared.log.database import Database
 from shared.log.follower import Follower
 from shared.log.reader import LogReader
 from shared.log.writer import LogWriter
-from shared.tasks import end
-from tests.support.copier import SERVICE, CopyState, Seen
+from shared.runtime.task_cancellation import cancel_and_wait
+from tests.support.copier_service import SERVICE, CopyState, Seen
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
 
 async def declare(url: str, rows: int = 1_000_000, contexts: Sequence[str] = ("source", "copy")) -> None:
-    """Add the contexts of these tests to a migrated database."""
+    """Adds the contexts of these tests to a migrated database."""
     connection = await asyncpg.connect(url)
     try:
         for context in contexts:
@@ -69,13 +69,13 @@ class Writer:
         self.log = LogWriter(self.database, bus, context, actor)
 
     async def start(self, emits: Sequence[type[Event]] = ()) -> "Writer":
-        """Take the lock and begin an epoch."""
+        """Takes the lock and begins an epoch."""
         await self.log.acquire()
         await self.log.begin("0", emits, now_ns=time.time_ns(), seen={})
         return self
 
     async def append(self, *events: Event) -> list[int]:
-        """Commit the events; their seqs."""
+        """Commits the events; their seqs."""
         records = await self.log.append([Draft(event) for event in events], now_ns=time.time_ns(), seen={})
         return [record.seq for record in records]
 
@@ -88,7 +88,7 @@ class Writer:
         return seqs
 
     async def close(self) -> None:
-        """Give the lock away."""
+        """Gives the lock away."""
         await self.log.close()
         await self.database.close()
 
@@ -119,7 +119,7 @@ class Following:
         return self.follower.state
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stops following."""
         await self.follower.stop()
         await self.database.close()
 
@@ -142,7 +142,7 @@ class Load:
         """The seqs of all that was appended."""
         if self._task.done():
             await self._task
-        await end(self._task)
+        await cancel_and_wait(self._task)
         return self.seqs
 
 
@@ -156,10 +156,10 @@ class Copiers:
         self.processes: dict[str, Process] = {}
 
     def start(self, replica: str, **environment: str) -> Process:
-        """Start a replica."""
+        """Starts a replica."""
         process = Process(
             f"copier {replica}",
-            [sys.executable, "-m", "tests.support.copier"],
+            [sys.executable, "-m", "tests.support.copier_service"],
             self._folder / f"{replica}.log",
             env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment, "KOORD_REPLICA": replica, **environment},
         )
@@ -168,7 +168,7 @@ class Copiers:
         return process
 
     def supervise(self, replica: str) -> None:
-        """Start a replica again whenever it ends."""
+        """Starts a replica again whenever it ends."""
 
         async def keep() -> None:
             process = self.processes[replica]
@@ -180,8 +180,8 @@ class Copiers:
         self._supervisors[replica] = asyncio.create_task(keep())
 
     async def close(self) -> None:
-        """Kill all of them."""
-        await end(*self._supervisors.values())
+        """Kills all of them."""
+        await cancel_and_wait(*self._supervisors.values())
         for process in self.processes.values():
             process.resume()
             process.kill()
@@ -192,7 +192,7 @@ class Copiers:
 
 
 async def a_standby_waits(url: str) -> None:
-    """Wait until somebody waits for a lock that another one holds."""
+    """Waits until somebody waits for a lock that another one holds."""
     connection = await asyncpg.connect(url)
     try:
         waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"

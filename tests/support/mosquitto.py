@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.ports import free_port
-from cli.process import Process
+from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
 
 _CONFIGURATION = """\
 listener {port} 127.0.0.1

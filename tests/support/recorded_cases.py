@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cli.parity.tally import Case, case_file, read_cases
+from cli.parity.run_cases import Case, case_file, read_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = Path(

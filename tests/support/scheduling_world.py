@@ -235,7 +235,7 @@ class World:
 
     def place(self, uid: str, on: str) -> RecordedEvent:
         """A cycle of one pod that places it there, whatever the rules say."""
-        decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, judged=0, node=on),))
+        decided = CycleDecided(cycle=self.view.cycle + 1, pods=(PodOutcome(pod_uid=uid, class_index=0, node=on),))
         placed = PodPlaced(pod_uid=uid, pod=f"d/{uid}", node=on, cycle=self.view.cycle + 1, request={})
         return self.say((Draft(decided), Draft(placed)))[1]
 

@@ -37,7 +37,7 @@ class Terminal:
         os.write(self._keyboard, keys)
 
     def wait_for(self, pattern: str, timeout_s: float = 240) -> re.Match[str]:
-        """Read until what is on the screen since the last match fits `pattern`; that much is forgotten."""
+        """Reads until what is on the screen since the last match fits `pattern`; that much is forgotten."""
         deadline = time.monotonic() + timeout_s
         while not (match := re.search(pattern, self.seen)):
             assert time.monotonic() < deadline, f"{pattern!r} does not come; the screen ends with:\n{self.seen[-3000:]}"
@@ -78,7 +78,7 @@ class Terminal:
 
 
 def take_terminal() -> None:
-    """Make stdin the terminal of this session."""
+    """Makes stdin the terminal of this session."""
     import fcntl
     import termios
 

@@ -4,7 +4,7 @@ A service imports for one to two seconds of a processor before it does anything,
 A fork is a process like any other: it has its own environment, log and session, can be stopped, killed and waited for, and dies with
 the test process. Programs that are not Python of this project start as they always do, and so does all that `koord up` starts.
 
-`install()` replaces `cli.process.spawn`. The parent of the forks is this module, run as a program.
+`install()` replaces `cli.processes.child_process.spawn`. The parent of the forks is this module, run as a program.
 """
 
 import array
@@ -25,15 +25,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import cli.process
-from cli.process import Child, Process
-from shared import failpoints
+import cli.processes.child_process
+from cli.processes.child_process import Child, Process
+from shared.runtime import failpoints
 
-MODULES = ("cli", "tests.support.copier")
+MODULES = ("cli", "tests.support.copier_service")
 """Programs that are started warm: `python -m MODULE ...`."""
 IMPORTED = (
     "cli.commands.run",
-    "shared.runner",
+    "shared.runtime.runner",
     "services.audit.service",
     "services.gateway.service",
     "services.metrics_ingest.actions.service",
@@ -66,7 +66,7 @@ class Request(NamedTuple):
 
 def install() -> None:
     """Starts this project's own programs warm from now on, in this process."""
-    cli.process.spawn = Warm(cli.process.spawn).spawn
+    cli.processes.child_process.spawn = Warm(cli.processes.child_process.spawn).spawn
 
 
 class Warm:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.domain import Domain, Rule
+from cli.parity.case_domain import Domain, Rule
 from cli.parity.runners.scheduler.fit_plus import answer
 from services.scheduler.plugins.node_resources_fit_plus.plugin import added_by
 from shared.domain.pod_requests import held_requests, pod_requests, whole

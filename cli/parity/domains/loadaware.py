@@ -1,6 +1,6 @@
 """LoadAwareScheduling: estimates, arguments, filter, score and the assign cache."""
 
-from cli.parity.domain import Domain
+from cli.parity.case_domain import Domain
 from cli.parity.runners.scheduler.loadaware import answer
 
 DOMAIN = Domain(answer)

@@ -1,6 +1,6 @@
 """The node agent's other QoS strategies and runtime hooks."""
 
-from cli.parity.domain import Domain, Rule
+from cli.parity.case_domain import Domain, Rule
 from cli.parity.runners.node_agent.eviction import native_is_short, upstreams
 from cli.parity.runners.node_agent.node_qos import answer
 

@@ -1,6 +1,6 @@
 """Elastic quota: room for pods, the quota of a pod, over-use, preemption inside a quota, and the events that wake a pod."""
 
-from cli.parity.domain import Domain
+from cli.parity.case_domain import Domain
 from cli.parity.runners.quota.admission_cases import answer
 from cli.parity.upstream.quota.admission_cases import predicted
 from cli.parity.upstream.quota.quirk_rules import rules_of

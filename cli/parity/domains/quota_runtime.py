@@ -1,6 +1,6 @@
 """Elastic quota: one level's shares, scaled minima, and whole trees over a history of objects."""
 
-from cli.parity.domain import Domain
+from cli.parity.case_domain import Domain
 from cli.parity.runners.quota.runtime_cases import answer
 from cli.parity.upstream.quota.quirk_rules import rules_of
 from cli.parity.upstream.quota.runtime_cases import predicted

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cli.parity.domain import Domain, Rule
+from cli.parity.case_domain import Domain, Rule
 from cli.parity.runners.quota.webhook_cases import answer as quota_tree
-from cli.parity.runners.webhook import configuration, node_slo, pods
+from cli.parity.runners.webhook import node_and_slo_config, node_slo, pods
 
 _ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "mutatePod": pods.mutate_pod,
     "validatePod": pods.validate_pod,
     "quotaTree": quota_tree,
-    "mutateNodeStatus": configuration.mutate_node_status,
-    "validateNode": configuration.validate_node,
-    "validateConfigMap": configuration.validate_config_map,
+    "mutateNodeStatus": node_and_slo_config.mutate_node_status,
+    "validateNode": node_and_slo_config.validate_node,
+    "validateConfigMap": node_and_slo_config.validate_config_map,
     "renderNodeSLO": node_slo.render_node_slo,
     "agentMergeNodeSLO": node_slo.agent_merge_node_slo,
 }

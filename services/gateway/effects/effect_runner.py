@@ -18,11 +18,11 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.rate_limit import Pace
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState, PodSeen
-from shared import failpoints
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.tasks import end
+from shared.runtime import failpoints
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Carrier:
         echoes: Echoes,
         *,
         now_ns: Callable[[], int],
-        check_held: Callable[[], Awaitable[None]],
+        check_lock: Callable[[], Awaitable[None]],
         ended: Callable[[Draft], None],
         counted: Callable[[Intent, Event], None],
         group: asyncio.TaskGroup,
@@ -55,7 +55,7 @@ class Carrier:
             settings: how many at once, how fast, how long.
             echoes: what is known of versions, and hears of what was written.
             now_ns: the wall clock.
-            check_held: ends the process when another replica has taken over; runs before each try.
+            check_lock: ends the process when another replica has taken over; runs before each try.
             ended: takes each outcome, to be appended.
             counted: hears of each outcome, for metrics.
             group: where effects run: an error that none of them expects ends all, and with it the process.
@@ -65,7 +65,7 @@ class Carrier:
         self._settings = settings
         self._echoes = echoes
         self._now_ns = now_ns
-        self._check_held = check_held
+        self._check_held = check_lock
         self._ended = ended
         self._counted = counted
         self._group = group
@@ -101,7 +101,7 @@ class Carrier:
         """Wait for what is under way, then give up on the rest: it stays due."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
-        await end(*self._tasks)
+        await cancel_and_wait(*self._tasks)
 
     def release(self, causes: Iterable[Cause]) -> None:
         """Forget intents whose outcomes are in the log now."""

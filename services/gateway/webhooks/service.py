@@ -28,7 +28,7 @@ from services.gateway.webhooks.webhook_definitions import Hook, Place, served
 from shared.admission.feature_gates import gates_of
 from shared.errors import KoordError
 from shared.events import Draft
-from shared.service import Runtime
+from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class Webhooks:
         """Keep certificates and configuration objects as they must be, until the process is asked to stop."""
         runtime = self._runtime
         while not runtime.draining.is_set():
-            await runtime.check_held()
+            await runtime.check_lock()
             try:
                 if await self._keeper.renew(instant(runtime.now_ns())):
                     self._show()

@@ -1,12 +1,12 @@
 """What action ingest may do."""
 
 from shared.agents import subjects
-from shared.manifest import Manifest
+from shared.runtime.manifest import Manifest
 
 MANIFEST = Manifest(
     name="action-ingest",
     writes="nodes-*",
     follows=("cluster", "nodes-*"),
-    hears=(subjects.every_subject(subjects.ACTION),),
-    says=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.PODS)),
+    subscribes=(subjects.every_subject(subjects.ACTION),),
+    publishes=(subjects.every_subject(subjects.REFUSED), subjects.every_subject(subjects.PODS)),
 )

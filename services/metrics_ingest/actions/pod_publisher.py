@@ -6,8 +6,8 @@ import logging
 from services.metrics_ingest.actions.state import ActionIngestState
 from services.metrics_ingest.mqtt_session import MqttSession, NoBroker
 from shared.agents import node_pods, subjects
-from shared.service import Runtime
-from shared.tasks import end
+from shared.runtime.service import Runtime
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class PodPublisher:
             try:
                 await asyncio.wait({changed, new_request}, return_when=asyncio.FIRST_COMPLETED, timeout=POLL_INTERVAL_S)
             finally:
-                await end(changed, new_request)
+                await cancel_and_wait(changed, new_request)
             await asyncio.sleep(DEBOUNCE_S)
 
     async def _publish(self) -> None:

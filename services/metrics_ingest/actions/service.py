@@ -21,9 +21,9 @@ from shared.errors import KoordError
 from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted
 from shared.events.nodes import AGENT_ACTIONS, NodeTopologyRemoved
-from shared.service import Runtime, Service
+from shared.runtime.service import Runtime, Service
+from shared.runtime.task_cancellation import cancel_and_wait
 from shared.settings import Settings
-from shared.tasks import end
 
 FORGET_INTERVAL_S = 30.0
 
@@ -56,13 +56,13 @@ class ActionIngest:
 
     async def run(self) -> None:
         """Take actions until the process is asked to stop."""
-        await self._runtime.bus.attend(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
+        await self._runtime.bus.handle(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(self._pod_publisher.run()), group.create_task(self._forget())]
             if self._mqtt is not None:
                 background.append(group.create_task(self._mqtt.run()))
             await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
-            await end(*background)
+            await cancel_and_wait(*background)
 
     async def _forget(self) -> None:
         """Take back what was stated of nodes that are gone, until cancelled."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from services.metrics_ingest.mqtt_session import MqttSession, NoBroker
 from services.metrics_ingest.reports.state import IngestState, NodeSloRecord
 from shared.agents import node_slo, subjects
-from shared.bus.streams import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
-from shared.service import Runtime
+from shared.bus.jetstream import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
+from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.instants import SECOND
-from shared.retention import Retention
-from shared.service import Runtime, Service
-from shared.tasks import end
+from shared.runtime.retention import Retention
+from shared.runtime.service import Runtime, Service
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +80,12 @@ class Ingest:
         parts = [NodeSloPublisher(self._runtime, self._inbox.concerns, self._mqtt).run()]
         if self._mqtt is not None:
             parts.append(self._mqtt.run())
-        await self._runtime.bus.attend(subjects.every_subject(subjects.REPORT), self._inbox.receive_request)
+        await self._runtime.bus.handle(subjects.every_subject(subjects.REPORT), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(part) for part in parts]
             group.create_task(self._watch())  # ends by itself: what uses the writer's connection is never cancelled
             await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
-            await end(*background)
+            await cancel_and_wait(*background)
 
     def _decide(self, message: Incoming, batch: Batch) -> None:
         """Decide on one report."""
@@ -161,7 +161,7 @@ class Ingest:
         return windows.last_report_ns if windows else self._began_ns
 
 
-RETENTION = Retention(days=0.25, gigabytes=5.0, restates=False)
+RETENTION = Retention(days=0.25, gigabytes=5.0, carries_forward=False)
 """A report is of no use when it is old: `metrics-*` go by age and size, whatever nodes there are."""
 
 

@@ -47,9 +47,9 @@ class NatsTransport:
 
     async def run(self) -> None:
         """Carry until cancelled."""
-        await self._bus.hear(subjects.subject(self._node, subjects.SLO), self._receive_slo)
+        await self._bus.subscribe(subjects.subject(self._node, subjects.SLO), self._receive_slo)
         if self._pods is not None:
-            await self._bus.hear(subjects.subject(self._node, subjects.PODS), self._receive_pods)
+            await self._bus.subscribe(subjects.subject(self._node, subjects.PODS), self._receive_pods)
         await self._bus.start()
         await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (ACTION, REPORT)))
 
@@ -72,7 +72,7 @@ class NatsTransport:
         """What ingest refuses the message for, empty when it is in the log; None when nobody answers."""
         subject = subjects.subject(self._node, message.kind)
         try:
-            reply = receipt.decode(await self._bus.ask(subject, message.data, deadline_s=ANSWER_WITHIN_S))
+            reply = receipt.decode(await self._bus.request(subject, message.data, deadline_s=ANSWER_WITHIN_S))
         except (KoordError, msgspec.DecodeError) as error:  # nobody answers, or this login may not ask
             if self.accepted[message.kind]:
                 log.warning(
@@ -100,6 +100,6 @@ class NatsTransport:
             if self._bus.connected and due:
                 polled_s, connections = loop.time(), self._bus.reconnects
                 with contextlib.suppress(KoordError):  # there is no stream yet
-                    if last := await self._bus.ask(subjects.slo_question(self._node), b"", deadline_s=1):
+                    if last := await self._bus.request(subjects.slo_question(self._node), b"", deadline_s=1):
                         self._receive_slo(last)
             await asyncio.sleep(CONNECTION_SEEN_INTERVAL_S)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -54,4 +54,4 @@ async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
         for ended in done:
             ended.result()
     finally:
-        await end(*tasks)
+        await cancel_and_wait(*tasks)

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from services.quota_ledger.http_api import quota_summary
 from services.quota_ledger.state.ledger_state import LedgerState
-from shared.http_server import Ports, for_leaders, json_response, listening
+from shared.runtime.http_server import Ports, for_leaders, json_response, listening
 
 QUOTAS = "/apis/v1/plugins/ElasticQuota/quotas"
 

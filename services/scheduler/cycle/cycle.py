@@ -280,7 +280,7 @@ class _Cycle:
 
     def _say_placed(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
         node = self._index.table.names[row]
-        self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged, node=node))
+        self._outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=judged, node=node))
         placed = PodPlaced(
             pod_uid=pod.uid,
             pod=pod.name,
@@ -342,7 +342,7 @@ class _Cycle:
         return False
 
     def _refuse(self, pod: PodFacts, judged: int) -> None:
-        self._outcomes.append(PodOutcome(pod_uid=pod.uid, judged=judged))
+        self._outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=judged))
         ask, record = pod.ask, self._judged[judged]
         code = main_code(record) if ask is None or not ask.fault else UNREADABLE_POD
         if code == pod.told:

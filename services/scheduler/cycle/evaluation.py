@@ -354,6 +354,6 @@ class Judge:
         names, totals = self._table.names, self.total[which].tolist()
         parts = zip(*(said[name] for name in order), strict=True) if order else [()] * len(rows)
         return tuple(
-            Candidate(node=names[row], score=score, parts=dict(zip(order, part, strict=True)))
+            Candidate(node=names[row], score=score, plugin_scores=dict(zip(order, part, strict=True)))
             for row, score, part in zip(rows, totals, parts, strict=True)
         )

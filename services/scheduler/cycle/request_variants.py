@@ -172,7 +172,7 @@ class Kin:
                 Candidate(
                     node=names[row],
                     score=totals[rank],
-                    parts={name: each[at][rank] if at >= 0 else same for name, at, same in self._order},
+                    plugin_scores={name: each[at][rank] if at >= 0 else same for name, at, same in self._order},
                 )
                 for rank, row in enumerate(rows)
                 if row >= 0

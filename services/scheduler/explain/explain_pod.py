@@ -219,14 +219,16 @@ def _cycle_evaluation(record: RecordedEvent, decided: PodPlaced | PodUnschedulab
     if place is None:
         return None
     outcome = cycle.pods[place]
-    judged: ClassEvaluated = cycle.classes[outcome.judged]
+    judged: ClassEvaluated = cycle.classes[outcome.class_index]
     return Evaluation(
         cycle=cycle.cycle,
         event=f"{record.context}/{record.seq}",
         now_ns=cycle.now_ns or 0,
         seen=cycle.seen or {},
         config=cycle.config or "",
-        equals_before=sum(1 for before in cycle.pods[:place] if before.judged == outcome.judged and before.node),
+        equals_before=sum(
+            1 for before in cycle.pods[:place] if before.class_index == outcome.class_index and before.node
+        ),
         node=outcome.node,
         score=decided.score if isinstance(decided, PodPlaced) else 0,
         nodes=judged.nodes,
@@ -246,12 +248,12 @@ def _compared(record: RecordedEvent, language: str) -> Evaluation:
         seen=found.as_of,
         config=found.config or "",
         equals_before=0,
-        node=found.ours,
-        score=found.score,
-        nodes=found.judged.nodes,
-        feasible=found.judged.feasible,
-        rejected=_rejected(found.judged, language),
-        best=_best(found.judged),
+        node=found.our_node,
+        score=found.our_score,
+        nodes=found.evaluation.nodes,
+        feasible=found.evaluation.feasible,
+        rejected=_rejected(found.evaluation, language),
+        best=_best(found.evaluation),
     )
 
 
@@ -262,7 +264,7 @@ def _rejected(judged: ClassEvaluated, language: str) -> tuple[Refusal, ...]:
 
 
 def _best(judged: ClassEvaluated) -> tuple[Choice, ...]:
-    return tuple(Choice(best.node, best.score, best.parts) for best in judged.best)
+    return tuple(Choice(best.node, best.score, best.plugin_scores) for best in judged.best)
 
 
 class _Explainer:
@@ -362,13 +364,17 @@ class _Explainer:
         return self._stand("withheld", text("Withheld", language=self._language))
 
     def _compared(self, event: PlacementCompared) -> str:
-        self.node = event.theirs
-        verdict = f"{event.scheduler} bound it to {event.theirs}"
-        if event.ours == event.theirs:
+        self.node = event.their_node
+        verdict = f"{event.scheduler} bound it to {event.their_node}"
+        if event.our_node == event.their_node:
             return self._stand("bound", f"{verdict}, as we would have")
-        ours = f"we would have chosen {event.ours} ({event.score})" if event.ours else "none passed our filters"
-        if event.refused:
-            why = ", ".join(text(one.code, one.detail, self._language) for one in event.refused)
+        ours = (
+            f"we would have chosen {event.our_node} ({event.our_score})"
+            if event.our_node
+            else "none passed our filters"
+        )
+        if event.their_rejections:
+            why = ", ".join(text(one.code, one.detail, self._language) for one in event.their_rejections)
             return self._stand("bound", f"{verdict}, which we refuse: {why}; {ours}")
         return self._stand("bound", f"{verdict} ({event.their_score} by our scores); {ours}")
 

@@ -20,7 +20,7 @@ from shared.events import Cause, Draft
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
 from shared.kube.pod import Pod
-from shared.service import Runtime
+from shared.runtime.service import Runtime
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ class ExtenderService:
             return f"node {args.node} does not take pod {pod}: {query.why_not(args.node)[0]}"
         seen, number = dict(view.positions), view.cycle + 1
         evaluated = query.evaluation.judged(name_hash(facts.uid))
-        outcome = PodOutcome(pod_uid=facts.uid, judged=0, node=args.node)
+        outcome = PodOutcome(pod_uid=facts.uid, class_index=0, node=args.node)
         decided = CycleDecided(cycle=number, pods=(outcome,), classes=(evaluated,), by=EXTENDER)
         placed = PodPlaced(
             pod_uid=facts.uid,

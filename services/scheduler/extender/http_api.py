@@ -25,9 +25,9 @@ from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.extender.verbs import filter_result, priorities
 from services.scheduler.queue.pending_status import told
 from services.scheduler.settings import SchedulerSettings
-from shared.http_server import Ports, for_leaders, json_response, listening
 from shared.kube.pod import Pod
-from shared.service import Runtime
+from shared.runtime.http_server import Ports, for_leaders, json_response, listening
+from shared.runtime.service import Runtime
 
 LARGEST_QUESTION = 64 * 1024 * 1024
 """A question with 5,000 whole nodes is some 30 MiB."""

@@ -35,11 +35,11 @@ def scores(query: EvaluationQuery, top: int) -> str:
     judge = query.evaluation
     rows = sorted((int(row) for row in judge.feasible()), key=lambda row: -int(judge.total[row]))[:top]
     candidates = judge.candidates(rows)
-    plugins = sorted({plugin for candidate in candidates for plugin in candidate.parts})
+    plugins = sorted({plugin for candidate in candidates for plugin in candidate.plugin_scores})
     head = ["#", "Node", "Score", *plugins]
     lines = [head, ["---"] * len(head)]
     for number, candidate in enumerate(candidates):
-        parts = [str(candidate.parts.get(plugin, 0)) for plugin in plugins]
+        parts = [str(candidate.plugin_scores.get(plugin, 0)) for plugin in plugins]
         lines.append([str(number), candidate.node, str(candidate.score), *parts])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from services.scheduler.quota.charge_result import Told, settled, to_charge
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
-from shared import failpoints
-from shared.bus import NoAnswer, NotPermitted
+from shared.bus import NoResponse, NotPermitted
 from shared.domain.quota_charge import (
     SUBJECT,
     BadChargeMessage,
@@ -23,7 +22,8 @@ from shared.domain.quota_charge import (
 )
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided
-from shared.service import Runtime
+from shared.runtime import failpoints
+from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +85,9 @@ class ChargeClient:
         self.asked += 1
         for _ in range(TRIES):
             try:
-                data = await runtime.bus.ask(SUBJECT, encode(ask), deadline_s=self._timeout_s / TRIES)
+                data = await runtime.bus.request(SUBJECT, encode(ask), deadline_s=self._timeout_s / TRIES)
                 answer = decode_response(data)
-            except NoAnswer:
+            except NoResponse:
                 continue
             except (NotPermitted, BadChargeMessage) as error:
                 log.warning("the quota ledger cannot be asked", extra={"error": str(error)})

@@ -67,13 +67,13 @@ def settled(
         if outcome.node and uid in refused:
             has_freed_capacity = True
             code, detail = _reason(refused[uid])
-            nodes = decided.classes[outcome.judged].nodes
+            nodes = decided.classes[outcome.class_index].nodes
             key = (nodes, code, detail)
             if key not in of_reason:
                 of_reason[key] = len(classes)
                 rejected = Rejections(plugin=PLUGIN, code=code, nodes=nodes, detail=detail)
                 classes.append(ClassEvaluated(nodes=nodes, feasible=0, rejected=(rejected,)))
-            outcomes.append(PodOutcome(pod_uid=uid, judged=of_reason[key]))
+            outcomes.append(PodOutcome(pod_uid=uid, class_index=of_reason[key]))
         elif not outcome.node and has_freed_capacity:
             left_out.add(uid)
         else:
@@ -108,7 +108,7 @@ def _told(placed: PodPlaced, decided: CycleDecided, short: QuotaShort | None, to
         pod=placed.pod,
         cycle=placed.cycle,
         code=code,
-        message=f"0/{decided.classes[outcome.judged].nodes} nodes are available: {words}.",
+        message=f"0/{decided.classes[outcome.class_index].nodes} nodes are available: {words}.",
         plugins=(PLUGIN,),
         attempt=told.attempt,
     )

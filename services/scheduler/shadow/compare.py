@@ -64,14 +64,14 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
         request=ask.request,
         as_of={**index.view.positions, "cluster": binding.seq - 1},
         as_of_ns=binding.at_ns,
-        judged=judged,
-        theirs=binding.node,
-        ours=ours.node,
-        score=ours.score,
+        evaluation=judged,
+        their_node=binding.node,
+        our_node=ours.node,
+        our_score=ours.score,
         their_score=theirs.score,
         gap=0 if refused else ours.score - theirs.score,
-        refused=refused,
-        their_parts=None if refused else theirs.parts,
+        their_rejections=refused,
+        their_plugin_scores=None if refused else theirs.plugin_scores,
     )
 
 
@@ -81,4 +81,4 @@ def _refusals(judge: Judge, row: int) -> tuple[Rejections, ...]:
     return judge.refusals(row)
 
 
-_NONE = Candidate(node="", score=0, parts={})
+_NONE = Candidate(node="", score=0, plugin_scores={})

@@ -54,7 +54,7 @@ class Counterfactual:
         real, ask = event.object.spec.node_name, pod_class_of(self._view, event)
         index = self._configured(self._compared[event.pod_uid].as_of.get("scheduling", 0))
         found = compare(index, Binding(event.pod_uid, event.pod, ask, real, record.seq, record.at_ns))
-        return found.ours or real
+        return found.our_node or real
 
     def _configured(self, upto: int) -> Index:
         """The index under the configuration that was in force at that `scheduling` seq."""

@@ -128,10 +128,10 @@ def report(
     """
     found = chosen(log, schedulers, since_ns)
     names = sorted(schedulers or {one.found.scheduler for one in found})
-    passed = [one for one in found if not one.found.refused]
-    apart = [one for one in passed if one.found.ours != one.found.theirs]
+    passed = [one for one in found if not one.found.their_rejections]
+    apart = [one for one in passed if one.found.our_node != one.found.their_node]
     lower = [one for one in apart if one.found.gap > 0]
-    outside = [one for one in found if one.found.refused]
+    outside = [one for one in found if one.found.their_rejections]
     missed = Counter(
         bound.why_not
         for uid, bound in log.bound.items()
@@ -149,8 +149,8 @@ def report(
         same_node=len(passed) - len(apart),
         equal_score=len(apart) - len(lower),
         lower_score=len(lower),
-        refused=sum(1 for one in outside if one.found.ours),
-        found_none=sum(1 for one in outside if not one.found.ours),
+        refused=sum(1 for one in outside if one.found.our_node),
+        found_none=sum(1 for one in outside if not one.found.our_node),
         gap=_gap([one.found.gap for one in lower]),
         refused_by=_refused_by(outside),
         balance=tuple(_balance(resource, nodes) for resource in RESOURCES),
@@ -171,7 +171,7 @@ def _percentile(ordered: Sequence[int], percent: int) -> int:
 def _refused_by(outside: Sequence[Compared]) -> tuple[RefusedBy, ...]:
     examples: dict[tuple[str, str, str], list[str]] = {}
     for one in outside:
-        for reason in one.found.refused:
+        for reason in one.found.their_rejections:
             examples.setdefault((reason.plugin, reason.code, reason.detail), []).append(one.found.pod)
     return tuple(
         RefusedBy(plugin, code, detail, text(code, detail), len(pods), min(pods))
@@ -221,10 +221,10 @@ def _worst(compared: Compared) -> Worst:
         event=compared.event,
         at_ns=found.as_of_ns,
         gap=found.gap,
-        theirs=found.theirs,
+        theirs=found.their_node,
         their_score=found.their_score,
-        their_parts=found.their_parts or {},
-        ours=found.ours,
-        score=found.score,
-        parts=next((best.parts for best in found.judged.best if best.node == found.ours), {}),
+        their_parts=found.their_plugin_scores or {},
+        ours=found.our_node,
+        score=found.our_score,
+        parts=next((best.plugin_scores for best in found.evaluation.best if best.node == found.our_node), {}),
     )

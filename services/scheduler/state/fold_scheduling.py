@@ -39,15 +39,15 @@ class DecidedFacts(KnownFacts):
         for outcome in event.pods:
             if outcome.node or (facts := self._seen_by_round(outcome.pod_uid)) is None:
                 continue
-            if outcome.judged not in reasons:
-                reasons[outcome.judged] = _reasons(event.classes[outcome.judged])
+            if outcome.class_index not in reasons:
+                reasons[outcome.class_index] = _reasons(event.classes[outcome.class_index])
             facts.attempts += 1
             facts.tried_ns = self.cycle_ns
             facts.tried_seq = record.seq
             facts.saw = self.cycle_saw
             facts.saw_quota = saw_quota
             facts.saw_reports = saw_reports
-            facts.reasons = reasons[outcome.judged]
+            facts.reasons = reasons[outcome.class_index]
             if self.touched is not None:
                 self.touched.pods[facts.uid] = None
 

@@ -8,10 +8,10 @@ from sqlalchemy import text
 from shared.events.cluster import NodeDeleted, NodeObserved
 from shared.events.log import CarriedForward
 from shared.events.metrics import NodeReported
-from shared.log.admin.overview import list_followers
+from shared.log.admin.followers import list_followers
 from shared.log.database import Database
-from shared.log.models import table_of
 from shared.log.reader import LogReader
+from shared.log.tables import table_of
 
 
 class Behind(NamedTuple):

@@ -8,9 +8,9 @@ kept outside the database shows that. At its beginning only whole partitions may
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shared.log.digest import GENESIS, Chain
-from shared.log.positions import Position
-from shared.log.raw import RawRow
+from shared.log.hash_chain import GENESIS, Chain
+from shared.log.position import Position
+from shared.log.raw_rows import RawRow
 from shared.log.reader import LogReader, Row, at_us
 
 
@@ -41,7 +41,7 @@ class Verified(NamedTuple):
 
 
 async def verify(reader: LogReader, context: str, signed: Iterable[Position] = ()) -> Verified:
-    """Walk a context from its oldest row to its head.
+    """Walks a context from its oldest row to its head.
 
     Args:
         signed: its heads, as genuine checkpoints saw them.

@@ -9,12 +9,12 @@ from services.audit.manifest import stream_of
 from services.audit.relay import Relay
 from services.audit.settings import AuditSettings
 from shared.bus import Bus
-from shared.bus.streams import Stored, StreamRefused, Streams, StreamsUnreachable
+from shared.bus.jetstream import Stored, StreamRefused, Streams, StreamsUnreachable
 from shared.events import Draft
 from shared.events.cluster import PodBound
 from shared.log.database import Database
 from shared.log.reader import LogReader
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.log_system import Writer
 from tests.support.waiting import until
 
@@ -57,7 +57,7 @@ class Relaying:
     async def stop(self) -> None:
         """End the relay in the middle of what it does."""
         if self._task is not None:
-            await end(self._task)
+            await cancel_and_wait(self._task)
             self._task = None
 
     async def stands_at(self, seq: int) -> None:

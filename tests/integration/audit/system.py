@@ -7,14 +7,14 @@ from typing import Self
 
 from click.testing import CliRunner, Result
 
-from cli.credentials.folder import env_file, read_env
-from cli.credentials.rights import AUDITOR
+from cli.credentials.credentials_folder import env_file, read_env
+from cli.credentials.permissions import AUDITOR
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.main import koord
-from cli.supervisor.audit import with_audit
-from cli.supervisor.servers import Servers
+from cli.supervisor.audit_key import with_audit
 from cli.supervisor.supervisor import Spec, Supervisor
-from tests.support.templates import copy_installation
+from cli.supervisor.system_servers import Servers
+from tests.support.prepared_folders import copy_installation
 from tests.support.waiting import until
 
 SIMULATOR = Spec("simulator", "simulator", {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "20"})

@@ -13,7 +13,7 @@ import pytest
 from services.audit.signing import BadKey, Signer, check, generate, public_file
 from shared.bus import Bus
 from shared.log.checkpoint import BadCheckpoint, Checkpoint, read_checkpoints, read_statement
-from shared.log.digest import Chain
+from shared.log.hash_chain import Chain
 from tests.integration.audit.system import System
 
 
@@ -169,7 +169,7 @@ async def test_old_events_are_answered_from_the_log(system: System) -> None:
     await bus.start()
 
     async def ask(context: str, question: bytes) -> list[dict[str, Any]]:
-        answer = await bus.ask(f"koord.log.read.{context}", question, deadline_s=10)
+        answer = await bus.request(f"koord.log.read.{context}", question, deadline_s=10)
         return [json.loads(line) for line in answer.splitlines()]
 
     span, *events = await ask("cluster", b'{"from": 2, "limit": 5}')

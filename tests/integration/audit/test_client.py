@@ -9,9 +9,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from cli.process import Process
+from cli.processes.child_process import Process
 from shared.bus import Bus
-from shared.bus.streams import Streams
+from shared.bus.jetstream import Streams
 from tests.integration.audit.system import AUDIT, SIMULATOR, System
 
 GUIDE = Path(__file__).parents[3] / "docs" / "audit.md"

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from cli.embedded import EmbeddedNats
 from services.audit.settings import AuditSettings
-from shared.bus.streams import StreamConfig
+from shared.bus.jetstream import StreamConfig
 from shared.events.cluster import ObjectObserved
 from shared.log.database import Database
 from tests.integration.audit.relaying import STREAM, Relaying, counted, seq_of

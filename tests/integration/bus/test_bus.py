@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli.embedded import EmbeddedNats
-from cli.ports import free_port
-from shared.bus import Bus, NoAnswer
+from cli.processes.free_ports import free_port
+from shared.bus import Bus, NoResponse
 from shared.bus.bus import UNSENT_BYTES
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.waiting import PATIENCE_S, until
 
 
@@ -48,12 +48,12 @@ class Stream:
             await asyncio.sleep(0.001)
 
     async def stop(self) -> None:
-        await end(self._task)
+        await cancel_and_wait(self._task)
 
 
 async def test_what_is_published_is_heard_in_order(bus: Bus, other: Bus) -> None:
     heard: list[bytes] = []
-    await other.hear("koord.log.*", heard.append)
+    await other.subscribe("koord.log.*", heard.append)
     await until(lambda: other.connected)
     await asyncio.sleep(0.1)  # the subscription reaches the server on another connection than what is published
     for number in range(1000):
@@ -67,7 +67,7 @@ async def test_subscriptions_come_back_by_themselves_under_load(
     server: EmbeddedNats, bus: Bus, other: Bus, how: str
 ) -> None:
     heard: list[int] = []
-    await other.hear("koord.log.cluster", lambda data: heard.append(int(data)))
+    await other.subscribe("koord.log.cluster", lambda data: heard.append(int(data)))
     stream = Stream(bus, "koord.log.cluster")
     await until(lambda: len(heard) > 100)
     if how == "restart":
@@ -89,7 +89,7 @@ async def test_what_is_subscribed_while_the_server_is_away_is_heard_when_it_come
     await server.kill()
     await until(lambda: not bus.connected and not other.connected)
     heard: list[bytes] = []
-    await other.hear("koord.head.cluster", heard.append)
+    await other.subscribe("koord.head.cluster", heard.append)
     assert not await bus.publish("koord.head.cluster", b"lost")
     await server.start()
     stream = Stream(bus, "koord.head.cluster")
@@ -129,7 +129,7 @@ async def test_messages_that_are_not_taken_in_time_are_dropped_and_counted(serve
     slow = Bus(server.url, name="slow", pending_messages=8)
     await slow.start()
     heard: list[bytes] = []
-    await slow.hear("koord.log.cluster", heard.append)
+    await slow.subscribe("koord.log.cluster", heard.append)
     await asyncio.sleep(0.1)
     for number in range(2000):
         await bus.publish("koord.log.cluster", b"%d" % number)
@@ -146,7 +146,7 @@ async def test_a_callback_that_fails_stops_nothing(bus: Bus, other: Bus) -> None
         if len(heard) == 1:
             raise ValueError("the first message")
 
-    await other.hear("koord.log.cluster", fails_once)
+    await other.subscribe("koord.log.cluster", fails_once)
     stream = Stream(bus, "koord.log.cluster")
     await until(lambda: len(heard) > 10)
     await stream.stop()
@@ -162,11 +162,11 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
 
         return answer
 
-    await bus.answer("koord.request.quota", named("bus"))  # type: ignore[arg-type]
-    await other.answer("koord.request.quota", named("other"))  # type: ignore[arg-type]
+    await bus.respond("koord.request.quota", named("bus"))  # type: ignore[arg-type]
+    await other.respond("koord.request.quota", named("other"))  # type: ignore[arg-type]
     asker = Bus(server.url, name="asker")
     await asker.start()
-    answers = [await asker.ask("koord.request.quota", b"charge", deadline_s=PATIENCE_S) for _ in range(50)]
+    answers = [await asker.request("koord.request.quota", b"charge", deadline_s=PATIENCE_S) for _ in range(50)]
     assert answers == [b"CHARGE"] * 50
     assert len(asked) == 50
     await asker.close()
@@ -174,20 +174,20 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
 
 async def test_a_question_nobody_answers_ends_at_its_deadline(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
     began = time.monotonic()
-    with pytest.raises(NoAnswer, match=r"koord\.ask\.nobody within 0\.3 s"):
-        await bus.ask("koord.request.nobody", b"", deadline_s=0.3)
+    with pytest.raises(NoResponse, match=r"koord\.ask\.nobody within 0\.3 s"):
+        await bus.request("koord.request.nobody", b"", deadline_s=0.3)
     assert time.monotonic() - began >= 0.3
 
     async def never(_data: bytes) -> bytes:
         await asyncio.sleep(3600)
         return b""
 
-    await other.answer("koord.request.silent", never)
-    with pytest.raises(NoAnswer):
-        await bus.ask("koord.request.silent", b"", deadline_s=0.3)
+    await other.respond("koord.request.silent", never)
+    with pytest.raises(NoResponse):
+        await bus.request("koord.request.silent", b"", deadline_s=0.3)
     await server.suspend()
-    with pytest.raises(NoAnswer):
-        await bus.ask("koord.request.silent", b"", deadline_s=0.3)
+    with pytest.raises(NoResponse):
+        await bus.request("koord.request.silent", b"", deadline_s=0.3)
     await server.resume()
 
 
@@ -195,9 +195,9 @@ async def test_a_question_waits_for_a_service_that_is_starting(bus: Bus, other: 
     async def answer(data: bytes) -> bytes:
         return data
 
-    asked = asyncio.create_task(bus.ask("koord.request.late", b"there?", deadline_s=PATIENCE_S))
+    asked = asyncio.create_task(bus.request("koord.request.late", b"there?", deadline_s=PATIENCE_S))
     await asyncio.sleep(0.2)
-    await other.answer("koord.request.late", answer)
+    await other.respond("koord.request.late", answer)
     assert await asked == b"there?"
 
 
@@ -207,11 +207,11 @@ async def test_an_answer_that_fails_is_no_answer_and_the_next_question_is_answer
             raise ValueError(data)
         return data
 
-    await other.answer("koord.request.some", answer)
+    await other.respond("koord.request.some", answer)
     await until(lambda: other.connected)
-    with pytest.raises(NoAnswer):
-        await bus.ask("koord.request.some", b"bad", deadline_s=0.5)
-    assert await bus.ask("koord.request.some", b"good", deadline_s=PATIENCE_S) == b"good"
+    with pytest.raises(NoResponse):
+        await bus.request("koord.request.some", b"bad", deadline_s=0.5)
+    assert await bus.request("koord.request.some", b"good", deadline_s=PATIENCE_S) == b"good"
 
 
 async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
@@ -221,9 +221,9 @@ async def test_a_question_whose_server_ends_has_no_answer(server: EmbeddedNats, 
         asked.set()
         return await asyncio.Future[bytes]()
 
-    await other.answer("koord.test.never", never)
-    question = asyncio.create_task(bus.ask("koord.test.never", b"?", deadline_s=5))
+    await other.respond("koord.test.never", never)
+    question = asyncio.create_task(bus.request("koord.test.never", b"?", deadline_s=5))
     await asyncio.wait_for(asked.wait(), PATIENCE_S)
     await server.kill()
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoResponse):
         await question

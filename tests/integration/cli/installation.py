@@ -7,13 +7,13 @@ from pathlib import Path
 
 import asyncpg
 
-from cli.doctor.examination import examine
+from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
-from cli.supervisor.servers import Endpoints
+from cli.supervisor.system_servers import Endpoints
 from shared.bus import Bus
 from shared.events import Draft, Event
 from shared.log.database import Database
-from shared.log.service_store import Registry
+from shared.log.service_store import ServiceStore
 from shared.log.writer import LogWriter
 
 SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ class Installation:
         self._writers: dict[str, LogWriter] = {}
 
     async def leads(self, context: str, *, actor: str = "test@1", emits: Sequence[type[Event]] = ()) -> None:
-        """Start a writer that announces on the bus."""
+        """Starts a writer that announces on the bus."""
         database = Database(self.endpoints.postgres)
         self._open.push_async_callback(database.close)
         bus = Bus(self.endpoints.nats, name=context)
@@ -46,7 +46,7 @@ class Installation:
 
     async def follows(self, service: str, positions: dict[str, int]) -> None:
         database = Database(self.endpoints.postgres)
-        await Registry(database, service).register(positions, {})
+        await ServiceStore(database, service).register(positions, {})
         await database.close()
 
     async def sql(self, statement: str) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cli.bench.pods import ROOT, NoCgroups, PodCgroups
+from cli.bench.agent_pod_cgroups import ROOT, NoCgroups, PodCgroups
 
 
 @pytest.mark.parametrize("transport", ["nats", "mqtt"])

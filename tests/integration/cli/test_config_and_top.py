@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from cli.embedded import EmbeddedNats
 from cli.main import koord
-from cli.ports import free_port
-from shared import health
+from cli.processes.free_ports import free_port
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
-from shared.health import Metrics, Status
+from shared.runtime import health
+from shared.runtime.health import Metrics, Status
 from tests.integration.cli.installation import Installation
 from tests.support.terminal import CTRL_C, Terminal
 

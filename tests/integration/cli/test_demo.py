@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.cli.processes import processes_of
+from tests.integration.cli.system_processes import processes_of
 from tests.support.terminal import CTRL_C, Terminal
 
 SMALL = ["demo", "--nodes", "10", "--pods", "60"]

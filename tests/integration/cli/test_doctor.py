@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.doctor.examination import examine
+from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.embedded.nats import _program
 from cli.main import koord
-from cli.ports import free_port
-from cli.process import Process
-from cli.services import contexts
-from cli.supervisor.servers import Endpoints
+from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
+from cli.service_list import contexts
+from cli.supervisor.system_servers import Endpoints
 from shared.errors import KoordError
 from shared.events.cluster import MissingPermission, NodeObserved
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -27,7 +27,7 @@ from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.log.database import Database
-from shared.log.service_store import Registry
+from shared.log.service_store import ServiceStore
 from tests.integration.cli.installation import SECOND, Installation
 
 NOBODY = "nats://127.0.0.1:1"
@@ -190,7 +190,7 @@ async def test_a_context_whose_writer_is_gone_and_one_that_was_never_written(
 
 async def test_a_parked_event_stops_a_service_and_a_follower_is_forgotten_or_late(installation: Installation) -> None:
     database = Database(installation.endpoints.postgres)
-    await Registry(database, "scheduler").park("cluster", 1, "ValueError: no such node")
+    await ServiceStore(database, "scheduler").park("cluster", 1, "ValueError: no such node")
     await database.close()
     await installation.append("cluster", NodeObserved(node="n1", object=Node(metadata=Metadata(name="n1"))), age_s=300)
     await installation.follows("scheduler", {"cluster": 1, "scheduling": 2})
@@ -221,7 +221,7 @@ async def test_a_permission_that_the_gateway_was_refused(database: str, nats: Em
         await made.leads("cluster", actor="gateway@1")
         await made.append("cluster", MissingPermission(name="default/web-1", rule="create pods/binding"))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("cli.doctor.examination.ANSWER_S", 0.5)
+            patch.setattr("cli.doctor.all_checks.ANSWER_S", 0.5)
             found = of(await made.examine(), "rbac")
     silent, refused = found
     assert "did not answer" in silent.what

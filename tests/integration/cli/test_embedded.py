@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.services import contexts
+from cli.service_list import contexts
 
 
 async def ask(postgres: EmbeddedPostgres, question: str) -> object:

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from cli.export import run as export_run
+from cli.export import export_run
 from tests.integration.cli.recorded_log import Log, append, placed, run
 
 

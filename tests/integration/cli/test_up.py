@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cli.supervisor.supervisor import DRAIN_S
-from tests.integration.cli.processes import postmaster_of, processes_of, service
-from tests.support.templates import copy_installation
+from tests.integration.cli.system_processes import postmaster_of, processes_of, service
+from tests.support.prepared_folders import copy_installation
 from tests.support.terminal import CTRL_C, Terminal
 from tests.support.waiting import wait_until
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from cli.commands.run import PROGRAMS
-from cli.services import CONTEXTS, SERVICES, load
+from cli.service_list import CONTEXTS, SERVICES, load
 from services.node_agent.settings import AgentEnvironment, AgentSettings
-from shared.service import Environment
+from shared.runtime.service import Environment
 from shared.settings import Settings, variable_of
 
 ROOT = Path(__file__).parents[3]

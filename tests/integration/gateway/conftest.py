@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
+from cli.dev.local_control_plane import Cluster
 from services.gateway.kube_api.client import KubeApi
 from tests.integration.gateway.effect_harness import Stage
 from tests.integration.gateway.fault_proxy import FaultProxy
 from tests.support.pods import written_pod
-from tests.support.templates import install_base
+from tests.support.prepared_folders import install_base
 
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
 

@@ -57,7 +57,7 @@ class Stage:
                 self.settings,
                 self.echoes,
                 now_ns=time.time_ns,
-                check_held=self._check_held,
+                check_lock=self._check_held,
                 ended=self._ended,
                 counted=lambda _intent, _outcome: None,
                 group=group,

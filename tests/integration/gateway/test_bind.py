@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from services.gateway.kube_api.api_errors import Conflict, Forbidden
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import PODS

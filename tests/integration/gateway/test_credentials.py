@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
+from cli.dev.local_control_plane import Cluster
 from cli.dev.pki import Authority
 from services.gateway.kube_api.api_errors import Busy
 from services.gateway.kube_api.api_types import decoder_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from services.gateway.effects.intents import Place
 from services.gateway.kube_api.resources import RESOURCES
 from shared.events import Event

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from shared.events.cluster import EvictionFailed, EvictionRefused, MissingPermission, PodEvicted
 from shared.events.intents import EvictionRequested
 from tests.cluster.fixtures import MakeNodes

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
-from cli.doctor.examination import examine
+from cli.dev.local_control_plane import Cluster
+from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
-from cli.supervisor.servers import Endpoints
+from cli.supervisor.system_servers import Endpoints
 from services.gateway.permissions import look, rules
 from services.gateway.settings import GatewaySettings
 from shared.bus import Bus
@@ -96,7 +96,7 @@ async def test_the_doctor_asks_the_gateway_over_the_bus(
         nats = system.gateway.env["KOORD_NATS"]
         bus = Bus(nats, name="test")
         await bus.start()
-        answer = msgspec.json.decode(await bus.ask(SUBJECT, b"", deadline_s=20), type=Permissions)
+        answer = msgspec.json.decode(await bus.request(SUBJECT, b"", deadline_s=20), type=Permissions)
         await bus.close()
         assert answer.missing
         found = await examine(Endpoints(database, nats), tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from shared.events.intents import FieldsDesired
 from shared.log.reader import Row
 from tests.cluster.fixtures import MakeNodes

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.dev.cluster import Cluster
 from cli.dev.kubeconfig import write_kubeconfig
+from cli.dev.local_control_plane import Cluster
 from services.gateway.kube_api.client import KubeApi, WriteInShadow
 from services.gateway.kube_api.resources import PODS
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired

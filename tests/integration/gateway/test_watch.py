@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cli.dev.api import ApiRefused
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import ApiRefused
 from cli.dev.kubeconfig import write_kubeconfig
+from cli.dev.local_control_plane import Cluster
 from services.gateway.kube_api.api_errors import Busy
 from services.gateway.kube_api.api_types import Decoder
 from services.gateway.kube_api.client import KubeApi

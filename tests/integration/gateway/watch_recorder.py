@@ -9,7 +9,7 @@ from services.gateway.kube_api.resources import Resource
 from services.gateway.settings import GatewaySettings
 from services.gateway.watch.field_filter import Seen
 from services.gateway.watch.watcher import Watcher
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 
 QUICK = GatewaySettings(backoff_s=0.02, backoff_max_s=0.1, absent_poll_interval_s=0.2, page_size=7)
 
@@ -51,4 +51,4 @@ async def watching(api: KubeApi, resource: Resource, settings: GatewaySettings =
     try:
         yield eyes
     finally:
-        await end(task)
+        await cancel_and_wait(task)

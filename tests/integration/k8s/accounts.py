@@ -2,8 +2,8 @@
 
 import ssl
 
-from cli.dev.api import Api
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import Api
+from cli.dev.local_control_plane import Cluster
 
 NAMESPACE = "koordinator-system"
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.dev.cluster import Cluster
+from cli.dev.local_control_plane import Cluster
 from tests.integration.k8s.inventory import Store
-from tests.support.templates import install_base
+from tests.support.prepared_folders import install_base
 
 
 @pytest.fixture(scope="module")

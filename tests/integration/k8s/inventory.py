@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import yaml
 
-from cli.dev.api import Api, Object
+from cli.dev.kube_client import Api, Object
 
 K8S = Path(__file__).parents[3] / "k8s"
 OBJECTS = Path(__file__).parent / "objects"

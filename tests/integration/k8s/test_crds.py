@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.dev.api import ApiRefused, Object
+from cli.dev.kube_client import ApiRefused, Object
 from tests.integration.k8s.inventory import K8S, NAMES, Store, content, definition, read
 
 

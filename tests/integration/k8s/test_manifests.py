@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from cli.dev.cluster import Cluster, KubectlFailed
+from cli.dev.local_control_plane import Cluster, KubectlFailed
 from tests.integration.k8s.inventory import INVENTORY, K8S, Definition, Store, read
 
 

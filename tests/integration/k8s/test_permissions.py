@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from cli.dev.api import Api, ApiRefused, Object
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import Api, ApiRefused, Object
+from cli.dev.local_control_plane import Cluster
 from tests.integration.k8s.accounts import NAMESPACE, Grants, as_account, granted
 from tests.integration.k8s.inventory import INVENTORY, K8S
 

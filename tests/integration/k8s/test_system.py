@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.dev.api import Api, Object
-from cli.dev.cluster import Cluster
+from cli.dev.kube_client import Api, Object
+from cli.dev.local_control_plane import Cluster
 from cli.main import koord as command
-from cli.services import AGENTS, SERVICES, SHARDED, load
+from cli.service_list import AGENTS, SERVICES, SHARDED, load
 from services.node_agent.settings import load as load_agent
-from shared.service import Environment
+from shared.runtime.service import Environment
 from tests.cluster.fixtures import require_programs
 from tests.integration.k8s.accounts import NAMESPACE, as_account, granted
 from tests.integration.k8s.inventory import K8S
-from tests.support.templates import copy_cluster
+from tests.support.prepared_folders import copy_cluster
 
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"

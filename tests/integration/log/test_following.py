@@ -8,10 +8,10 @@ import pytest
 
 from shared.bus import Bus
 from shared.events import Draft, RecordedEvent
-from shared.log import announce
-from shared.log.announce import Batch, Beacon
-from shared.log.positions import Position
-from tests.support.copier import Passed, Seen
+from shared.log import announcements
+from shared.log.announcements import Batch, Beacon
+from shared.log.position import Position
+from tests.support.copier_service import Passed, Seen
 from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
@@ -54,7 +54,7 @@ async def test_a_batch_the_bus_loses_is_read_from_postgres(
     first = await writer.see(3, size=3)
     await until(lambda: len(following.state.seen) == 3)
     with monkeypatch.context() as silent:
-        silent.setattr(announce, "split", lambda _batch: iter(()))
+        silent.setattr(announcements, "split", lambda _batch: iter(()))
         lost = await writer.see(5, size=5)
     later = await writer.see(2, size=2)
     await until(lambda: len(following.state.seen) == 10)
@@ -66,7 +66,7 @@ async def test_the_last_batch_lost_is_noticed_by_the_beacon(
     writer: Writer, following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await following.start()
-    monkeypatch.setattr(announce, "split", lambda _batch: iter(()))
+    monkeypatch.setattr(announcements, "split", lambda _batch: iter(()))
     lost = await writer.see(5, size=5)
     await until(lambda: seqs(following) == lost)
 
@@ -84,12 +84,12 @@ class Deaf:
     def __init__(self) -> None:
         self.heard: dict[str, object] = {}
 
-    async def hear(self, subject: str, heard: object) -> None:
+    async def subscribe(self, subject: str, heard: object) -> None:
         self.heard[subject] = heard
 
     def say(self, message: Batch | Beacon) -> None:
-        subject = announce.batch_subject if isinstance(message, Batch) else announce.beacon_subject
-        self.heard[subject(message.context)](announce.encode(message))  # type: ignore[operator]
+        subject = announcements.batch_subject if isinstance(message, Batch) else announcements.beacon_subject
+        self.heard[subject(message.context)](announcements.encode(message))  # type: ignore[operator]
 
 
 class Keeping:
@@ -100,7 +100,7 @@ class Keeping:
 
     async def publish(self, subject: str, data: bytes) -> bool:
         if subject.startswith("koord.log."):
-            self.batches.append(announce.decode_batch(data))
+            self.batches.append(announcements.decode_batch(data))
         return True
 
 
@@ -115,7 +115,7 @@ async def test_a_repeat_is_dropped_only_with_the_same_digest(url: str) -> None:
     for batch in kept.batches:
         ears.say(batch)
     assert len(following.state.seen) == 6
-    reads = [task.get_name() for task in following.follower._ending._tasks]
+    reads = [task.get_name() for task in following.follower._tasks._tasks]
     assert reads == ["follower"], "a repeat with the same digest costs nothing: no read is under way or planned"
 
     last = kept.batches[-1]
@@ -150,7 +150,7 @@ async def test_an_event_larger_than_a_message_is_announced_by_its_seq_alone(
 ) -> None:
     await following.start()
     (before,) = await writer.append(Seen(name="before"))
-    (large,) = await writer.append(Seen(name="large", text="x" * (announce.LARGEST + 1)))
+    (large,) = await writer.append(Seen(name="large", text="x" * (announcements.LARGEST + 1)))
     (after,) = await writer.append(Seen(name="after"))
     await until(lambda: seqs(following) == [before, large, after])
     assert following.follower.repairs >= 1
@@ -162,7 +162,7 @@ async def test_a_large_append_is_announced_in_parts(url: str, ear: Bus) -> None:
     appended = await writer.append(*(Seen(name=f"n{i}", text="x" * 1000) for i in range(2000)))
     parts = kept.batches[1:]
     assert len(parts) > 3
-    assert all(len(announce.encode(part)) <= announce.LARGEST for part in parts)
+    assert all(len(announcements.encode(part)) <= announcements.LARGEST for part in parts)
     ears = Deaf()
     following = await Following(url, ears, reads={"source": (Seen,)}).start()
     assert following.follower.positions["source"].seq == 2001
@@ -202,7 +202,9 @@ async def test_the_writers_own_state_is_folded_before_append_returns(url: str, b
     writer = Writer(url, bus)
     writer.log._committed = following.follower.own
     announced: list[bytes] = []
-    await ear.hear(announce.batch_subject("source"), announced.append)  # after the follower, so it is given each first
+    await ear.subscribe(
+        announcements.batch_subject("source"), announced.append
+    )  # after the follower, so it is given each first
     await writer.start()
     for _ in range(50):
         (seq,) = await writer.append(Seen(name="own"))
@@ -264,16 +266,16 @@ async def test_who_looks_sees_each_event_with_the_state_just_before_it_whichever
 ) -> None:
     await following.start()
     looked: list[tuple[int, int]] = []  # seq of the event, how many were folded before it
-    following.follower.look(lambda record: looked.append((record.seq, len(following.state.seen))))
+    following.follower.before_fold(lambda record: looked.append((record.seq, len(following.state.seen))))
     heard = await writer.see(300, size=150)  # batches larger than what is folded at once under someone's eyes
     await until(lambda: len(following.state.seen) == 300)
     with monkeypatch.context() as silent:
-        silent.setattr(announce, "split", lambda _batch: iter(()))
+        silent.setattr(announcements, "split", lambda _batch: iter(()))
         await writer.see(150, size=150)
     await writer.see(1)
     await until(lambda: len(following.state.seen) == 451)  # the middle was read from Postgres
     assert looked == [(seq, before) for before, seq in enumerate(range(heard[0], heard[0] + 451))]
-    following.follower.look(None)
+    following.follower.before_fold(None)
     await writer.see(5)
     await until(lambda: len(following.state.seen) == 456)
     assert len(looked) == 451
@@ -287,7 +289,7 @@ async def test_an_error_of_who_looks_stops_the_follower_and_parks_nothing(
     def look(record: RecordedEvent) -> None:
         raise RuntimeError("cannot look")
 
-    following.follower.look(look)
+    following.follower.before_fold(look)
     await writer.see(1)
     with pytest.raises(RuntimeError, match="cannot look"):
         await asyncio.wait_for(following.follower.failed, 240)

@@ -12,7 +12,7 @@ from cli.embedded import EmbeddedPostgres
 from shared.events import Draft
 from shared.events.log import WriterStarted
 from shared.log.writer import SILENT_HOLDER_S, LostHead
-from tests.support.copier import Seen
+from tests.support.copier_service import Seen
 from tests.support.log_system import Writer, declare
 from tests.support.waiting import until
 
@@ -74,7 +74,7 @@ async def test_a_writer_whose_connection_is_cut_knows_and_writes_nothing_more(
     with pytest.raises(LostHead, match="writer of source lost its head"):
         await first.see(1)
     with pytest.raises(LostHead):
-        await first.log.check_held()
+        await first.log.check_lock()
     await waiting
     await second.see(2)
     assert [kind for _, kind in await stored(admin)] == ["WriterStarted", *["Seen"] * 3, "WriterStarted", *["Seen"] * 2]

@@ -10,11 +10,11 @@ from shared.bus import Bus
 from shared.events import UPCASTERS, Event, Upcaster
 from shared.log.codec import Unreadable
 from shared.log.database import Database
-from shared.log.failure import Parked
-from shared.log.service_store import NoSuchEvent, Registry
+from shared.log.follower_failure import Parked
+from shared.log.service_store import NoSuchEvent, ServiceStore
 from shared.log.snapshot import pack
-from shared.rebuild import rebuild
-from tests.support.copier import SERVICE, CopyState, Seen
+from shared.runtime.rebuild import rebuild
+from tests.support.copier_service import SERVICE, CopyState, Seen
 from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
@@ -29,9 +29,9 @@ class Unlike(Event, frozen=True, tag="koord.source.Seen.v1"):
 
 
 @pytest.fixture
-async def registry(url: str) -> AsyncIterator[Registry]:
+async def registry(url: str) -> AsyncIterator[ServiceStore]:
     database = Database(url)
-    yield Registry(database, "test")
+    yield ServiceStore(database, "test")
     await database.close()
 
 
@@ -67,7 +67,7 @@ async def test_an_event_that_cannot_be_read_off_the_bus_stops_the_follower_by_na
 
 @pytest.mark.parametrize("cannot_be", BAD)
 async def test_an_event_that_cannot_be_read_stops_a_start_and_a_skip_passes_over_it(
-    url: str, writer: Writer, registry: Registry, cannot_be: str, ear: Bus
+    url: str, writer: Writer, registry: ServiceStore, cannot_be: str, ear: Bus
 ) -> None:
     good, bad, after = await writer.append(Seen(name="good"), BAD[cannot_be], Seen(name="after"))
     for _ in range(2):
@@ -90,7 +90,7 @@ async def test_an_event_that_cannot_be_read_stops_a_start_and_a_skip_passes_over
 
 
 async def test_what_the_bus_brings_is_passed_over_too(
-    url: str, writer: Writer, registry: Registry, following: Following
+    url: str, writer: Writer, registry: ServiceStore, following: Following
 ) -> None:
     (first,) = await writer.append(Seen(name="first"))
     connection = await asyncpg.connect(url)
@@ -105,7 +105,7 @@ async def test_what_the_bus_brings_is_passed_over_too(
 
 async def test_a_rebuild_passes_over_it_too_and_names_it_otherwise(url: str, writer: Writer) -> None:
     database = Database(url)
-    copier = Registry(database, SERVICE.name)
+    copier = ServiceStore(database, SERVICE.name)
     await writer.append(Seen(name="first"))
     before = await Following(url, None, service="copier").start()
     await copier.write_snapshot(before.follower.positions, 1, "0", *_packed(before.state))
@@ -128,7 +128,7 @@ async def test_a_rebuild_passes_over_it_too_and_names_it_otherwise(url: str, wri
 
 
 async def test_a_skip_drops_the_snapshots_in_which_the_event_is_folded(
-    url: str, writer: Writer, registry: Registry, following: Following
+    url: str, writer: Writer, registry: ServiceStore, following: Following
 ) -> None:
     await following.start()
     early = following.follower.positions

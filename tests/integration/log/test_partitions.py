@@ -9,7 +9,7 @@ import pytest
 
 from shared.bus import Bus
 from shared.log.reader import LogReader
-from tests.support.copier import Seen
+from tests.support.copier_service import Seen
 from tests.support.log_system import Following, Writer, declare
 from tests.support.waiting import until
 

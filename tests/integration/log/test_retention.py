@@ -20,15 +20,15 @@ from shared.kube.node import Node
 from shared.log.admin.verify import verify
 from shared.log.database import Database
 from shared.log.follower import Follower
+from shared.log.partition_retention import Partition, carried_forward, drop, expired
 from shared.log.reader import LogReader
-from shared.log.retention import Partition, drop, expired, restatements
 from shared.log.writer import LogWriter
-from shared.retention import Retention, RetentionSettings, retain
-from shared.service import Service
+from shared.runtime.retention import Retention, RetentionSettings, retain
+from shared.runtime.service import Service
 from shared.settings import BadSetting
 
 if TYPE_CHECKING:
-    from shared.service import Runtime
+    from shared.runtime.service import Runtime
 
 DAY_NS = 86_400 * SECOND
 CUTOFF = timedelta(days=30)
@@ -116,7 +116,7 @@ async def test_what_is_live_outlasts_its_partition_and_what_is_gone_does_not(ope
     cutoff = datetime.fromtimestamp(now / SECOND, UTC) - CUTOFF
     found = await expired(opened, "cluster", cutoff)
     assert found == [Partition("events_cluster_p0", 0, 50)], "the second holds young events too, the third the head"
-    drafts = await restatements(reader, "cluster", found[0], ENDED_BY)
+    drafts = await carried_forward(reader, "cluster", found[0], ENDED_BY)
     assert [draft.event.key for draft in drafts] == ["stays", "shared-name", "file"]
     await writer.append(drafts, now_ns=now)
     await drop(opened, "cluster", found[0])
@@ -140,7 +140,7 @@ async def test_what_was_restated_is_restated_again(opened: Database) -> None:
     await writer.append([node("stays", "1"), *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - 90 * DAY_NS)
     for _ in range(3):
         [oldest, *_] = await expired(opened, "cluster", datetime.fromtimestamp(now / SECOND, UTC))
-        await writer.append(await restatements(reader, "cluster", oldest, ENDED_BY), now_ns=now - 80 * DAY_NS)
+        await writer.append(await carried_forward(reader, "cluster", oldest, ENDED_BY), now_ns=now - 80 * DAY_NS)
         await drop(opened, "cluster", oldest)
         await writer.append([Draft(PodBound("a/b", "u", "stays"))] * 60, now_ns=now - 80 * DAY_NS)
     assert (await fold(opened)).objects == {"node/stays": "1"}
@@ -195,16 +195,16 @@ class Kept(NamedTuple):
         await self.writer.append(drafts, now_ns=now_ns)
 
 
-@pytest.mark.parametrize(("restates", "left"), [(True, {"node/stays": "1"}), (False, {})])
+@pytest.mark.parametrize(("carries_forward", "left"), [(True, {"node/stays": "1"}), (False, {})])
 async def test_old_events_go_with_or_without_being_restated_as_the_service_declares(
-    opened: Database, restates: bool, left: dict[str, str]
+    opened: Database, carries_forward: bool, left: dict[str, str]
 ) -> None:
     now = time.time_ns()
     writer = LogWriter(opened, None, "cluster", "test")
     await writer.acquire()
     await writer.begin("1", (), now_ns=now - DAY_NS, seen={})
     await writer.append([node("stays", "1"), *[Draft(PodBound("a/b", "u", "stays"))] * 60], now_ns=now - DAY_NS)
-    declared = Retention(days=0.25, restates=restates)
+    declared = Retention(days=0.25, carries_forward=carries_forward)
     kept = Kept(GATEWAY._replace(retention=declared), declared, opened, LogReader(opened), writer)
     assert await retain(cast("Runtime", kept)) == 1
     assert (await fold(opened)).objects == left
@@ -212,10 +212,10 @@ async def test_old_events_go_with_or_without_being_restated_as_the_service_decla
 
 
 def test_what_is_set_for_a_service_outranks_what_it_declares_and_that_what_is_set_for_all() -> None:
-    declared = Retention(days=0.25, gigabytes=5.0, restates=False)
+    declared = Retention(days=0.25, gigabytes=5.0, carries_forward=False)
     assert RetentionSettings.of("metrics-ingest", declared, {}) == declared
     environment = {"KOORD_RETENTION_DAYS": "7", "KOORD_METRICS_INGEST_RETENTION_GB": "2"}
-    assert RetentionSettings.of("metrics-ingest", declared, environment) == Retention(0.25, 2.0, restates=False)
+    assert RetentionSettings.of("metrics-ingest", declared, environment) == Retention(0.25, 2.0, carries_forward=False)
     assert RetentionSettings.of("scheduler", Retention(), environment) == Retention(7.0)
     assert RetentionSettings.of("scheduler", Retention(), {}) == Retention(30.0)
     with pytest.raises(BadSetting, match="KOORD_RETENTION_DAYS"):
@@ -223,4 +223,4 @@ def test_what_is_set_for_a_service_outranks_what_it_declares_and_that_what_is_se
 
 
 def test_reports_go_after_six_hours_or_five_gigabytes_whatever_lives() -> None:
-    assert METRICS.retention == Retention(days=0.25, gigabytes=5.0, restates=False)
+    assert METRICS.retention == Retention(days=0.25, gigabytes=5.0, carries_forward=False)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
-from cli.services import contexts
+from cli.service_list import contexts
 from shared.bus import Bus
 from shared.log.database import Database, migrate
 from shared.log.writer import LostHead
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.log_system import (
     Copiers,
     Following,
@@ -121,7 +121,7 @@ class Source:
                 await writer.close()
 
     async def stop(self) -> None:
-        await end(self._task)
+        await cancel_and_wait(self._task)
 
 
 async def source_seqs(url: str) -> list[int]:

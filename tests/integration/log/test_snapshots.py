@@ -11,10 +11,10 @@ import pytest
 import zstandard
 
 from shared.log.database import Database
-from shared.log.service_store import NewerState, Registry, UnreadableByFollowers
+from shared.log.service_store import NewerState, ServiceStore, UnreadableByFollowers
 from shared.log.snapshot import SnapshotFailed, pack_in_child
-from shared.rebuild import first_difference, rebuild
-from tests.support.copier import SERVICE, CopyState, Seen
+from shared.runtime.rebuild import first_difference, rebuild
+from tests.support.copier_service import SERVICE, CopyState, Seen
 from tests.support.log_system import Following, Writer
 from tests.support.waiting import until
 
@@ -27,11 +27,11 @@ async def database_of_url(url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def registry(database_of_url: Database) -> Registry:
-    return Registry(database_of_url, "test")
+def registry(database_of_url: Database) -> ServiceStore:
+    return ServiceStore(database_of_url, "test")
 
 
-async def store(following: Following, registry: Registry, schema: int = 1) -> None:
+async def store(following: Following, registry: ServiceStore, schema: int = 1) -> None:
     positions = following.follower.positions
     digest, packed = await pack_in_child(following.state)
     await registry.write_snapshot(positions, schema, "1.2.3", packed, digest)
@@ -48,7 +48,7 @@ class Counting(CopyState):
 
 
 async def test_a_start_takes_the_snapshot_and_folds_the_tail_alone(
-    url: str, writer: Writer, following: Following, registry: Registry
+    url: str, writer: Writer, following: Following, registry: ServiceStore
 ) -> None:
     await writer.see(200, size=50)
     await following.start()
@@ -64,7 +64,7 @@ async def test_a_start_takes_the_snapshot_and_folds_the_tail_alone(
 
 
 async def test_a_snapshot_the_log_disagrees_with_is_left_out_and_an_older_one_taken(
-    url: str, writer: Writer, following: Following, registry: Registry
+    url: str, writer: Writer, following: Following, registry: ServiceStore
 ) -> None:
     await writer.see(10)
     await following.start()
@@ -86,7 +86,7 @@ async def test_a_snapshot_the_log_disagrees_with_is_left_out_and_an_older_one_ta
     "damage", ["substr(data, 1, 20)", "data || '\\x00'::bytea", "overlay(data placing '\\x00' from 30)"]
 )
 async def test_a_damaged_snapshot_is_left_out(
-    url: str, writer: Writer, following: Following, registry: Registry, damage: str
+    url: str, writer: Writer, following: Following, registry: ServiceStore, damage: str
 ) -> None:
     await writer.see(10)
     await following.start()
@@ -99,7 +99,7 @@ async def test_a_damaged_snapshot_is_left_out(
     await later.close()
 
 
-async def test_three_snapshots_are_kept(writer: Writer, following: Following, registry: Registry) -> None:
+async def test_three_snapshots_are_kept(writer: Writer, following: Following, registry: ServiceStore) -> None:
     await following.start()
     for _ in range(5):
         await writer.see(1)
@@ -110,7 +110,7 @@ async def test_three_snapshots_are_kept(writer: Writer, following: Following, re
 
 
 async def test_older_code_refuses_a_newer_state(
-    url: str, writer: Writer, following: Following, registry: Registry
+    url: str, writer: Writer, following: Following, registry: ServiceStore
 ) -> None:
     await writer.see(3)
     await following.start()
@@ -122,7 +122,7 @@ async def test_older_code_refuses_a_newer_state(
 
 
 async def test_a_newer_release_folds_anew_beside_an_older_state(
-    url: str, writer: Writer, following: Following, registry: Registry
+    url: str, writer: Writer, following: Following, registry: ServiceStore
 ) -> None:
     class Newer(CopyState):
         SCHEMA = 2
@@ -184,7 +184,7 @@ async def test_the_child_of_a_snapshot_holds_no_connection_of_its_parent(url: st
 async def test_a_rebuild_agrees_with_a_sound_state_and_names_what_spoilt_another(
     url: str, writer: Writer, database_of_url: Database
 ) -> None:
-    registry = Registry(database_of_url, "copier")
+    registry = ServiceStore(database_of_url, "copier")
     following = await Following(url, None, service="copier").start()
     assert (await rebuild(SERVICE, database_of_url)).upto is None
     await writer.append(*(Seen(name=f"pod-{number}") for number in range(5)))
@@ -214,8 +214,8 @@ def test_the_first_difference_is_named_by_what_rows_begin_with() -> None:
     assert first_difference({"x": [1, 2]}, {"x": [1, 2, 3]}) == ("x", "2")
 
 
-async def test_a_writer_may_not_emit_what_a_registered_follower_cannot_read(url: str, registry: Registry) -> None:
-    writes = Registry(Database(url), "source-writer")
+async def test_a_writer_may_not_emit_what_a_registered_follower_cannot_read(url: str, registry: ServiceStore) -> None:
+    writes = ServiceStore(Database(url), "source-writer")
     await registry.register({"source": 1}, {"source": ["koord.source.Met.v1", "koord.source.Seen.v1"]})
     await writes.check_readers("source", ["koord.source.Seen.v1", "koord.source.Unheard.v1"])
     with pytest.raises(UnreadableByFollowers, match=r"test follows source and cannot read koord\.source\.Met\.v2"):
@@ -227,8 +227,8 @@ async def test_a_writer_may_not_emit_what_a_registered_follower_cannot_read(url:
     await writes._database.close()
 
 
-async def test_a_follower_nobody_has_seen_for_seven_days_holds_up_nobody(url: str, registry: Registry) -> None:
-    writes = Registry(Database(url), "source-writer")
+async def test_a_follower_nobody_has_seen_for_seven_days_holds_up_nobody(url: str, registry: ServiceStore) -> None:
+    writes = ServiceStore(Database(url), "source-writer")
     await registry.register({"source": 1}, {"source": ["koord.source.Met.v1"]})
     with pytest.raises(UnreadableByFollowers):
         await writes.check_readers("source", ["koord.source.Met.v2"])

@@ -8,10 +8,10 @@ import urllib.request
 import asyncpg
 import pytest
 
-from cli.ports import free_port
-from cli.process import Process
-from shared import failpoints
-from tests.support.copier import Seen
+from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
+from shared.runtime import failpoints
+from tests.support.copier_service import Seen
 from tests.support.log_system import Copiers, Load, Writer, assert_each_once, copies, leaders, wait_for_copies
 from tests.support.waiting import in_thread, until
 

@@ -22,7 +22,7 @@ async def test_an_agent_that_asks_is_told_of_its_pods_and_of_each_change(
 ) -> None:
     async with stage(database, nats, tmp_path, specs=SPECS) as on:
         heard: list[NodePods] = []
-        await on.bus.hear(
+        await on.bus.subscribe(
             subjects.subject("n1", subjects.PODS), lambda data: heard.append(node_pods.decode(data, "n1"))
         )
 

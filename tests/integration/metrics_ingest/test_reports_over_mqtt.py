@@ -23,7 +23,7 @@ from shared.events.cluster import NodeObserved, ObjectObserved
 from shared.events.metrics import NodeReported
 from shared.events.nodes import BestEffortSuppressed
 from shared.kube.instants import SECOND
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.ingest_process import IngestSystem, report, stage
 from tests.support.mosquitto import Mosquitto
 from tests.support.scheduling_world import node
@@ -201,7 +201,7 @@ async def test_a_refusal_goes_to_the_agent_and_a_nodeslo_is_retained_for_it(
                 await client.publish(subjects.topic("rack.1", subjects.REPORT), encode(told), qos=1)
                 await asyncio.wait([hearing], timeout=2)
                 assert not hearing.done(), hearing
-            await end(hearing)
+            await cancel_and_wait(hearing)
         refused = receipt.decode(heard[subjects.REFUSED])
         assert (refused.kind, refused.boot, refused.seq) == ("report", "b", 7)
         assert "ahead of our clock" in refused.refused

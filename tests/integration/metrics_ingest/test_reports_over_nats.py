@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from cli.embedded import EmbeddedNats
-from cli.services import contexts
+from cli.service_list import contexts
 from cli.supervisor.supervisor import Spec
 from shared.agents import node_slo, subjects
 from shared.agents.report import ApplicationSum, Forecast, PodSum, encode
-from shared.bus.streams import StreamRefused, Streams
+from shared.bus.jetstream import StreamRefused, Streams
 from shared.events.cluster import (
     NodeDeleted,
     NodeMetricObserved,
@@ -25,7 +25,7 @@ from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import AggregatePolicy, MetricCollectPolicy, NodeMetric, NodeMetricSpec
 from shared.log.database import Database, migrate
-from shared.sharding import shard_of
+from shared.runtime.sharding import shard_of
 from tests.support.ingest_process import CORE, report, stage
 from tests.support.scheduling_world import node, pod
 from tests.support.waiting import until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import cli
 from cli.embedded import EmbeddedNats
-from cli.process import Process
+from cli.processes.child_process import Process
 
 NODE = "this.node"
 

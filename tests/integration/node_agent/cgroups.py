@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.bench.pods import NoCgroups, PodCgroups
+from cli.bench.agent_pod_cgroups import NoCgroups, PodCgroups
 
 
 @pytest.fixture

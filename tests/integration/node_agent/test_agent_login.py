@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from cli.credentials.book import Secret, new_secret
-from cli.credentials.nats import users
-from cli.credentials.rights import node
+from cli.credentials.nats_config import users
+from cli.credentials.permissions import node
+from cli.credentials.secrets_file import Secret, new_secret
 from cli.embedded import EmbeddedNats
 from services.node_agent.transport.mqtt_transport import MqttTransport
 from services.node_agent.transport.nats_transport import NatsTransport
@@ -18,7 +18,7 @@ from shared.agents.broker import Broker
 from shared.agents.node_slo import NodeSlo
 from shared.agents.subjects import ACTION, REPORT, SLO
 from shared.bus import Bus, NotPermitted
-from shared.bus.streams import Streams
+from shared.bus.jetstream import Streams
 from tests.integration.node_agent.transport_ends import NODE, STREAM, AgentEnd, IngestEnd
 from tests.support.waiting import until
 
@@ -89,7 +89,7 @@ async def test_another_nodes_report_and_node_slo_are_out_of_reach(locked: Locked
     await bus.start()
     for subject in (subjects.subject(OTHER, REPORT), subjects.slo_question(OTHER)):
         with pytest.raises(NotPermitted, match="does not let ip-10-0-0-1%2Einternal publish"):
-            await bus.ask(subject, b"", deadline_s=5)
+            await bus.request(subject, b"", deadline_s=5)
     await bus.close()
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.bench.pods import PodCgroups
+from cli.bench.agent_pod_cgroups import PodCgroups
 from cli.embedded import EmbeddedNats
-from cli.ports import free_port
+from cli.processes.free_ports import free_port
 from shared.agents import receipt, report, subjects
 from shared.agents.receipt import Receipt
 from shared.agents.report import Report
@@ -26,10 +26,10 @@ class Heard:
         self.reports: list[Report] = []
 
     async def answer(self) -> None:
-        await self.bus.answer(subjects.subject(NODE, subjects.REPORT), self._accept)
+        await self.bus.respond(subjects.subject(NODE, subjects.REPORT), self._accept)
 
     async def hear(self) -> None:
-        await self.bus.hear(subjects.subject(NODE, subjects.REPORT), self._take)
+        await self.bus.subscribe(subjects.subject(NODE, subjects.REPORT), self._take)
 
     async def _accept(self, data: bytes) -> bytes:
         self._take(data)

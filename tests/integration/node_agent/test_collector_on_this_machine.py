@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.bench.pods import ROOT, PodCgroups
+from cli.bench.agent_pod_cgroups import ROOT, PodCgroups
 from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.collectors.usage_samples import UsageSnapshot
 from tests.support.waiting import wait_until

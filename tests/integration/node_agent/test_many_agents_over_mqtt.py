@@ -14,7 +14,7 @@ from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import node_slo, subjects
 from shared.agents.broker import Broker
 from shared.agents.node_slo import NodeSlo
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.waiting import until
 
 AGENTS = 400
@@ -52,4 +52,4 @@ async def test_each_of_a_fleet_is_told_its_node_slo(
     )
     await until(lambda: sum(outbox.sent for outbox in outboxes) == AGENTS // AT_ONCE)
     assert all(transport.connected for transport in transports)
-    await end(*running)
+    await cancel_and_wait(*running)

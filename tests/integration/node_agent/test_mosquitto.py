@@ -19,7 +19,7 @@ from shared.agents.node_pods import NodePods
 from shared.agents.node_slo import NodeSlo
 from shared.agents.receipt import Receipt
 from shared.agents.subjects import ACTION, PODS, REFUSED, REPORT, SLO
-from shared.tasks import end
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.integration.node_agent.transport_ends import NODE
 from tests.support.mosquitto import Mosquitto
 from tests.support.waiting import until
@@ -58,7 +58,7 @@ class Agent:
 
     async def stop(self) -> None:
         assert self._task is not None
-        await end(self._task)
+        await cancel_and_wait(self._task)
 
 
 def ingest(broker: Mosquitto) -> Client:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.bench.pods import PodCgroups
+from cli.bench.agent_pod_cgroups import PodCgroups
 from cli.embedded import EmbeddedNats
-from cli.ports import free_port
+from cli.processes.free_ports import free_port
 from shared.agents import actions, node_pods, node_slo, receipt, subjects
 from shared.agents.actions import AnyAction, Suppressed
 from shared.agents.node_pods import NodePods
@@ -45,14 +45,14 @@ class Core:
         """Take actions: over NATS as questions; over MQTT, which the server maps to the same subject, as messages."""
         where = subjects.subject(NODE, subjects.ACTION)
         if transport == "nats":
-            await self._bus.answer(where, self._take)
+            await self._bus.respond(where, self._take)
             return
         tasks: set[asyncio.Task[bytes]] = set()
 
         def heard(data: bytes) -> None:
             tasks.add(asyncio.get_running_loop().create_task(self._take(data)))
 
-        await self._bus.hear(where, heard)
+        await self._bus.subscribe(where, heard)
 
     async def slo(self, **spec: object) -> None:
         self.seq += 1

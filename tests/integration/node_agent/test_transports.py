@@ -14,7 +14,7 @@ from shared.agents.node_slo import NodeSlo
 from shared.agents.receipt import Receipt
 from shared.agents.subjects import ACTION, REFUSED, REPORT, SLO
 from shared.bus import Bus
-from shared.bus.streams import Streams
+from shared.bus.jetstream import Streams
 from tests.integration.node_agent.transport_ends import NODE, STREAM, AgentEnd, IngestEnd
 from tests.support.waiting import until
 

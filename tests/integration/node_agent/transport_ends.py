@@ -16,8 +16,8 @@ from shared.agents.broker import Broker
 from shared.agents.receipt import Receipt
 from shared.agents.subjects import ACTION, REPORT, SLO
 from shared.bus import Bus
-from shared.bus.streams import StreamConfig
-from shared.tasks import end
+from shared.bus.jetstream import StreamConfig
+from shared.runtime.task_cancellation import cancel_and_wait
 
 NODE = "ip-10-0-0-1.internal"
 
@@ -48,7 +48,7 @@ class AgentEnd:
         try:
             yield
         finally:
-            await end(task)
+            await cancel_and_wait(task)
             await self.transport.close()
 
 
@@ -63,9 +63,9 @@ class IngestEnd:
     async def listen(self, transport: str) -> None:
         for kind in self.received:
             if transport == "nats":
-                await self.bus.answer(subjects.subject(NODE, kind), self._answering(kind))
+                await self.bus.respond(subjects.subject(NODE, kind), self._answering(kind))
             else:  # the server maps topics to subjects
-                await self.bus.hear(subjects.subject(NODE, kind), self._recording(kind))
+                await self.bus.subscribe(subjects.subject(NODE, kind), self._recording(kind))
 
     def _answering(self, kind: str) -> Callable[[bytes], "asyncio.Future[bytes]"]:
         async def respond(data: bytes) -> bytes:

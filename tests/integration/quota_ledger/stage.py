@@ -48,7 +48,7 @@ class Stage:
         assert self.scheduling is not None
         seen = {"cluster": self.cluster.head.seq, "scheduling": self.scheduling.head.seq}
         ask = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
-        return decode_response(await self.bus.ask(SUBJECT, encode(ask), deadline_s=deadline_s))
+        return decode_response(await self.bus.request(SUBJECT, encode(ask), deadline_s=deadline_s))
 
     async def books(self) -> LedgerProjection:
         """What the ledger's log adds up to; fails when it does not balance."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.embedded import EmbeddedNats
-from shared.bus import NoAnswer
+from shared.bus import NoResponse
 from shared.events import Cause
 from shared.events.cluster import BindRejected
 from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
@@ -19,7 +19,7 @@ LEDGER = "quota-ledger"
 
 
 def placed(uid: str, cycle: int) -> tuple[CycleDecided, PodPlaced]:
-    decided = CycleDecided(cycle=cycle, pods=(PodOutcome(pod_uid=uid, judged=0, node="n1"),))
+    decided = CycleDecided(cycle=cycle, pods=(PodOutcome(pod_uid=uid, class_index=0, node="n1"),))
     return decided, PodPlaced(pod_uid=uid, pod=f"ns/{uid}", node="n1", cycle=cycle, request={"cpu": 2000})
 
 
@@ -87,7 +87,7 @@ async def test_an_ask_of_a_ledger_that_dies_is_asked_again_without_a_double_char
                 assert time.monotonic() < ends
                 try:
                     found = await on.ask(cycle, (f"p{cycle - 1}",), deadline_s=1)
-                except NoAnswer:  # the ledger is being started again
+                except NoResponse:  # the ledger is being started again
                     await asyncio.sleep(0.05)
                     continue
                 break

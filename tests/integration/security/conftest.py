@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from cli.credentials.folder import read_env
-from cli.services import SERVICES, manifest
-from cli.supervisor.servers import Servers
-from shared.manifest import Manifest
-from tests.support.templates import copy_installation
+from cli.credentials.credentials_folder import read_env
+from cli.service_list import SERVICES, manifest
+from cli.supervisor.system_servers import Servers
+from shared.runtime.manifest import Manifest
+from tests.support.prepared_folders import copy_installation
 
 NODES = ("node-a", "rack.1")
 SHARDS = 2

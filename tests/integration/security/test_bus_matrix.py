@@ -12,7 +12,8 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from tests.integration.security.bus_rights import (
+from tests.integration.security.conftest import ACCOUNTS, NODES, Secured, members
+from tests.integration.security.expected_permissions import (
     CONTEXTS,
     LOGINS,
     TOKENS,
@@ -20,7 +21,6 @@ from tests.integration.security.bus_rights import (
     expected,
     may,
 )
-from tests.integration.security.conftest import ACCOUNTS, NODES, Secured, members
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -103,9 +103,9 @@ async def test_an_answer_never_goes_to_a_subject_that_the_asker_chose(secured: S
 
     async def attend(question: object) -> None:
         asked.append(question.data)  # type: ignore[attr-defined]
-        await question.answer(b"accepted")  # type: ignore[attr-defined]
+        await question.respond(b"accepted")  # type: ignore[attr-defined]
 
-    await ingest.attend("koord.node.*.report", attend)
+    await ingest.handle("koord.node.*.report", attend)
     heard: list[bytes] = []
     spies = [await Tried().meet(secured.spy(account)) for account in ACCOUNTS]
 
@@ -190,8 +190,8 @@ async def test_a_question_crosses_to_who_answers_it(secured: Secured) -> None:
     async def answer(subject: str, data: bytes) -> bytes:
         return subject.encode() + data
 
-    await audit.answer_on("koord.log.read.*", answer)
-    assert await operator.ask("koord.log.read.cluster", b"?", deadline_s=20) == b"koord.log.read.cluster?"
+    await audit.respond_on("koord.log.read.*", answer)
+    assert await operator.request("koord.log.read.cluster", b"?", deadline_s=20) == b"koord.log.read.cluster?"
     await audit.close()
     await operator.close()
 
@@ -203,8 +203,8 @@ async def test_a_question_or_a_subject_that_is_not_permitted_is_an_error_at_once
     await bus.start()
     with pytest.raises(NotPermitted, match=r"koord\.scheduler publish on koord\.simulator\.create"):
         async with asyncio.timeout(10):
-            await bus.ask("koord.simulator.create", b"", deadline_s=60)
-    await bus.hear("koord.node.node-a.slo", lambda _data: None)
+            await bus.request("koord.simulator.create", b"", deadline_s=60)
+    await bus.subscribe("koord.node.node-a.slo", lambda _data: None)
     await until(lambda: bus.violations, holds=lambda count: count >= 2)
     assert bus.refused == "koord.scheduler may not subscribe to koord.node.node-a.slo"
     assert bus.connected
@@ -212,7 +212,7 @@ async def test_a_question_or_a_subject_that_is_not_permitted_is_an_error_at_once
     stranger = Bus(secured.env("scheduler")["KOORD_NATS"].replace("koord.scheduler:", "koord.scheduler:not"), name="x")
     await stranger.start()
     with pytest.raises(NotPermitted, match=r"the login 'koord\.scheduler' is refused"):
-        await stranger.ask("koord.simulator.create", b"", deadline_s=60)
+        await stranger.request("koord.simulator.create", b"", deadline_s=60)
     await stranger.close()
 
 

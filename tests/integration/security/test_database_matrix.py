@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from tests.integration.security.bus_rights import CONTEXTS
 from tests.integration.security.conftest import Secured, members
+from tests.integration.security.expected_permissions import CONTEXTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,8 +9,8 @@ import aiomqtt
 import pytest
 from nats.aio.msg import Msg
 
-from tests.integration.security.bus_rights import KINDS, LOGINS, TOKENS, Tried
 from tests.integration.security.conftest import Secured, members
+from tests.integration.security.expected_permissions import KINDS, LOGINS, TOKENS, Tried
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.embedded import EmbeddedNats
-from cli.simulated import SimulatedApi, SimulatorRefused
+from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
 from shared.kube.instants import instant_ns

@@ -13,7 +13,7 @@ import pytest
 
 from cli.embedded import EmbeddedNats
 from cli.node.command import explained
-from cli.simulated import SimulatedApi, SimulatorRefused
+from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
 from cli.supervisor import Endpoints, Spec, Supervisor
 from shared.bus import Bus
 from shared.errors import KoordError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.audit.cloudevent import CloudEvents, event_subject, said, time_text, token
 from services.audit.manifest import stream_of
-from shared.log.raw import RawRow
+from shared.log.raw_rows import RawRow
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 data = st.dictionaries(names, st.integers() | names, max_size=5).map(lambda value: json.dumps(value).encode())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.services import SERVICES, manifest
+from cli.service_list import SERVICES, manifest
 from services.audit.decide import checkpoint_drafts, next_checkpoint_ns
 from services.audit.manifest import CONTEXTS, MANIFEST
 from services.audit.state import AuditState
@@ -13,7 +13,7 @@ from shared.events.audit import CheckpointSigned
 from shared.events.intents import ObjectDesired
 from shared.kube.instants import SECOND
 from shared.log.checkpoint import read_statement, statement_of
-from shared.log.positions import Position
+from shared.log.position import Position
 
 
 def signed(number: int) -> CheckpointSigned:

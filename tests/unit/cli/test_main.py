@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from cli.bench.command import ENTRIES as BENCHES
 from cli.bench.command import bench
-from cli.lazy import LazyGroup
 from cli.main import COMMANDS, koord
+from cli.terminal.lazy_group import LazyGroup
 from shared.errors import KoordError
 
 

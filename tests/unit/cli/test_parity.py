@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from cli.parity.case_domain import Domain, Rule
 from cli.parity.command import parity
 from cli.parity.compare import Difference, difference
-from cli.parity.domain import Domain, Rule
-from cli.parity.tally import Tally, tally_file
+from cli.parity.run_cases import Tally, tally_file
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cli.parity.tally import case_file, read_cases, tally_folder
+from cli.parity.run_cases import case_file, read_cases, tally_folder
 from shared.errors import KoordError
 from tools.parity_sample import SHARES, Lines, drawn, lines_of, main, packed, sample
 

@@ -1,7 +1,7 @@
 """What the supervisor decides: when to start again, and what it says about an end."""
 
-from cli.supervisor.backoff import next_delay
-from cli.supervisor.why import why_it_ended
+from cli.supervisor.exit_reason import why_it_ended
+from cli.supervisor.restart_backoff import next_delay
 
 
 def test_the_wait_doubles_up_to_ten_seconds() -> None:

@@ -5,8 +5,8 @@ import pytest
 from shared.events import RecordedEvent
 from shared.events.log import ConfigApplied
 from shared.log.codec import Unreadable
-from shared.log.positions import Position
-from shared.log.projection import Folding
+from shared.log.position import Position
+from shared.log.projection import Projection
 
 
 class Texts:
@@ -23,11 +23,11 @@ class Texts:
         self.texts.append(f"{record.context}/{record.event.text}")
 
 
-def projection() -> Folding:
-    return Folding(None, {"a": None, "b": None}, Texts())  # type: ignore[dict-item, arg-type]  # nothing is read or decoded
+def projection() -> Projection:
+    return Projection(None, {"a": None, "b": None}, Texts())  # type: ignore[dict-item, arg-type]  # nothing is read or decoded
 
 
-def receive(folding: Folding, context: str, seq: int, text: str) -> None:
+def receive(folding: Projection, context: str, seq: int, text: str) -> None:
     record = RecordedEvent(context, seq, ConfigApplied(source="", digest="", text=text), 0)
     folding.take(context, iter([record]), Position(seq, b""))
 

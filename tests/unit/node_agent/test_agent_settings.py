@@ -35,13 +35,13 @@ import services.node_agent
 for module in pkgutil.iter_modules(services.node_agent.__path__, "services.node_agent."):
     importlib.import_module(module.name)
 print(sorted({name for name in sys.modules if name.split(".")[0] in {"numpy", "sqlalchemy", "asyncpg"}
-              or name in {"shared.log", "shared.service", "shared.events"}}))
+              or name in {"shared.log", "shared.runtime.service", "shared.events"}}))
 """
 
 AS_IT_STARTS = """
 import sys
 import cli.commands.run, services.node_agent.service, services.node_agent.transport.mqtt_transport
-print(sorted(set(sys.modules) & {"numpy", "aiohttp", "prometheus_client", "nats", "uvloop", "shared.log", "shared.service"}))
+print(sorted(set(sys.modules) & {"numpy", "aiohttp", "prometheus_client", "nats", "uvloop", "shared.log", "shared.runtime.service"}))
 """
 
 

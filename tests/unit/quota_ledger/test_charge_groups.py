@@ -10,7 +10,7 @@ from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.quota_charge import ChargeRequest, ChargeResponse
 from shared.events import RecordedEvent
 from shared.events.quota import PodAdmissionDecided, PodCharged
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.quota_logs import Logs, node, pod, quota
 
 

@@ -15,7 +15,7 @@ from shared.events.quota import (
     RuntimeRecomputed,
 )
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.unit.quota_ledger.random_histories import History, histories
 
 

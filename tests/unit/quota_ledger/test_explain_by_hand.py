@@ -21,7 +21,7 @@ from shared.domain.amounts import sub, total
 from shared.events.cluster import NodeDeleted, ObjectObserved
 from shared.kube.elastic_quota import PREFIX, RESERVED, ROOT
 from shared.kube.quantity import amounts
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.quota_logs import Logs, node, pod, quota
 from tests.unit.quota_ledger.random_histories import History, histories
 

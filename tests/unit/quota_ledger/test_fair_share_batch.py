@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.quota_ledger.runtime.fair_share import Child, scaled_minima, share
 from services.quota_ledger.runtime.fair_share_batch import LARGEST, shared
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 
 SIZES = st.one_of(st.integers(0, 12), st.integers(0, 2**33), st.integers(0, 2**44))
 

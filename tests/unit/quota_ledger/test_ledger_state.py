@@ -25,7 +25,7 @@ from shared.events.quota import PodCharged, PodReleased, QuotaDeleted, QuotaReje
 from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.elastic_quota import DEFAULT, PREFIX
 from shared.kube.instants import SECOND
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.quota_logs import SETTINGS, Logs, node, pod, quota, two_teams
 
 

@@ -16,7 +16,7 @@ from shared.errors import KoordError
 from shared.events import Event, RecordedEvent
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
 from shared.kube.elastic_quota import DEFAULT, ROOT, DeclaredQuota
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.unit.quota_ledger.random_histories import History, histories
 
 

@@ -14,7 +14,7 @@ from shared.admission.quota.quota_topology import Topology, checked_place
 from shared.admission.quota.quota_validation import PodsOf, Rules, check_create, check_delete, check_update, completed
 from shared.admission.rejection import Refused
 from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 
 ROOT_FOLDER = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("KOORD_SHARED") or ROOT_FOLDER.parent / "shared")

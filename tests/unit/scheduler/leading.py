@@ -10,8 +10,8 @@ from services.scheduler.extender.extender_service import ExtenderService
 from services.scheduler.service import lead
 from services.scheduler.settings import SchedulerSettings
 from shared.events import Draft, RecordedEvent
-from shared.log.positions import Position
-from shared.log.projection import Folding
+from shared.log.position import Position
+from shared.log.projection import Projection
 from tests.unit.scheduler.scheduler_with_ledger import Teams
 
 
@@ -33,9 +33,9 @@ class LeadingRuntime:
         self.requests: list[bytes] = []
         self.responses: list[bytes] = []
         self._world = world
-        self._projection = Folding(None, dict.fromkeys(("cluster", "scheduling", "quota")), world.view)  # type: ignore[arg-type]  # nothing is read
+        self._projection = Projection(None, dict.fromkeys(("cluster", "scheduling", "quota")), world.view)  # type: ignore[arg-type]  # nothing is read
         world.fold = self.receive  # type: ignore[method-assign]  # what the world appends arrives through the follower
-        self.beside = ExtenderService(self)  # type: ignore[arg-type]  # the parts that it uses
+        self.resources = ExtenderService(self)  # type: ignore[arg-type]  # the parts that it uses
 
     @property
     def state(self) -> Any:
@@ -62,10 +62,10 @@ class LeadingRuntime:
     ) -> list[RecordedEvent]:
         return self._world.record(drafts, now_ns, dict(self.state.positions) if seen is None else seen, config)
 
-    async def ask(self, subject: str, data: bytes, **options: Any) -> bytes:
+    async def request(self, subject: str, data: bytes, **options: Any) -> bytes:
         self.requests.append(data)
         self.during_charge()
-        response = await self._world.ask(subject, data, **options)
+        response = await self._world.request(subject, data, **options)
         self.responses.append(response)
         return response
 

@@ -59,7 +59,7 @@ class Teams(World):
         self.read()
         return said
 
-    async def ask(self, _: str, data: bytes, **__: Any) -> bytes:
+    async def request(self, _: str, data: bytes, **__: Any) -> bytes:
         """The bus: the ledger answers at once."""
         drafts, [answer] = charge(self.ledger, [decode_request(data)], self.settings.admission())
         self._book(*(draft.event for draft in drafts))

@@ -16,7 +16,7 @@ from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
 Records = dict[str, ClassEvaluated]
@@ -51,9 +51,11 @@ def records(events: Sequence[RecordedEvent]) -> Records:
     found: Records = {}
     for recorded in events:
         if isinstance(event := recorded.event, CycleDecided):
-            uses = Counter(each.judged for each in event.pods)
+            uses = Counter(each.class_index for each in event.pods)
             found |= {
-                each.pod_uid: event.classes[each.judged] for each in event.pods if each.node and uses[each.judged] == 1
+                each.pod_uid: event.classes[each.class_index]
+                for each in event.pods
+                if each.node and uses[each.class_index] == 1
             }
     return found
 

@@ -84,7 +84,7 @@ def test_quota_preemption_rests_on_the_recorded_positions_whatever_arrives_while
         runtime.during_charge = lambda: None
         world.drop_pod("low")
         world.fold(world.logs["cluster"][-1])
-        runtime.beside.query(of_team("question"))  # a request over HTTP settles the cache
+        runtime.resources.query(of_team("question"))  # a request over HTTP settles the cache
 
     runtime.during_charge = victim_goes
     lead_until_idle(runtime)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Due
 from services.scheduler.state.pod_class import PodAsk
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import pod
 
 

@@ -20,8 +20,8 @@ def waiting_pod() -> tuple[Teams, LeadingRuntime]:
     world.add_pod(pod("p", cpu="2", memory=None, scheduler=EXTENDED, labels={QUOTA_NAME: "a"}))
     world.read()
     runtime = LeadingRuntime(world, extender_timeout_s=0.2)
-    runtime.beside.index, runtime.beside.config_digest = world.indexed(), "c0ffee"
-    runtime.beside.charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # the parts that it uses
+    runtime.resources.index, runtime.resources.config_digest = world.indexed(), "c0ffee"
+    runtime.resources.charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # the parts that it uses
     return world, runtime
 
 
@@ -32,8 +32,8 @@ def arrives(world: Teams) -> None:
 
 async def test_a_pod_that_is_deleted_while_the_request_waits_for_its_turn_is_not_bound() -> None:
     world, runtime = waiting_pod()
-    async with runtime.beside.turn:
-        binding = asyncio.create_task(runtime.beside.bind(ARGS))
+    async with runtime.resources.turn:
+        binding = asyncio.create_task(runtime.resources.bind(ARGS))
         await asyncio.sleep(0.02)
         world.add_pod(pod("p", cpu="2", memory=None, scheduler=EXTENDED, labels={QUOTA_NAME: "a"}, deleting=True))
         arrives(world)
@@ -43,8 +43,8 @@ async def test_a_pod_that_is_deleted_while_the_request_waits_for_its_turn_is_not
 
 async def test_a_pod_that_is_gone_when_its_turn_comes_is_not_bound() -> None:
     world, runtime = waiting_pod()
-    async with runtime.beside.turn:
-        binding = asyncio.create_task(runtime.beside.bind(ARGS))
+    async with runtime.resources.turn:
+        binding = asyncio.create_task(runtime.resources.bind(ARGS))
         await asyncio.sleep(0.02)
         world.drop_pod("p")
         arrives(world)
@@ -53,10 +53,10 @@ async def test_a_pod_that_is_gone_when_its_turn_comes_is_not_bound() -> None:
 
 async def test_a_replica_that_stops_leading_while_the_request_waits_for_its_turn_does_not_bind() -> None:
     world, runtime = waiting_pod()
-    async with runtime.beside.turn:
-        binding = asyncio.create_task(runtime.beside.bind(ARGS))
+    async with runtime.resources.turn:
+        binding = asyncio.create_task(runtime.resources.bind(ARGS))
         await asyncio.sleep(0.02)
-        runtime.beside.index = None
+        runtime.resources.index = None
     assert "does not lead" in await binding
     assert placements(world.logs["scheduling"]) == {}
 
@@ -78,7 +78,7 @@ async def test_the_cycle_records_the_instant_the_positions_and_the_configuration
         world.fold(world.logs["cluster"][-1])
 
     runtime.during_charge = a_node_comes
-    await runtime.beside.bind(ARGS)
+    await runtime.resources.bind(ARGS)
     [cycle] = [r.event for r in world.logs["scheduling"] if isinstance(r.event, CycleDecided)]
     assert (cycle.now_ns, cycle.seen, cycle.config) == (instants[0], before, "c0ffee")
     assert placements(world.logs["scheduling"]) == {"p": "n0"}

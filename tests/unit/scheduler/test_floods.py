@@ -3,8 +3,8 @@
 import pytest
 
 from services.scheduler.cycle.cycle import ALSO_A_CLASS, MOST_JUDGED
+from tests.support.executed_lines import steps_of
 from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, told
-from tests.support.steps import steps_of
 
 FLOOD = 50_000
 LINES = 6_000

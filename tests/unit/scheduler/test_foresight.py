@@ -13,7 +13,7 @@ from services.scheduler.state.pod_class import PodAsk
 from services.scheduler.state.pod_record import PodFacts
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import Toleration
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, metric, node, placements, pod, thresholds, use
 
 

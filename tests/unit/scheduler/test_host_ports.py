@@ -11,9 +11,9 @@ from services.scheduler.cache.host_ports import HostPorts, count_ports
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.cycle_snapshot import Room
 from services.scheduler.state.pod_class import HostPort
-from tests.support.examples import examples
+from tests.support.executed_lines import steps_of
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, pod
-from tests.support.steps import steps_of
 from tests.unit.scheduler.one_plugin import ask_of
 
 PORTS: tuple[HostPort, ...] = tuple(("0.0.0.0", "TCP", port) for port in (80, 443))

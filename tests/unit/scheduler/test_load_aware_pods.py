@@ -87,7 +87,7 @@ def test_a_pod_that_stands_for_a_reservation_uses_nothing_once_it_is_placed() ->
         decided = world.cycle()
         assert placements(decided)["b"] == "n"
         best = cycles_of(decided)[0].classes[-1].best[0]
-        loads.append(best.parts["LoadAwareScheduling"])
+        loads.append(best.plugin_scores["LoadAwareScheduling"])
         assert estimated_cpu(world) == PROD_CPU
     assert loads[0] == loads[1]
 

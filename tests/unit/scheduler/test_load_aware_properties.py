@@ -20,8 +20,8 @@ from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.node import Node, NodeMetric, ResourceMap
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
-from tests.support.examples import examples
-from tests.support.steps import steps_of
+from tests.support.executed_lines import steps_of
+from tests.support.hypothesis_examples import examples
 from tests.unit.scheduler.load_aware_objects import (
     GIB,
     NOW,

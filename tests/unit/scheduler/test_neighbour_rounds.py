@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shared.kube.node import Node
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from shared.kube.selectors import LabelSelector
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, placements, pod, told
 from tests.unit.scheduler.cluster_worlds import HOST, nodes, pods
 

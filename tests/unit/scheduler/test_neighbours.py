@@ -19,7 +19,7 @@ from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
 from shared.kube.pod import Pod
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.pods import observed
 from tests.unit.scheduler import plain_neighbours as plain
 from tests.unit.scheduler.cluster_worlds import NAMESPACES, nodes, pods

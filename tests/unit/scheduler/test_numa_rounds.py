@@ -22,7 +22,7 @@ from shared.events.cluster import ObjectDeleted
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import Pod
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.numa_machines import (
     BIND_LABEL,
     NUMA_LABEL,

@@ -23,7 +23,7 @@ from shared.events.scheduling import CycleDecided, PodNominated, PodUnschedulabl
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
 from shared.kube.pod import Pod, ResourceRequirements
 from shared.kube.selectors import LabelSelector
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import placements, pod
 from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 

@@ -120,7 +120,7 @@ def test_a_pod_whose_ledger_did_not_answer_is_tried_again_after_its_backoff() ->
 
 
 def cycle_of(*outcomes: tuple[str, str]) -> list[Draft]:
-    pods = tuple(PodOutcome(pod_uid=uid, judged=0, node=node) for uid, node in outcomes)
+    pods = tuple(PodOutcome(pod_uid=uid, class_index=0, node=node) for uid, node in outcomes)
     drafts = [Draft(CycleDecided(cycle=7, pods=pods, classes=(ClassEvaluated(nodes=3, feasible=2),)))]
     for uid, node in outcomes:
         event: Event = PodPlaced(pod_uid=uid, pod=uid, node=node, cycle=7, request={})
@@ -138,7 +138,7 @@ def test_a_refused_pod_is_taken_back_and_whoever_found_no_node_behind_it_is_trie
     assert isinstance(decided, CycleDecided)
     assert [(outcome.pod_uid, outcome.node) for outcome in decided.pods] == [("p1", ""), ("p2", ""), ("p3", "n2")]
     assert decided.charged_at == 40
-    [rejected] = decided.classes[decided.pods[1].judged].rejected
+    [rejected] = decided.classes[decided.pods[1].class_index].rejected
     assert (rejected.plugin, rejected.code, rejected.detail) == (PLUGIN, EXCEEDED, "a, exceedDimensions: [cpu]")
     told = [event for event in rest if isinstance(event, PodUnschedulable) and event.pod_uid == "p2"]
     assert [(event.code, event.attempt) for event in told] == [(EXCEEDED, 2)]

@@ -24,7 +24,7 @@ from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.node import Taint
 from shared.kube.pod import Affinity, NodeAffinity, PreferredNodeTerm, Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, cycles_of, metric, node, placements, pod, thresholds, told, use
 
 GIB = 1 << 30
@@ -45,7 +45,7 @@ def test_the_emptiest_node_is_chosen_and_the_cycle_says_why() -> None:
     assert [best.node for best in judged.best] == ["large", "small"]
     # cpu (16000-1000)*100/16000 = 93, memory (64-1)*100/64 = 98, (93+98)/2 = 95; untainted nodes get 3 * 100;
     # 1/16 of the cpu and 1/64 of the memory are used: (1 - (1/16 - 1/64) / 2) * 100 = 97.
-    assert judged.best[0].parts == {
+    assert judged.best[0].plugin_scores == {
         "TaintToleration": 3 * MAX_SCORE, "NodeAffinity": 0, "NodeResourcesFit": 95, "LoadAwareScheduling": 0,
         "NodeResourcesBalancedAllocation": 97, "NodeNUMAResource": 95,
     }  # fmt: skip
@@ -180,7 +180,7 @@ def test_later_pods_of_a_class_that_no_longer_fit_have_a_judgement_of_their_own(
         world.add_pod(pod(name, cpu="1"))
     world.read()
     (cycle,) = cycles_of(world.cycle())
-    assert [(outcome.pod_uid, outcome.node, outcome.judged) for outcome in cycle.pods] == [
+    assert [(outcome.pod_uid, outcome.node, outcome.class_index) for outcome in cycle.pods] == [
         ("a", "n", 0), ("b", "n", 0), ("c", "", 1),
     ]  # fmt: skip
     assert [judged.feasible for judged in cycle.classes] == [1, 0]

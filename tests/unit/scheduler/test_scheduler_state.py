@@ -16,7 +16,7 @@ from shared.events.log import WriterStarted
 from shared.events.scheduling import PodPlaced
 from shared.kube.node import PodUsage, ResourceMap
 from shared.kube.pod import PodCondition
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, fold, metric, node, pod
 from tests.unit.scheduler.interleavings import assert_one_state, loads, merged, requested, totals
 

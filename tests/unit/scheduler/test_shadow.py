@@ -16,7 +16,7 @@ from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared, PodPlaced, Rejections
 from shared.kube.node import Taint
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, fold, metric, node, placements, pod
 from tests.unit.scheduler.beside import THEIRS, Beside, theirs
 from tests.unit.scheduler.interleavings import merged
@@ -35,13 +35,18 @@ def test_a_worse_choice_is_recorded_with_the_gap_between_the_totals() -> None:
     world.add_pod(theirs("p", cpu="1", memory="1Gi"))
     world.bind("p", "small", cpu="1", memory="1Gi")
     (found,) = world.compared()
-    assert (found.ours, found.theirs, found.scheduler, found.profile) == ("large", "small", THEIRS, "koord-scheduler")
-    totals = {best.node: best.score for best in found.judged.best}
-    assert (found.score, found.their_score) == (totals["large"], totals["small"])
-    assert found.gap == found.score - found.their_score > 0
-    assert found.refused == ()
-    assert found.their_parts is not None
-    assert sum(found.their_parts.values()) == found.their_score
+    assert (found.our_node, found.their_node, found.scheduler, found.profile) == (
+        "large",
+        "small",
+        THEIRS,
+        "koord-scheduler",
+    )
+    totals = {best.node: best.score for best in found.evaluation.best}
+    assert (found.our_score, found.their_score) == (totals["large"], totals["small"])
+    assert found.gap == found.our_score - found.their_score > 0
+    assert found.their_rejections == ()
+    assert found.their_plugin_scores is not None
+    assert sum(found.their_plugin_scores.values()) == found.their_score
     assert found.request == {"cpu": 1000, "memory": 1 << 30}
     assert (found.as_of, found.as_of_ns) == ({"cluster": 5}, world.now_ns)
     assert world.logs["scheduling"][0].cause == Cause("cluster", 6)
@@ -52,7 +57,7 @@ def test_the_same_choice_has_no_gap() -> None:
     world.add_pod(theirs("p"))
     world.bind("p", "large")
     (found,) = world.compared()
-    assert (found.ours, found.gap, found.score) == ("large", 0, found.their_score)
+    assert (found.our_node, found.gap, found.our_score) == ("large", 0, found.their_score)
 
 
 def test_a_choice_that_our_filters_refuse_says_which_and_why() -> None:
@@ -64,9 +69,9 @@ def test_a_choice_that_our_filters_refuse_says_which_and_why() -> None:
     world.bind("q", "tainted")
     first, second = world.compared()
     short = Rejections(plugin="NodeResourcesFit", code="InsufficientResource", nodes=1, detail="cpu")
-    assert first.refused == (short,)
-    assert (first.gap, first.their_score, first.their_parts, first.ours) == (0, 0, None, "large")
-    assert [(one.plugin, one.code, one.detail) for one in second.refused] == [
+    assert first.their_rejections == (short,)
+    assert (first.gap, first.their_score, first.their_plugin_scores, first.our_node) == (0, 0, None, "large")
+    assert [(one.plugin, one.code, one.detail) for one in second.their_rejections] == [
         ("TaintToleration", "UntoleratedTaint", "team=a:NoSchedule")
     ]
 
@@ -76,7 +81,7 @@ def test_a_node_that_was_never_observed_is_refused_as_unknown() -> None:
     world.add_pod(theirs("p"))
     world.bind("p", "nowhere")
     (found,) = world.compared()
-    assert [(one.plugin, one.code) for one in found.refused] == [("", "NodeUnknown")]
+    assert [(one.plugin, one.code) for one in found.their_rejections] == [("", "NodeUnknown")]
 
 
 def test_where_nothing_fits_ours_is_empty() -> None:
@@ -84,8 +89,8 @@ def test_where_nothing_fits_ours_is_empty() -> None:
     world.add_pod(theirs("p", cpu="64"))
     world.bind("p", "large", cpu="64")
     (found,) = world.compared()
-    assert (found.ours, found.score, found.judged.feasible) == ("", 0, 0)
-    assert found.refused
+    assert (found.our_node, found.our_score, found.evaluation.feasible) == ("", 0, 0)
+    assert found.their_rejections
 
 
 def test_a_pod_that_cannot_be_read_is_compared_with_nothing() -> None:
@@ -93,7 +98,7 @@ def test_a_pod_that_cannot_be_read_is_compared_with_nothing() -> None:
     world.add_pod(theirs("p", cpu="many"))
     world.bind("p", "large", cpu="many")
     (found,) = world.compared()
-    assert (found.ours, found.refused[0].code) == ("", "UnreadablePod")
+    assert (found.our_node, found.their_rejections[0].code) == ("", "UnreadablePod")
 
 
 def test_each_pod_is_judged_after_the_bindings_before_it_and_before_its_own() -> None:
@@ -106,8 +111,8 @@ def test_each_pod_is_judged_after_the_bindings_before_it_and_before_its_own() ->
     world.bind("p", "a", cpu="3")
     world.bind("q", "b", cpu="3")
     _, second = world.compared()
-    assert second.ours == "b", "a is full"
-    assert second.judged.feasible == 1
+    assert second.our_node == "b", "a is full"
+    assert second.evaluation.feasible == 1
     assert second.as_of["cluster"] == 7
 
 

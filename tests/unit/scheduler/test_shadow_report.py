@@ -96,7 +96,7 @@ def test_our_choices_see_each_other_where_they_are_followed() -> None:
     for name in ("p", "q", "r", "s"):
         world.add_pod(theirs(name, cpu="1"))
         world.bind(name, "a", cpu="1")
-    assert [found.ours for found in world.compared() if found.pod_uid != "first"] == ["b"] * 4
+    assert [found.our_node for found in world.compared() if found.pod_uid != "first"] == ["b"] * 4
     where = followed(world)
     assert sorted(where.values()).count("a") in (2, 3)
     found = summed_up(world)
@@ -116,10 +116,10 @@ def test_who_chooses_as_we_do_loads_the_nodes_as_we_would() -> None:
         world.view.read()
         ask = world.view.pods[f"p{number}"].ask
         assert ask is not None
-        best = compare(world.indexed(), Binding(f"p{number}", "", ask, "a", 1, world.now_ns)).ours
+        best = compare(world.indexed(), Binding(f"p{number}", "", ask, "a", 1, world.now_ns)).our_node
         world.bind(f"p{number}", best, cpu="700m")
         world.read()
-    found = {one.pod_uid: one.theirs for one in world.compared()}
+    found = {one.pod_uid: one.their_node for one in world.compared()}
     assert followed(world) == found
     assert all(load.theirs == load.ours for load in summed_up(world).nodes)
 

@@ -9,7 +9,7 @@ from shared.events import Cause
 from shared.events.cluster import DesiredStateApplied, DesiredStateSuperseded
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.unit.simulator.world import World, node, pod, shuffled
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cli.process import Process, ProgramFailed
+from cli.processes.child_process import Process, ProgramFailed
 
 KOORD = [sys.executable, "-P", "-m", "cli"]
 
@@ -69,7 +69,7 @@ def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from cli.process import Process\n"
+        "from cli.processes.child_process import Process\n"
         "from tests.support import warm_start\n"
         "warm_start.install()\n"
         f"process = Process('koord', [sys.executable, '-m', 'cli', 'run', 'audit'], Path({str(tmp_path / 'log')!r}))\n"

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.node_agent.memory import node_pod
-from cli.parity.runners.node_agent.series import Store
+from cli.parity.runners.node_agent.metric_store import Store
 from services.node_agent.qos_manager.strategies.cpu_burst import (
     Bursts,
     CurrentLimits,

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.runners.node_agent.series import Store
+from cli.parity.runners.node_agent.metric_store import Store
 from services.node_agent.qos_manager.strategies import cpu_evict
 from services.node_agent.qos_manager.strategies.cpu_evict import BestEffort, Window
 from services.node_agent.qos_manager.strategies.eviction_order import Amounts, Candidate, Outcome, Task

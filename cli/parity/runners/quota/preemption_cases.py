@@ -29,7 +29,7 @@ from shared.events.cluster import ObjectObserved, PodObserved
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.scheduling import PodNominated, PodPlaced
 from shared.kube import resource_names
-from shared.service import Runtime
+from shared.runtime.service import Runtime
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 
@@ -121,7 +121,7 @@ class _Cluster:
         )
         return [draft.event for draft in after]
 
-    async def ask(self, _: str, data: bytes, **__: Any) -> bytes:
+    async def request(self, _: str, data: bytes, **__: Any) -> bytes:
         """Answers as the bus does: with what the ledger charges."""
         _drafts, [answer] = charge(self._ledger.state, [decode_request(data)], self._ledger.settings.admission())
         return encode(answer)

@@ -133,11 +133,11 @@ class Evaluation:
         rows = judge.feasible().tolist()
         candidates = judge.candidates(rows)
         for candidate in candidates:
-            agree(f"total of {candidate.node}", candidate.score, sum(candidate.parts.values()))
+            agree(f"total of {candidate.node}", candidate.score, sum(candidate.plugin_scores.values()))
         scores: dict[str, dict[str, int]] = {}
         for scorer in judge.profile.scorers if rows else ():
             name = scorer.plugin.name
-            fused = {c.node: c.parts[name] for c in candidates if name in c.parts}
+            fused = {c.node: c.plugin_scores[name] for c in candidates if name in c.plugin_scores}
             alone = self._alone(scorer.plugin, judge.by == FEASIBLE)
             expected = (
                 {} if alone is None else {self._table.names[row]: int(alone[row]) * scorer.weight for row in rows}
@@ -163,7 +163,7 @@ class Evaluation:
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided), "a cycle's first event"
         agree("pods of the cycle", [uid], [outcome.pod_uid for outcome in decided.pods])
-        agree("record of the cycle", judge.judged(pod_hash), decided.classes[decided.pods[0].judged])
+        agree("record of the cycle", judge.judged(pod_hash), decided.classes[decided.pods[0].class_index])
         placed = next((draft.event for draft in drafts if isinstance(draft.event, PodPlaced)), None)
         expected = None if given is None else (self._table.names[row], given)
         agree("placement", expected, placed and (placed.node, placed.annotations))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.runners.scheduler.cluster import Cluster
+from cli.parity.runners.scheduler.recorded_cluster import Cluster
 from shared.kube.pod import Pod
 
 _PLUGINS = {"fitPlus": "NodeResourcesFitPlus", "scarce": "ScarceResourceAvoidance"}

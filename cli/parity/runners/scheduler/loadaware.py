@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.runners.scheduler.cluster import Cluster
+from cli.parity.runners.scheduler.recorded_cluster import Cluster
 from services.scheduler.extender.node_views import plugin_views
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs, decode_args
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import deadline_ns, windows_of
@@ -108,7 +108,7 @@ class Scenario(Cluster):
         view, uid = self.engine.view, pod.metadata.uid
         if uid not in view.pods:  # a cycle places pods that it has seen
             self.observe_pod(pod, now_ns)
-        number, outcome = view.cycle + 1, PodOutcome(pod_uid=uid, judged=0, node=node)
+        number, outcome = view.cycle + 1, PodOutcome(pod_uid=uid, class_index=0, node=node)
         decided = CycleDecided(cycle=number, pods=(outcome,), seen=dict(view.positions), now_ns=now_ns)
         self.engine.append("scheduling", decided, now_ns)
         placed = PodPlaced(pod_uid=uid, pod=pod.metadata.key, node=node, cycle=number, request={})

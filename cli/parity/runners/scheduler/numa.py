@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.scheduler import topology_manager
-from cli.parity.runners.scheduler.cluster import Cluster, Tried
 from cli.parity.runners.scheduler.evaluation import agree
+from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
 from services.scheduler.framework.reasons import text
 from services.scheduler.plugins.node_numa_resource.allocation import NumaNode
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (

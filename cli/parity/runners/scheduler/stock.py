@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.runners.scheduler.cluster import Cluster
 from cli.parity.runners.scheduler.evaluation import Evaluation, Scores, agree
+from cli.parity.runners.scheduler.recorded_cluster import Cluster
 from services.scheduler.cycle.evaluation import Judge
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import Selective

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.runners.slo_controller.node import RecordedNode
+from cli.parity.runners.slo_controller.recorded_node import RecordedNode
 from cli.parity.runners.slo_controller.zones import zones_after
 from services.slo_controller.config.colocation_strategy import effective, invalid
 from services.slo_controller.overcommit import batch_resources, mid_resources, plugin_names

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.parity.runners.slo_controller.node import RecordedNode
+from cli.parity.runners.slo_controller.recorded_node import RecordedNode
 from services.slo_controller.node_topology.topology_objects import decide_topology
 from services.slo_controller.node_topology.zone_resources import FIELDS, has_zones
 from services.slo_controller.overcommit import batch_resources

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cli.parity.runners.webhook.amounts import canonical
+from cli.parity.runners.webhook.canonical_quantities import canonical
 from services.slo_controller.config.node_slo_spec import node_slo_spec
 from services.slo_controller.config.slo_configmap import config_of, read
 from shared.domain.slo_defaults import NodeSloSpec, in_force

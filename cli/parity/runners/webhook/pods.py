@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cli.parity.runners.webhook.amounts import canonical
-from cli.parity.runners.webhook.desk import Given, desk_of, request_of
+from cli.parity.runners.webhook.canonical_quantities import canonical
+from cli.parity.runners.webhook.recorded_handlers import Given, desk_of, request_of
 from services.gateway.webhooks.handlers import MARK
 from shared.admission.pod.gpu_resources import GPU, SHARED, asks_for_gpu
 from shared.admission.pod.pod_json import app_containers, stated

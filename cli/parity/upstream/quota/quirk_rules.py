@@ -7,7 +7,7 @@ changes the answer. Where the two ends differ at least one rule recognises the c
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cli.parity.domain import Rule
+from cli.parity.case_domain import Rule
 from cli.parity.upstream.quota.quirks import ALL, Quirk, Quirks
 
 Predicted = Callable[[str, Mapping[str, Any], Quirks], dict[str, Any]]

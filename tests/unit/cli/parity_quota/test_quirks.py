@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.parity.domain import Rule
+from cli.parity.case_domain import Rule
 from cli.parity.upstream.quota import admission_cases, runtime_cases
 from cli.parity.upstream.quota.quirk_rules import rules_of
 from cli.parity.upstream.quota.quirks import NONE, Quirk

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gateway.kube_api.http_pool import Channels, NeverSent
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 
 PLAIN = b'HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a": 12}'
 CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{"a"\r\n5;note=x\r\n: 12}\r\n0\r\n\r\n'

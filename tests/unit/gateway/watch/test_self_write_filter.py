@@ -19,8 +19,8 @@ from shared.events import Cause, Draft, Event
 from shared.events.cluster import DesiredStateRejected, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import FieldsDesired
 from shared.events.metrics import AGGREGATIONS, ClassReported, NodeReported, PodReported, Usage, WindowUsage
-from tests.support.examples import examples
 from tests.support.gateway_objects import Log, seen, state_after
+from tests.support.hypothesis_examples import examples
 
 RESOURCE = NODE_METRICS.name
 START_NS = 1_780_000_000 * 10**9

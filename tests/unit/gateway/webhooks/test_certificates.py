@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gateway.webhooks.certificates import Bundle, Terms, ends, renewed
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 TERMS = Terms(authority=timedelta(days=100), certificate=timedelta(days=9), overlap=timedelta(hours=1))

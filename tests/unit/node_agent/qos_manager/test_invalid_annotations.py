@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.kube.pod import Pod
-from tests.support.examples import examples
+from tests.support.hypothesis_examples import examples
 from tests.unit.node_agent.qos_manager.managed_node import BATCH, BE, CID, WEB, ManagedNode
 
 NAMES = (

@@ -1,0 +1,103 @@
+"""Which configuration is in force for a context, and which was refused, from the log alone."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from shared.errors import KoordError
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.log.admin.newest_events import newest, writer_of
+from shared.log.database import Database
+from shared.log.reader import LogReader
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A configuration that came into force at `seq`.
+
+    Attributes:
+        since_ns: when that was appended.
+        lines: of its text.
+    """
+
+    source: str
+    digest: str
+    seq: int
+    since_ns: int
+    lines: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The newest configuration that was not taken over.
+
+    Attributes:
+        stands: nothing was taken over since, so what somebody wanted is not in force.
+    """
+
+    source: str
+    digest: str
+    seq: int
+    at_ns: int
+    path: str
+    reason: str
+    stands: bool
+
+
+class ConfigStatus(msgspec.Struct, frozen=True):
+    """One context; None where its writer never took over, or never refused, any."""
+
+    context: str
+    in_force: Taken | None
+    refused: Refused | None
+
+
+class NoConfiguration(KoordError):
+    """A context's log holds no configuration."""
+
+
+async def status_of(database: Database, contexts: Sequence[str] = ()) -> list[ConfigStatus]:
+    """Of the given contexts, or of all that have any."""
+    wanted = contexts or [
+        context for context in await LogReader(database).contexts() if await takes_any(database, context)
+    ]
+    return [await _status(database, context) for context in wanted]
+
+
+async def takes_any(database: Database, context: str) -> bool:
+    """Whether the context's writer takes configurations over, as it said when it started."""
+    writer = await writer_of(database, context)
+    if writer is None:
+        return False
+    assert isinstance(writer.record.event, WriterStarted)
+    return ConfigApplied.type_name() in writer.record.event.emits
+
+
+async def text_of(database: Database, context: str) -> str:
+    """The text in force.
+
+    Raises:
+        NoConfiguration: there is none.
+    """
+    known = await LogReader(database).contexts()
+    if context not in known:
+        raise NoConfiguration(f"there is no context {context!r}; there are {', '.join(known)}")
+    found = await newest(database, context, [ConfigApplied]) if await takes_any(database, context) else []
+    if not found:
+        raise NoConfiguration(
+            f"the writer of {context} has taken no configuration over; `koord config status` shows which have"
+        )
+    assert isinstance(found[0].record.event, ConfigApplied)
+    return found[0].record.event.text
+
+
+async def _status(database: Database, context: str) -> ConfigStatus:
+    taken, refused = None, None
+    for found in await newest(database, context, [ConfigApplied]):
+        record, event = found.record, found.record.event
+        assert isinstance(event, ConfigApplied)
+        taken = Taken(event.source, event.digest, record.seq, record.at_ns, len(event.text.splitlines()))
+    for found in await newest(database, context, [ConfigRejected]):
+        record, event = found.record, found.record.event
+        assert isinstance(event, ConfigRejected)
+        stands = taken is None or record.seq > taken.seq
+        refused = Refused(event.source, event.digest, record.seq, record.at_ns, event.path, event.reason, stands)
+    return ConfigStatus(context, taken, refused)

@@ -1,0 +1,214 @@
+"""All checks, in order; one that cannot be made becomes a finding of its own and the others go on."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from cli.bus_connection import bus_of, login_of
+from cli.commands.active_config import status_of
+from cli.doctor import check_bus as bus_checks
+from cli.doctor import check_cluster, check_postgres, check_services
+from cli.doctor.check_services import NEEDED, BeaconHeard
+from cli.doctor.finding import Finding
+from cli.service_list import contexts as wanted_contexts
+from cli.supervisor.system_servers import Endpoints
+from services.audit.manifest import stream_of
+from shared.bus import NoResponse, NotPermitted
+from shared.bus.login import BadLogin
+from shared.bus.server_check import BusRefused, BusUnreachable
+from shared.bus.server_check import look as look_at_bus
+from shared.errors import KoordError
+from shared.events.cluster import MissingPermission
+from shared.events.log import WriterStarted
+from shared.kube.rbac_permissions import SUBJECT, Permissions
+from shared.log.admin import lag, server_check
+from shared.log.admin.followers import list_parked
+from shared.log.admin.newest_events import newest, writer_of
+from shared.log.admin.session import DatabaseUnreachable, opened
+from shared.log.announcements import batch_subject, beacon_subject, decode_beacon
+from shared.log.database import Database, DatabaseDenied
+from shared.log.reader import LogReader
+
+LISTENED_S = 3.2
+"""Beacons come each second; on a busy machine one comes late."""
+ANSWER_S = 15.0
+"""The gateway puts some eighty questions to the API server."""
+REFUSALS = 50
+
+_OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
+
+
+async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
+    """Look at everything; a second or two, or `LISTENED_S` when a writer is not heard."""
+    async with AsyncExitStack() as open_:
+        meeting = asyncio.create_task(_bus(endpoints.nats, open_))
+        found = await _database(endpoints)
+        about_bus, ears = await meeting
+        found += about_bus
+        if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
+            found += await _log(endpoints, ears)
+    found += _disk(folder)
+    return found
+
+
+class _Ears:
+    """Beacons as they are heard: context -> what its writers said."""
+
+    def __init__(self) -> None:
+        self.beacons: dict[str, list[BeaconHeard]] = {}
+        self._heard = asyncio.Event()
+
+    def hear(self, data: bytes) -> None:
+        """Take note of a beacon."""
+        with contextlib.suppress(msgspec.DecodeError):  # whoever may publish there may publish anything
+            beacon = decode_beacon(data)
+            self.beacons.setdefault(beacon.context, []).append(BeaconHeard(beacon.epoch, beacon.seq))
+            self._heard.set()
+
+    async def wait_for(self, epochs: Mapping[str, int]) -> None:
+        """Listen until each of these contexts has spoken with its epoch, for `LISTENED_S` at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LISTENED_S):
+                while not all(
+                    any(beacon.epoch == epoch for beacon in self.beacons.get(context, ()))
+                    for context, epoch in epochs.items()
+                ):
+                    self._heard.clear()
+                    await self._heard.wait()
+
+
+async def _database(endpoints: Endpoints) -> list[Finding]:
+    found: list[Finding] = []
+    async with _asked("postgres", found), opened(endpoints.postgres) as database:
+        seen = await server_check.look(database)
+        found += check_postgres.about_server(seen, endpoints.postgres)
+        found.append(check_postgres.about_clock(seen))
+        async with _asked("credentials", found):
+            schema = check_postgres.about_schema(await server_check.schema(database))
+            found.append(schema)
+            if schema.severity == "ok":
+                found += check_postgres.about_contexts(wanted_contexts(), await server_check.declared(database))
+    return found
+
+
+async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], _Ears | None]:
+    """What the bus says of itself, and ears on it until `open_` is closed; None when beacons cannot be heard."""
+    if not url:
+        what, cure = (
+            "no address of NATS is known",
+            "name it in KOORD_NATS; followers ask Postgres each second meanwhile",
+        )
+        return [Finding("error", "nats", what, cure)], None
+    heads = [beacon_subject(context) for context in sorted(wanted_contexts())]
+    try:
+        login = login_of(url)
+        seen = await look_at_bus(
+            login, [*heads, *(batch_subject(context) for context in sorted(NEEDED))], stream=stream_of("cluster")
+        )
+    except (BusRefused, BadLogin) as error:
+        return [Finding("error", "credentials", str(error), _OPERATOR)], None
+    except BusUnreachable as error:
+        cure = (
+            "start it, or correct KOORD_NATS; until then followers ask Postgres each second and questions get no answer"
+        )
+        return [Finding("error", "nats", str(error), cure)], None
+    found = list(bus_checks.about_bus(seen, login.server))
+    if all(head in seen.refused for head in heads):
+        return found, None
+    ears, bus = _Ears(), bus_of(url, "koord doctor")
+    await bus.start()
+    open_.push_async_callback(bus.close)
+    for head in heads:
+        if head not in seen.refused:
+            await bus.subscribe(head, ears.hear)
+    return found, ears
+
+
+async def _log(endpoints: Endpoints, ears: _Ears | None) -> list[Finding]:
+    """What the log tells of those who write and follow it."""
+    found: list[Finding] = []
+    async with _asked("postgres", found), opened(endpoints.postgres) as database:
+        contexts = await LogReader(database).contexts()
+        async with _asked("services", found):
+            writers = {context: await writer_of(database, context) for context in contexts}
+            if ears:
+                await ears.wait_for(
+                    {
+                        name: one.record.event.epoch
+                        for name, one in writers.items()
+                        if one and isinstance(one.record.event, WriterStarted)
+                    }
+                )
+            found += check_services.about_writers(writers, ears.beacons if ears else None)
+        async with _asked("followers", found):
+            found += check_services.about_parked(await list_parked(database))
+            found += check_services.about_followers(await lag.behind(database))
+        async with _asked("configuration", found):
+            found += check_cluster.about_configuration(await status_of(database))
+        async with _asked("rbac", found):
+            found += await _permissions(database, endpoints.nats if ears else "")
+        async with _asked("nodes", found):
+            found += check_cluster.about_nodes(await lag.nodes_heard(database))
+        async with _asked("disk", found):
+            found += check_services.about_partitions(
+                [await server_check.size_of(database, context) for context in contexts]
+            )
+    return found
+
+
+async def _permissions(database: Database, nats: str) -> list[Finding]:
+    writer = await writer_of(database, "cluster")
+    if writer is None:
+        return []
+    if writer.actor.startswith("simulator@"):
+        return [Finding("note", "rbac", "the cluster is simulated: there is nothing to be permitted")]
+    found: list[Finding] = []
+    answered: Permissions | None = None
+    if nats:
+        try:
+            answered = await _ask_gateway(nats)
+            found += check_cluster.about_permissions(answered)
+        except NotPermitted as error:
+            found.append(Finding("warning", "credentials", str(error), _OPERATOR))
+        except NoResponse:
+            what = f"the gateway did not answer within {ANSWER_S:g} s, so what its account may do is not known"
+            found.append(
+                Finding("warning", "rbac", what, "see that it runs; `koord top` shows its state, its log says more")
+            )
+    refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
+    return [*found, *check_cluster.about_refusals(refusals, answered)]
+
+
+async def _ask_gateway(nats: str) -> Permissions:
+    bus = bus_of(nats, "koord doctor")
+    await bus.start()
+    try:
+        return msgspec.json.decode(await bus.request(SUBJECT, b"", deadline_s=ANSWER_S), type=Permissions)
+    finally:
+        await bus.close()
+
+
+def _disk(folder: Path) -> list[Finding]:
+    """Room on the disk of a system that runs here; of another machine's disk nothing is known."""
+    if not (folder / "postgres").is_dir():
+        return []
+    usage = shutil.disk_usage(folder)
+    return [check_services.about_disk(usage.free, usage.total, str(folder))]
+
+
+@contextlib.asynccontextmanager
+async def _asked(area: str, found: list[Finding]) -> AsyncIterator[None]:
+    """A check that may be refused: that is a finding, and the end of this check alone."""
+    try:
+        yield
+    except DatabaseDenied as error:
+        found.append(Finding("error" if area == "postgres" else "warning", "credentials", str(error), _OPERATOR))
+    except DatabaseUnreachable as error:
+        found.append(Finding("error", "postgres", str(error), "start it, or correct KOORD_POSTGRES"))
+    except KoordError as error:
+        found.append(Finding("error", area, str(error), "see `koord events` and the service's log"))

@@ -1,0 +1,114 @@
+"""May the gateway do what it must on the cluster, do the clocks agree, and are the nodes' agents heard?"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from cli.commands.active_config import ConfigStatus
+from cli.doctor.check_postgres import clock_finding
+from cli.doctor.finding import Finding
+from cli.terminal.durations import age
+from shared.events.cluster import MissingPermission
+from shared.kube.rbac_permissions import Permissions, Rule
+from shared.log.admin.lag import NodeHeard
+from shared.log.admin.newest_events import Found
+
+SILENT_REPORTS = 3
+"""As many reports must be missing before an agent counts as silent."""
+SILENT_AT_LEAST_S = 30.0
+NAMED = 5
+"""So many objects are named; the others are counted."""
+
+_APPLY = "kubectl apply -k k8s/rbac"
+
+
+def about_permissions(found: Permissions) -> Iterator[Finding]:
+    """The API server's word on the gateway's account."""
+    if found.problem:
+        yield Finding(
+            "error",
+            "rbac",
+            f"the gateway cannot ask the API server: {found.problem}",
+            "see that the API server runs and that KOORD_GATEWAY_KUBECONFIG, or the pod's service account, is accepted by it",
+        )
+        return
+    who = f"{found.account or 'the gateway'} at {found.server} ({found.version})"
+    for needed_for, group in groupby(sorted(found.missing, key=_purpose), key=_purpose):
+        missing = ", ".join(str(rule) for rule in group)
+        yield Finding("error", "rbac", f"{who} may not {missing}, needed for {needed_for}", f"grant it: `{_APPLY}`")
+    if not found.missing:
+        what = "read what shadow mode follows" if found.shadow else "do all that effects need"
+        yield Finding("ok", "rbac", f"{who} may {what} ({len(found.allowed)} rules)")
+    direction = "ahead of" if found.ahead_s > 0 else "behind"
+    what = f"the API server's clock is {abs(found.ahead_s):.1f} s {direction} the gateway's"
+    yield clock_finding(max(abs(found.ahead_s) - 0.5, 0.0), what)
+
+
+def about_refusals(refusals: Sequence[Found], found: Permissions | None) -> Iterator[Finding]:
+    """Intents that ended in MissingPermission, for rules that are still not granted (or not known to be)."""
+    granted = {str(rule) for rule in found.allowed} if found else set()
+    by_rule: dict[str, list[str]] = {}
+    for one in refusals:
+        assert isinstance(one.record.event, MissingPermission)
+        by_rule.setdefault(one.record.event.rule, []).append(one.record.event.name)
+    for rule, names in by_rule.items():
+        if rule in granted:
+            continue
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        what = f"the gateway was refused `{rule}` for {', '.join(names[:NAMED])}{more}"
+        yield Finding("error", "rbac", what, f"grant it: `{_APPLY}`; what was refused is decided anew")
+
+
+def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
+    """Does everybody work with the configuration that was wanted?"""
+    for one in found:
+        if one.refused and one.refused.stands:
+            in_force = f"{one.in_force.source} stays in force" if one.in_force else "the built-in one is in force"
+            at = f"{one.refused.path}: " if one.refused.path else ""
+            yield Finding(
+                "error",
+                "configuration",
+                f"{one.context}: {one.refused.source} was refused at {one.context}/{one.refused.seq}: {at}{one.refused.reason}; {in_force}",
+                "correct it there; it is taken over without a restart (`koord config status`)",
+            )
+        elif one.in_force:
+            what = f"{one.context}: {one.in_force.source} is in force since {one.context}/{one.in_force.seq}"
+            yield Finding("ok", "configuration", what)
+
+
+def about_nodes(found: Sequence[NodeHeard]) -> Iterator[Finding]:
+    """Does the agents of all nodes report?"""
+    heard = [one for one in found if one.unheard_s is not None]
+    if not heard:
+        if found:
+            what = f"no agent of the {len(found)} nodes has reported: usage comes from NodeMetric objects alone"
+            yield Finding("note", "nodes", what, "run `koord run node-agent` on each node to measure it")
+        return
+    silent = [one for one in heard if (one.unheard_s or 0) > max(SILENT_REPORTS * one.interval_s, SILENT_AT_LEAST_S)]
+    for one in silent[:NAMED]:
+        yield Finding(
+            "error",
+            "nodes",
+            f"the agent of {one.node} was last heard {age(one.unheard_s or 0)} ago; it reports every {one.interval_s} s",
+            "see whether it runs there, and its log: its login, and the address in KOORD_MQTT or KOORD_NATS",
+        )
+    if len(silent) > NAMED:
+        yield Finding("error", "nodes", f"{len(silent) - NAMED} more agents are silent", "as above")
+    if never := [one.node for one in found if one.unheard_s is None]:
+        more = f" and {len(never) - NAMED} more" if len(never) > NAMED else ""
+        what = f"no agent has reported for {', '.join(never[:NAMED])}{more}"
+        yield Finding(
+            "warning", "nodes", what, "run `koord run node-agent` there: without reports a node's load is not known"
+        )
+    for one in heard:
+        if one.ahead_s > 1:
+            finding = clock_finding(
+                one.ahead_s, f"the clock of node {one.node} is {one.ahead_s:.1f} s ahead of metrics ingest's"
+            )
+            if finding.severity != "ok":
+                yield finding
+    if len(silent) < len(heard):
+        yield Finding("ok", "nodes", f"{len(heard) - len(silent)} of {len(found)} nodes report")
+
+
+def _purpose(rule: Rule) -> str:
+    return rule.needed_for

@@ -1,0 +1,141 @@
+"""Does every context have its writer, and does every follower keep up?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from cli.doctor.finding import Finding
+from cli.terminal.durations import age
+from shared.events.log import WriterStarted
+from shared.log.admin.followers import Parked
+from shared.log.admin.lag import Behind
+from shared.log.admin.newest_events import Found
+from shared.log.admin.server_check import ContextSize
+
+NEEDED = frozenset({"cluster", "scheduling"})
+"""Without a writer of these no pod is placed; other contexts are written where their service is part of the installation."""
+
+UNSEEN_S = 45.0
+"""A follower registers every 10 s."""
+FULL_WARNING, FULL_ERROR = 0.10, 0.02
+"""Of a disk, free."""
+LAG_S = 45.0
+"""Registered positions are up to 10 s old by themselves."""
+
+
+class BeaconHeard(NamedTuple):
+    """What was heard of a context's writer on the bus while the doctor listened."""
+
+    epoch: int
+    seq: int
+
+
+def about_writers(
+    writers: Mapping[str, Found | None], beacons: Mapping[str, Sequence[BeaconHeard]] | None
+) -> Iterator[Finding]:
+    """Who leads each context.
+
+    Args:
+        writers: context -> its newest WriterStarted.
+        beacons: context -> what was heard, by epoch; None when the bus could not be listened to.
+    """
+    for context, found in writers.items():
+        if found is None:
+            if context in NEEDED:
+                what = f"{context} was never written: its service has not run yet"
+                yield Finding("error", "services", what, "start the services: `koord up`, or `docker compose up`")
+            continue
+        assert isinstance(found.record.event, WriterStarted)
+        started = found.record.event
+        who = f"{context} is led by {found.actor}, epoch {started.epoch}, release {started.release}"
+        if beacons is None:
+            yield Finding("note", "services", f"{who}, as the log says; the bus was not heard", "")
+            continue
+        heard = {beacon.epoch for beacon in beacons.get(context, ())}
+        if started.epoch in heard:
+            yield Finding("ok", "services", who)
+        elif heard:
+            yield Finding(
+                "warning",
+                "services",
+                f"{context}: a writer of epoch {max(heard)} is heard, and the log's newest is {started.epoch} ({found.actor})",
+                "a take-over is under way; if this stays, two installations share this bus: give each its own",
+            )
+        else:
+            what = f"{context} has no writer: {found.actor} led it last and is not heard"
+            cure = f"start it again, and see why it ended in its log: `koord run {service_of(found.actor)}`"
+            yield Finding("error", "services", what, cure)
+        if len(heard) > 1:
+            what = f"{context}: beacons of {len(heard)} epochs are heard at once"
+            yield Finding("note", "services", what, "a take-over was just under way; look again")
+
+
+def about_followers(found: Sequence[Behind]) -> Iterator[Finding]:
+    """Who follows, and how far behind."""
+    well: dict[str, int] = {}
+    for one in found:
+        if one.unseen_s > UNSEEN_S:
+            if one.service not in well:
+                yield Finding(
+                    "warning",
+                    "followers",
+                    f"{one.service} was last seen {age(one.unseen_s)} ago",
+                    f"start it again; if it is gone for good: `koord followers forget {one.service}`",
+                )
+            well[one.service] = -1
+        elif one.oldest_s > LAG_S:
+            yield Finding(
+                "error",
+                "followers",
+                f"{one.service} is {one.events:,} events of {one.context} behind; the oldest of them is {age(one.oldest_s)} old",
+                "see its log and its share of a core (`koord top`); one that stands still has parked an event or waits for Postgres",
+            )
+            well[one.service] = -1
+        else:
+            well.setdefault(one.service, 0)
+    if keeping_up := [service for service, state in well.items() if state == 0]:
+        yield Finding("ok", "followers", f"{', '.join(keeping_up)} keep{'s' if len(keeping_up) == 1 else ''} up")
+
+
+def about_parked(found: Sequence[Parked]) -> Iterator[Finding]:
+    """Events that stopped a service."""
+    for one in found:
+        yield Finding(
+            "error",
+            "followers",
+            f"{one.service} stands still at {one.context}/{one.seq}: {one.error}",
+            f"run a release that can read it, or pass over it: `koord events skip {one.service} {one.context}/{one.seq} --reason ...`",
+        )
+
+
+def about_partitions(sizes: Sequence[ContextSize]) -> Iterator[Finding]:
+    """Is there room for the next events?"""
+    for one in sizes:
+        if one.room < 1:
+            yield Finding(
+                "error",
+                "disk",
+                f"{one.context} has no partition for seq {one.head + 1}: its writer cannot append",
+                f"select koord_extend('{one.context}', {one.head + 1}); as its writer's role, and see why the writer has not",
+            )
+    total = sum(one.size_bytes for one in sizes)
+    yield Finding(
+        "ok",
+        "disk",
+        f"{len(sizes)} contexts hold {sum(one.head for one in sizes):,} events in {total / 2**20:,.0f} MiB",
+    )
+
+
+def about_disk(free: int, total: int, where: str) -> Finding:
+    """Is there room on the disk that Postgres writes to? Amounts in bytes."""
+    what = f"{free / 2**30:.1f} GiB are free where {where} lies"
+    if free >= FULL_WARNING * total:
+        return Finding("ok", "disk", what)
+    cure = "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
+    return Finding("error" if free < FULL_ERROR * total else "warning", "disk", what, cure)
+
+
+def service_of(actor: str) -> str:
+    """`metrics-ingest-0@host/12` -> `metrics-ingest`: what `koord run` calls it."""
+    name = actor.partition("@")[0]
+    stem, _, shard = name.rpartition("-")
+    return stem if shard.isdigit() else name

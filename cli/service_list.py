@@ -1,0 +1,101 @@
+"""The services there are: what `koord run` takes, and what a database must hold for them. Importing one is left to its user."""
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from shared.errors import KoordError
+
+if TYPE_CHECKING:
+    from shared.runtime.manifest import Manifest
+    from shared.runtime.service import Service
+
+SERVICES = (
+    "gateway",
+    "scheduler",
+    "quota-ledger",
+    "slo-controller",
+    "simulator",
+    "metrics-ingest",
+    "action-ingest",
+    "audit",
+)
+AGENTS = ("node-agent",)
+"""What runs on each node: no log, no database, hence no `Service`; its module has `run` and what it reads from the environment."""
+
+SHARDED = ("metrics-ingest", "action-ingest")
+"""Services of which each shard has its own: they write a family of contexts."""
+
+_FOLDERS = {
+    "metrics-ingest": "services.metrics_ingest.reports",
+    "action-ingest": "services.metrics_ingest.actions",
+}
+"""Of services that have no folder named after them."""
+
+PARTITION_ROWS = 1_000_000
+
+CONTEXTS: Mapping[str, int] = {
+    "cluster": PARTITION_ROWS,
+    "scheduling": PARTITION_ROWS,
+    "quota": PARTITION_ROWS,
+    "slo": PARTITION_ROWS // 10,
+    "metrics-*": PARTITION_ROWS // 10,
+    "nodes-*": PARTITION_ROWS // 10,
+    "audit": PARTITION_ROWS // 10,
+}
+"""Context, or family of contexts, -> events that one partition of its log holds."""
+
+
+def metrics_shards() -> int:
+    """The shards that KOORD_METRICS_SHARDS names, or one.
+
+    Raises:
+        BadSetting: it is no such number.
+    """
+    from shared.runtime.sharding import Installation
+
+    return Installation.load("", os.environ).metrics_shards
+
+
+def contexts(shards: int = 0) -> dict[str, int]:
+    """The contexts of an installation; by default with as many shards as `metrics_shards`.
+
+    Raises:
+        BadSetting: KOORD_METRICS_SHARDS is no number of shards.
+    """
+    from shared.runtime.sharding import expanded
+
+    return expanded(CONTEXTS, shards or metrics_shards())
+
+
+class NoSuchService(KoordError):
+    """The name given is no service's."""
+
+
+def _folder(name: str) -> str:
+    return _FOLDERS.get(name) or f"services.{name.replace('-', '_')}"
+
+
+def manifest(name: str) -> "Manifest":
+    """What a service may do: read without what it needs to run."""
+    found: Manifest = importlib.import_module(f"{_folder(name)}.manifest").MANIFEST
+    return found
+
+
+def load(name: str) -> "Service":
+    """Imports a service.
+
+    Raises:
+        NoSuchService: with the names there are.
+        KoordError: a library it needs is not installed.
+    """
+    if name not in SERVICES:
+        raise NoSuchService(f"there is no service {name!r}; there are {', '.join(SERVICES)}")
+    try:
+        service: Service = importlib.import_module(f"{_folder(name)}.service").SERVICE
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] in {"services", "shared"}:
+            raise  # ours: a broken installation, not a missing extra
+        raise KoordError(f"service {name} needs {error.name}; pip install 'koordstream[{name}]'") from error
+    return service

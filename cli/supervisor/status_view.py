@@ -1,0 +1,100 @@
+"""How the services do: a live table on a terminal, and elsewhere one line for each change."""
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from cli.supervisor.supervisor import Unit
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+COLUMNS = ("service", "state", "lag", "events/s", "events", "restarts", "why")
+_STYLES = {
+    "leading": "green",
+    "waiting-for-lock": "cyan",
+    "following": "yellow",
+    "starting": "yellow",
+    "draining": "magenta",
+    "silent": "bold red",
+    "down": "bold red",
+}
+
+
+def cells(unit: Unit) -> tuple[str, ...]:
+    """One row of the table; empty where the service has said nothing."""
+    status = unit.status
+    said = (f"{status.lag:,}", f"{status.events_per_s:,.0f}", f"{status.folded:,}") if status else ("", "", "")
+    return (unit.spec.name, unit.state, *said, str(unit.restarts), unit.why)
+
+
+def table(units: Iterable[Unit], title: str = "") -> "RenderableType":
+    """All units as a rich table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in COLUMNS:
+        right = column in {"lag", "events/s", "events", "restarts"}
+        grid.add_column(column, justify="right" if right else "left", no_wrap=column != "why", overflow="fold")
+    for unit in units:
+        row = [Text(cell) for cell in cells(unit)]
+        row[1].stylize(_STYLES.get(unit.state, ""))
+        grid.add_row(*row)
+    return grid
+
+
+class View:
+    """Shows units until it is left; `update` after each change. Without a terminal each change is a line of its own."""
+
+    def __init__(self, units: Iterable[Unit], title: str = "") -> None:
+        self._units = list(units)
+        self._title = title
+        self._said: dict[str, tuple[str, int]] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stdout.isatty():
+            from rich.live import Live
+
+            self._live = Live(table(self._units, self._title), refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def update(self, below: "RenderableType | str" = "") -> None:
+        """Shows how the units are now; `below` is shown under the table, on a terminal only."""
+        if self._live:
+            from rich.console import Group
+
+            self._live.update(Group(table(self._units, self._title), *([below] if below else [])))
+            return
+        for unit in self._units:
+            now = (unit.state, unit.restarts)
+            if self._said.get(unit.spec.name) != now:
+                self._said[unit.spec.name] = now
+                click.echo(_line(unit))
+
+    def note(self, text: str) -> None:
+        """Says something that stays: above the table, or as a line."""
+        if self._live:
+            self._live.console.print(text)
+        else:
+            click.echo(text)
+
+
+def _line(unit: Unit) -> str:
+    status = unit.status
+    said = f" lag={status.lag} events_per_s={status.events_per_s:.0f}" if status else ""
+    why = f" restarts={unit.restarts} why={unit.why!r}" if unit.why else ""
+    return f"{datetime.now(UTC):%H:%M:%S} {unit.spec.name} {unit.state}{said}{why}"

@@ -1,0 +1,93 @@
+"""The folder of a system on this machine: its servers' data, its services' logs, and where other commands find it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from cli.credentials.secrets_file import write_private
+from cli.supervisor.system_servers import Endpoints
+from shared.errors import KoordError
+
+DEFAULT = Path(".koord")
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    """Holds the folder; a second system would ruin the first one's data.
+
+    Raises:
+        KoordError: another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise KoordError(
+                f"a system runs in {folder} already (process {lock.read().strip()}); give another --dir"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+@contextmanager
+def announced(folder: Path, endpoints: Endpoints) -> Iterator[None]:
+    """Says in the folder where the servers are, for as long as they run."""
+    file = folder / "endpoints.json"
+    write_private(file, msgspec.json.encode(endpoints).decode())
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def find_endpoints(folder: Path) -> Endpoints:
+    """Where the servers are: KOORD_POSTGRES and KOORD_NATS, else those of the system that runs in `folder`.
+
+    Raises:
+        KoordError: neither is there.
+    """
+    postgres, nats = os.environ.get("KOORD_POSTGRES", ""), os.environ.get("KOORD_NATS", "")
+    services = dict(part.partition("=")[::2] for part in os.environ.get("KOORD_STATUSZ", "").split(",") if "=" in part)
+    if postgres and nats:
+        return Endpoints(postgres, nats, services=services)
+    file = folder / "endpoints.json"
+    found = msgspec.json.decode(file.read_bytes(), type=Endpoints) if file.exists() else None
+    if found and not Path(f"/proc/{found.pid}").exists():
+        found = None  # its process was killed and could not take the file away
+    if not found and not postgres:
+        raise KoordError(
+            f"no system runs in {folder}; start one with `koord up`, or name its database in KOORD_POSTGRES"
+        )
+    if found and not postgres:
+        services = {**found.services, **services}
+    return Endpoints(
+        postgres or (found.postgres if found else ""),
+        nats or (found.nats if found else ""),
+        services=services,
+        credentials=found.credentials if found else "",
+    )
+
+
+def find_owner(folder: Path) -> str:
+    """The database with its owner's login, who alone may migrate: KOORD_POSTGRES, else that of the system that runs in `folder`.
+
+    Raises:
+        KoordError: neither is there.
+    """
+    from cli.credentials.credentials_folder import env_file, read_env
+    from cli.credentials.secrets_file import OWNER
+
+    if given := os.environ.get("KOORD_POSTGRES", ""):
+        return given
+    found = find_endpoints(folder)
+    if not found.credentials:
+        return found.postgres
+    return read_env(env_file(Path(found.credentials), OWNER))["KOORD_POSTGRES"]

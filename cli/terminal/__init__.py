@@ -1,0 +1,1 @@
+"""What the terminal sees: arguments, options, completion of names, and how results are printed."""

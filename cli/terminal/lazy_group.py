@@ -1,0 +1,66 @@
+"""A group of commands that imports one when it is used; its help and its completion import none."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+OURS = frozenset({"cli", "services", "shared"})
+
+
+class Entry(NamedTuple):
+    """Where a sub-command is, and its line in the group's help (a test compares it with the command's own)."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+class Failed(click.ClickException):
+    """What an error with a text for people becomes at the terminal: that text on stderr, exit code 1, no traceback."""
+
+    def show(self, file: Any = None) -> None:  # noqa: ARG002  click's signature
+        """Prints the text on stderr."""
+        click.echo(f"koord: {self.message}", err=True)
+
+
+class LazyGroup(click.Group):
+    """A group whose sub-commands are entries."""
+
+    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.entries = dict(sorted(entries.items()))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """All names, in order."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Imports the sub-command; None when there is none of this name.
+
+        Raises:
+            Failed: it needs a library that is not installed.
+        """
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        try:
+            command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        except ModuleNotFoundError as error:
+            if error.name and error.name.partition(".")[0] in OURS:
+                raise
+            raise Failed(f"`{cmd_name}` needs {error.name}; pip install 'koordstream[all]'") from error
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The table of sub-commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Sub-commands that begin with what was typed, then options."""
+        fitting = [(name, entry) for name, entry in self.entries.items() if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=entry.help) for name, entry in fitting]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]

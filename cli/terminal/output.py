@@ -1,0 +1,66 @@
+"""How results are shown: tables for people, JSON or YAML for programs. One object, or one object a line when streamed."""
+
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
+
+import click
+import msgspec
+
+Format = Literal["table", "json", "yaml"]
+
+
+def show(value: object, output: Format) -> None:
+    """Prints one value for a program, on stdout."""
+    plain = msgspec.to_builtins(value)
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
+
+
+def show_one_of_many(value: object, output: Format) -> None:
+    """Prints one of a stream of values: a line of JSON, or a YAML document."""
+    plain = msgspec.to_builtins(value)
+    if output == "yaml":
+        import yaml
+
+        click.echo("---\n" + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(msgspec.json.encode(plain))
+
+
+def show_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    header: bool = True,
+    right: Collection[str] = (),
+) -> None:
+    """Prints rows under a header: with colour on a terminal, as plain aligned text elsewhere.
+
+    Args:
+        right: columns that are aligned to the right.
+    """
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
+        for column in columns:
+            table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
+        for row in rows:
+            table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        Console().print(table)
+        return
+    texts = [[str(cell) for cell in row] for row in rows]
+    if header:
+        texts.insert(0, [column.upper() for column in columns])
+    widths = [max(len(line[i]) for line in texts) for i in range(len(columns))]
+    aligned = [str.rjust if column in right else str.ljust for column in columns]
+    for line in texts:
+        cells = (align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,163 @@
+"""One look at a running system: the log's heads and followers from Postgres, beacons from the bus, /statusz where it is known.
+
+Each source may be away; what it would have told is then empty, and `problems` says so.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import aiohttp
+import msgspec
+
+from shared.errors import KoordError
+from shared.events.log import WriterStarted
+from shared.log.admin import lag, server_check
+from shared.log.admin.lag import Behind
+from shared.log.admin.newest_events import Found, writer_of
+from shared.log.announcements import Beacon
+from shared.log.database import FAILURES, Database
+from shared.log.reader import LogReader
+from shared.runtime.health import Status
+
+SIZES_INTERVAL_S = 10.0
+"""A size is a look at every partition's files."""
+STATUS_S = 1.0
+HEARD_S = 3.5
+"""After how long without a beacon a writer counts as silent."""
+ANSWER_S = 4.0
+
+
+class Writer(NamedTuple):
+    """Who wrote WriterStarted last in a context."""
+
+    service: str
+    replica: str
+    epoch: int
+    since_ns: int
+
+
+class ContextSeen(NamedTuple):
+    """A context at one instant.
+
+    Attributes:
+        head: the larger of the log's and the beacon's.
+        heard: whether its writer's beacon came in the last seconds; None when the bus is away.
+    """
+
+    head: int
+    heard: bool | None
+    writer: Writer | None
+    size: server_check.ContextSize | None
+
+
+class Reading(NamedTuple):
+    """Everything at one instant.
+
+    Attributes:
+        at_s: by the monotonic clock.
+        statuses: name of the process -> what it said; None when it did not answer.
+    """
+
+    at_s: float
+    now_ns: int
+    contexts: dict[str, ContextSeen]
+    followers: list[Behind]
+    statuses: dict[str, Status | None]
+    problems: list[str]
+
+
+class Instruments:
+    """What readings are taken with, kept between them.
+
+    Attributes:
+        beacons: context -> its newest beacon and when it came, by the monotonic clock.
+        bus_connected: whether beacons can be heard; the caller says so before each reading.
+    """
+
+    def __init__(self, database: Database, statuses: Mapping[str, str]) -> None:
+        """Remembers the sources; `statuses` is the name of a process -> `host:port` or URL of its pages."""
+        self.beacons: dict[str, tuple[Beacon, float]] = {}
+        self.bus_connected = False
+        self._database = database
+        self._statuses = statuses
+        self._answered: set[str] = set()
+        self._session: aiohttp.ClientSession | None = None
+        self._sizes: dict[str, server_check.ContextSize] = {}
+        self._sizes_at = -SIZES_INTERVAL_S
+
+    def hear(self, beacon: Beacon) -> None:
+        """Takes note of a beacon; the highest epoch counts."""
+        known = self.beacons.get(beacon.context)
+        if known is None or beacon.epoch >= known[0].epoch:
+            self.beacons[beacon.context] = (beacon, time.monotonic())
+
+    async def read(self) -> Reading:
+        """Takes a reading; a source that does not answer within seconds is a problem, not an error."""
+        problems: list[str] = []
+        contexts: dict[str, ContextSeen] = {}
+        followers: list[Behind] = []
+        asked = asyncio.create_task(self._ask())
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                contexts = await self._contexts()
+                followers = await lag.behind(self._database)
+        except (KoordError, *FAILURES) as error:
+            problems.append(f"Postgres: {str(error) or type(error).__name__}")
+        if not self.bus_connected:
+            problems.append("NATS is not heard: beacons are unknown, followers ask Postgres each second")
+        return Reading(time.monotonic(), time.time_ns(), contexts, followers, await asked, problems)
+
+    async def _contexts(self) -> dict[str, ContextSeen]:
+        reader = LogReader(self._database)
+        names = await reader.contexts()
+        now = time.monotonic()
+        if now - self._sizes_at >= SIZES_INTERVAL_S:
+            self._sizes = {name: await server_check.size_of(self._database, name) for name in names}
+            self._sizes_at = now
+        found = {}
+        for name in names:
+            head = (await reader.head(name)).seq
+            writer = _writer(await writer_of(self._database, name))
+            heard: bool | None = None
+            if self.bus_connected:
+                beacon, at = self.beacons.get(name, (None, 0.0))
+                heard = beacon is not None and now - at < HEARD_S if writer else None
+                if beacon is not None and heard and writer and beacon.epoch == writer.epoch:
+                    head = max(head, beacon.seq)
+            found[name] = ContextSeen(head, heard, writer, self._sizes.get(name))
+        return found
+
+    async def close(self) -> None:
+        """Ends the connections to the services' pages."""
+        if self._session:
+            await self._session.close()
+
+    async def _ask(self) -> dict[str, Status | None]:
+        if self._session is None:
+            # Kept, so that a name is looked up once: while a server's name cannot be resolved, its lookups block all others.
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S))
+        session = self._session
+        answers = await asyncio.gather(*(_status(session, address) for address in self._statuses.values()))
+        found = dict(zip(self._statuses, answers, strict=True))
+        self._answered |= {name for name, status in found.items() if status}
+        # An address that never answered may be of a service that is not part of this installation.
+        return {name: status for name, status in found.items() if name in self._answered}
+
+
+def _writer(found: Found | None) -> Writer | None:
+    if found is None:
+        return None
+    assert isinstance(found.record.event, WriterStarted)
+    service, _, replica = found.actor.partition("@")
+    return Writer(service, replica, found.record.event.epoch, found.record.at_ns)
+
+
+async def _status(session: aiohttp.ClientSession, address: str) -> Status | None:
+    url = address if "//" in address else f"http://{address}"
+    try:
+        async with session.get(f"{url.rstrip('/')}/statusz") as answer:
+            return msgspec.json.decode(await answer.read(), type=Status)
+    except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError):
+        return None

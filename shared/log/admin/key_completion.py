@@ -1,0 +1,32 @@
+"""Names of objects for a shell that completes: the first few keys that begin with what was typed."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from shared.log.database import Database
+from shared.log.tables import table_of
+
+# A loose scan of the index (key, seq): each step jumps to the next key, however many events a key has.
+_KEYS_SQL = """
+with recursive found(key, number) as (
+    (select key, 1 from {table} where key >= :prefix order by key limit 1)
+    union all
+    select (select e.key from {table} e where e.key > found.key order by e.key limit 1), number + 1
+    from found where found.key is not null and number < :most
+)
+select key from found where starts_with(key, :prefix)
+"""
+_OF_TYPE = " and exists (select from {table} e where e.key = found.key and e.type = any(:kinds))"
+
+
+async def keys_like(database: Database, context: str, prefix: str, most: int, kinds: Sequence[str] = ()) -> list[str]:
+    """Keys of a context that begin with `prefix`, among the `most` that come next to it in the index's order.
+
+    Args:
+        kinds: only keys that have an event of one of these types.
+    """
+    sql = (_KEYS_SQL + (_OF_TYPE if kinds else "")).format(table=table_of(context))
+    values = {"prefix": prefix, "most": most} | ({"kinds": list(kinds)} if kinds else {})
+    async with database.reading() as connection:
+        return [str(key) for key in await connection.scalars(text(sql), values)]

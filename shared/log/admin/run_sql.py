@@ -1,0 +1,34 @@
+"""SQL that an owner runs: many statements as they are written, in one transaction, one runner at a time."""
+
+from typing import NamedTuple
+
+from sqlalchemy import text
+
+from shared.log.database import Database, driver
+
+_LOCK = text("select pg_advisory_xact_lock(hashtextextended('koordstream migrations', 0))")
+
+
+class Existing(NamedTuple):
+    """What grants are about: the roles `koord_...` of the server, the contexts of the database, and its name."""
+
+    roles: list[str]
+    contexts: list[str]
+    database: str
+
+
+async def run_script(database: Database, sql: str) -> None:
+    """Runs statements in one transaction."""
+    with database.denials():
+        async with database.engine.begin() as connection:
+            await connection.execute(_LOCK)
+            await (await driver(connection)).execute(sql)
+
+
+async def existing_roles(database: Database) -> Existing:
+    """The roles and contexts that there are."""
+    async with database.reading() as connection:
+        roles = await connection.scalars(text(r"select rolname from pg_roles where rolname like 'koord\_%' order by 1"))
+        contexts = await connection.scalars(text("select context from contexts order by context"))
+        name = await connection.scalar(text("select current_database()"))
+        return Existing(list(roles), list(contexts), str(name))

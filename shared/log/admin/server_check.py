@@ -1,0 +1,205 @@
+"""What a Postgres server says of itself and of our database in it, for people: version, clock, settings, schema, sizes.
+
+Every function is one look with a login that may do little; `koord doctor` and `koord top` make findings and tables of it.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.log.database import MIGRATIONS, SERVER_SETTINGS, Database, sqlstate
+from shared.log.tables import table_of
+
+LOOKED_AT = (
+    "client_connection_check_interval",
+    "fsync",
+    "full_page_writes",
+    "lock_timeout",
+    "statement_timeout",
+    "synchronous_commit",
+    "tcp_keepalives_count",
+    "tcp_keepalives_idle",
+    "tcp_keepalives_interval",
+    "tcp_user_timeout",
+    "transaction_read_only",
+)
+"""Settings that decide whether events survive a power cut, and whether a writer that is gone loses its lock."""
+
+UNDEFINED_TABLE = "42P01"
+
+LOOKS_AT_CLOCK = 3
+"""The one with the shortest round trip counts: the first pays for the statement."""
+
+
+class Server(NamedTuple):
+    """A Postgres server, as this login sees it.
+
+    Attributes:
+        version: as `server_version_num`: 180001 is 18.1.
+        settings: those of LOOKED_AT, in this session, as numbers of the setting's own unit or as words.
+        ahead_s: how far its clock is ahead of this machine's, up to half of `round_trip_s` either way.
+        connections: those to the whole server, and how many there may be.
+        encrypted: whether this connection is.
+    """
+
+    version: int
+    user: str
+    superuser: bool
+    standby: bool
+    settings: dict[str, str]
+    ahead_s: float
+    round_trip_s: float
+    connections: tuple[int, int]
+    encrypted: bool
+
+
+class Schema(NamedTuple):
+    """The migrations of a database, and of this release.
+
+    Attributes:
+        found: revision of the database; empty when it was never migrated.
+        known: whether this release has that revision: an older or the same one.
+    """
+
+    found: str
+    wanted: str
+    known: bool
+
+
+class ContextSize(NamedTuple):
+    """One context in the database.
+
+    Attributes:
+        head: seq of its last event, 0 when it has none.
+        head_at_ns: when that was appended.
+        oldest: seq of its first kept event.
+        partitions: how many tables hold it, those ahead of the head included.
+        room: how many more events fit before a partition must be made.
+        size_bytes: of all of them, with their indexes.
+    """
+
+    context: str
+    head: int
+    head_at_ns: int
+    oldest: int
+    partitions: int
+    room: int
+    size_bytes: int
+
+
+_SERVER_SQL = """
+select current_setting('server_version_num')::integer as version, current_user as login, pg_is_in_recovery() as standby,
+       (select rolsuper from pg_roles where rolname = current_user) as superuser,
+       (select count(*) from pg_stat_activity where backend_type = 'client backend') as connections,
+       current_setting('max_connections')::integer as most,
+       (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as encrypted
+"""
+
+_SIZES_SQL = """
+select count(*) as partitions, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes,
+       coalesce(max(substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \\(''?([0-9]+)')::bigint), 0) as upto
+from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = to_regclass(:parent)
+"""
+
+
+async def look(database: Database) -> Server:
+    """Asks the server what it is."""
+    async with database.reading() as connection:
+        row = (await connection.execute(text(_SERVER_SQL))).one()
+        ahead_s, round_trip_s = min([await _clock(connection) for _ in range(LOOKS_AT_CLOCK)], key=lambda look: look[1])
+        rows = await connection.execute(
+            text("select name, setting from pg_settings where name = any(:names)"), {"names": list(LOOKED_AT)}
+        )
+        settings = {row.name: row.setting for row in rows}
+    return Server(
+        version=row.version,
+        user=row.login,
+        superuser=bool(row.superuser),
+        standby=row.standby,
+        settings=settings,
+        ahead_s=ahead_s,
+        round_trip_s=round_trip_s,
+        connections=(row.connections, row.most),
+        encrypted=bool(row.encrypted),
+    )
+
+
+async def _clock(connection: AsyncConnection) -> tuple[float, float]:
+    """How far the server's clock is ahead, and the round trip that leaves half of itself open; seconds."""
+    asked = time.time_ns()
+    now_us = await connection.scalar(text("select (extract(epoch from clock_timestamp()) * 1000000)::bigint"))
+    answered = time.time_ns()
+    return (now_us * 1000 - (asked + answered) // 2) / 1e9, (answered - asked) / 1e9
+
+
+async def schema(database: Database) -> Schema:
+    """How far the database is migrated.
+
+    Raises:
+        DatabaseDenied: this login may not look.
+    """
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    script = ScriptDirectory.from_config(config)
+    try:
+        async with database.reading() as connection:
+            # By its whole name: a login that may not look into the schema is told so, and not that there is no such table.
+            found = await connection.scalar(text("select version_num from public.alembic_version"))
+    except DBAPIError as error:
+        if sqlstate(error) != UNDEFINED_TABLE:
+            raise
+        found = None
+    known = {revision.revision for revision in script.walk_revisions()}
+    return Schema(found or "", script.get_current_head() or "", found in known)
+
+
+async def declared(database: Database) -> Mapping[str, int]:
+    """The contexts that the database has a log for -> events that one of its partitions holds."""
+    async with database.reading() as connection:
+        rows = await connection.execute(text("select context, partition_rows from contexts order by context"))
+        return {row.context: row.partition_rows for row in rows}
+
+
+async def size_of(database: Database, context: str) -> ContextSize:
+    """How large a context is."""
+    table = table_of(context)
+    async with database.reading() as connection:
+        head = (
+            await connection.execute(
+                text(
+                    f'select seq, (extract(epoch from at) * 1000000)::bigint as at_us from "{table}" '  # noqa: S608
+                    "where context = :context order by seq desc limit 1"
+                ),
+                {"context": context},
+            )
+        ).first()
+        oldest = await connection.scalar(
+            text(f'select seq from "{table}" where context = :context order by seq limit 1'),  # noqa: S608
+            {"context": context},
+        )
+        row = (await connection.execute(text(_SIZES_SQL), {"parent": table})).one()
+    seq = head.seq if head else 0
+    return ContextSize(
+        context=context,
+        head=seq,
+        head_at_ns=head.at_us * 1000 if head else 0,
+        oldest=oldest or 0,
+        partitions=row.partitions,
+        room=row.upto - 1 - seq,
+        size_bytes=row.bytes,
+    )
+
+
+def refused_settings(server: Server) -> list[str]:
+    """The session settings that were asked for and are not in force: something between us and the server keeps them."""
+    asked = {"tcp_user_timeout": SERVER_SETTINGS["tcp_user_timeout"]}
+    asked |= {name: SERVER_SETTINGS[name] for name in server.settings if name.startswith("tcp_keepalives")}
+    asked["client_connection_check_interval"] = SERVER_SETTINGS["client_connection_check_interval"]
+    return sorted(name for name, value in asked.items() if server.settings.get(name) != value)

@@ -1,0 +1,153 @@
+"""`/healthz`, `/readyz`, `/metrics` and `/statusz` of a service: its state for probes, Prometheus and the supervisor."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+_STARTED = time.monotonic()
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What a service says of itself.
+
+    Attributes:
+        state: starting, following, waiting-for-lock, leading, draining.
+        lag: events heard of and not folded yet.
+        events_per_s: folded over the last seconds.
+        bus: whether NATS is heard; without it the service polls Postgres.
+        refused: what NATS refuses this service, a login or a subject; empty as it should be.
+        counts: what this service counts of its own, such as silent nodes.
+        up_s: since the process began.
+        cpu_s: seconds of a core that it has used.
+        rss_bytes: memory that it holds.
+    """
+
+    service: str
+    state: str
+    epoch: int
+    lag: int
+    events_per_s: float
+    folded: int
+    positions: dict[str, int]
+    bus: bool
+    reloads: int = 0
+    rebuilt: str = ""
+    refused: str = ""
+    counts: dict[str, int] = {}
+    up_s: float = 0.0
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
+
+
+class Metrics:
+    """What every service counts.
+
+    Attributes:
+        texts: asked at each scrape for more of the page, written already; for a metric with more series than a registry can bear.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.texts: list[Callable[[], bytes]] = []
+        self.lag = Gauge("koord_follower_lag_events", "Events heard of and not folded yet", registry=self.registry)
+        self.folded = Gauge("koord_follower_folded_events", "Events folded since the start", registry=self.registry)
+        self.leading = Gauge("koord_writer_leading", "1 while this replica is the writer", registry=self.registry)
+        self.appended = Counter("koord_log_appended_events", "Events appended", registry=self.registry)
+        self.append_s = Histogram(
+            "koord_log_append_seconds",
+            "From the call to the commit",
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2),
+            registry=self.registry,
+        )
+        self.bus_refused = Gauge(
+            "koord_bus_refused", "1 while NATS refuses the login or has refused a subject", registry=self.registry
+        )
+        self.differences = Counter(
+            "koord_rebuild_differences", "Rebuilds that differed from the state", registry=self.registry
+        )
+
+
+class Pages(NamedTuple):
+    """What the probes say, asked at each request.
+
+    Attributes:
+        ready: whether the process does its work, and a word on it.
+        metrics: Prometheus' text.
+        status: what `/statusz` prints.
+    """
+
+    ready: Callable[[], tuple[bool, str]]
+    metrics: Callable[[], bytes]
+    status: Callable[[], Status]
+
+
+async def serve(address: str, status: Callable[[], Status], metrics: Metrics) -> web.AppRunner:
+    """Serves a service's pages on `host:port` until the runner is cleaned up."""
+
+    def ready() -> tuple[bool, str]:
+        state = status().state
+        return state in {"waiting-for-lock", "leading"}, state
+
+    def text() -> bytes:
+        now = status()
+        metrics.lag.set(now.lag)
+        metrics.folded.set(now.folded)
+        metrics.leading.set(now.state == "leading")
+        metrics.bus_refused.set(bool(now.refused))
+        return b"".join((generate_latest(metrics.registry), *(text() for text in metrics.texts)))
+
+    return await serve_pages(address, Pages(ready, text, status))
+
+
+async def serve_pages(address: str, pages: Pages) -> web.AppRunner:
+    """Serves pages on `host:port` until the runner is cleaned up."""
+    encode = msgspec.json.Encoder().encode
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        ready, state = pages.ready()
+        return web.Response(text=f"{state}\n", status=200 if ready else 503)
+
+    async def metricsz(_request: web.Request) -> web.Response:
+        return web.Response(body=pages.metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def statusz(_request: web.Request) -> web.Response:
+        return web.Response(body=encode(_of_this_process(pages.status())), content_type="application/json")
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+            web.get("/metrics", metricsz),
+            web.get("/statusz", statusz),
+        ]
+    )
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    host, _, port = address.rpartition(":")
+    await web.TCPSite(runner, host, int(port)).start()
+    return runner
+
+
+def _of_this_process(status: Status) -> Status:
+    """The same with what the process uses; as far as the kernel tells."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        pages = 0
+    return msgspec.structs.replace(
+        status,
+        up_s=round(time.monotonic() - _STARTED, 1),
+        cpu_s=round(time.process_time(), 2),
+        rss_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
+    )

@@ -1,0 +1,188 @@
+"""The runner of every service: follow, wait for the lock, lead, drain.
+
+An error that cannot be handled ends the process; the supervisor, or Kubernetes, starts it again.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from shared.errors import KoordError
+from shared.log.database import FAILURES
+from shared.log.position import LogRewound, Position
+from shared.log.snapshot import SnapshotFailed
+from shared.runtime import health, json_logging, tracing
+from shared.runtime.rebuild import watch_rebuilds
+from shared.runtime.retention import watch_retention
+from shared.runtime.service import Environment, Responder, Runtime, Service, SubjectResponder, release
+from shared.runtime.task_cancellation import cancel_and_wait
+from shared.settings import Settings
+
+log = logging.getLogger(__name__)
+
+DRAIN_DEADLINE_S = 10.0
+REGISTER_INTERVAL_S = 10.0
+STANDBY_AFTER_S = 0.5
+"""A lock that is free is had sooner: whoever still waits then stands by."""
+
+
+def run(service: Service) -> int:
+    """Runs a service until SIGTERM or SIGINT; the process's exit status."""
+    environment = Environment.load("", os.environ)
+    json_logging.set_up(service.name, environment.log_level)
+    tracing.set_up(service.name, environment.otlp_endpoint)
+    settings = service.settings.load(service.name, os.environ)
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(service, settings, environment))
+    except KoordError as error:
+        log.error(str(error), extra={"error": type(error).__name__})  # noqa: TRY400  the text says what to do
+        return 1
+    return 0
+
+
+async def _serve(service: Service, settings: Settings, environment: Environment) -> None:
+    runtime = Runtime(service, settings, environment)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.drain)
+    probes = (
+        await health.serve(environment.http_addr, runtime.status, runtime.metrics) if environment.http_addr else None
+    )
+    await runtime.bus.start()
+    leading: asyncio.Task[None] | None = None
+    around = AsyncExitStack()
+    try:
+        if service.lifespan is not None:
+            runtime.resources = await around.enter_async_context(service.lifespan(runtime))
+        leading = asyncio.create_task(_follow_and_lead(runtime), name="lead")
+        watched: set[asyncio.Future[Any]] = {
+            leading,
+            runtime.follower.failed,
+            runtime.writer.lost,
+            asyncio.create_task(runtime.draining.wait()),
+        }
+        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        if runtime.draining.is_set() and not leading.done() and runtime.writer.epoch:
+            ends = {leading, runtime.writer.lost}
+            done, _ = await asyncio.wait(ends, timeout=DRAIN_DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            await ended
+    finally:
+        if leading is not None:
+            await cancel_and_wait(leading)
+        await around.aclose()
+        await runtime.writer.close()
+        await runtime.follower.stop()
+        await runtime.bus.close()
+        await runtime.database.close()
+        if probes is not None:
+            await probes.cleanup()
+
+
+async def _follow_and_lead(runtime: Runtime) -> None:
+    service, follower, writer = runtime.service, runtime.follower, runtime.writer
+    await runtime.store.check_readers(service.writes, [kind.type_name() for kind in service.emits])
+    runtime.phase = "following"
+    gc.disable()
+    try:
+        await follower.start()
+    finally:
+        gc.freeze()  # what was loaded stays: collections need not look at it, not even once
+        gc.enable()
+    for subject, answer in service.serves.items():
+        await runtime.bus.respond_on(subject, _bound(answer, runtime))
+    background = [asyncio.create_task(_register(runtime), name="register")]
+    try:
+        await follower.caught_up(await runtime.log.last_seen(service.writes))
+        runtime.phase = "waiting-for-lock"
+        head = await _acquired(service, runtime)
+        follower.take_over()
+        await _stand_at(runtime, head)
+        await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
+        kept = await runtime.store.snapshot_names(runtime.state.SCHEMA)
+        runtime.base = kept[0] if kept else None
+        runtime.phase = "leading"
+        log.info("leading", extra={"context": service.writes, "epoch": writer.epoch, "head": head.seq})
+        background.append(asyncio.create_task(_snapshots(runtime), name="snapshots"))
+        background.append(asyncio.create_task(watch_rebuilds(runtime), name="rebuilds"))
+        background.append(asyncio.create_task(watch_retention(runtime), name="retention"))
+        background.append(asyncio.create_task(_led(service, runtime), name="lead"))
+        done, _ = await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            await ended
+        if runtime.draining.is_set():
+            await runtime.snapshot()
+    finally:
+        await cancel_and_wait(*background)
+
+
+async def _acquired(service: Service, runtime: Runtime) -> Position:
+    """Waits for the lock; what the service does meanwhile ends with that, and an error in it ends the process."""
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(runtime.writer.acquire())]
+    locked = tasks[0]
+    try:
+        await asyncio.wait(tasks, timeout=STANDBY_AFTER_S)
+        if service.stand_by is not None and not locked.done():
+            tasks.append(asyncio.ensure_future(service.stand_by(runtime)))
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if locked not in done:
+            for ended in done:
+                await ended
+        head: Position = await locked
+        return head
+    finally:
+        await cancel_and_wait(*tasks)
+
+
+async def _led(service: Service, runtime: Runtime) -> None:
+    await service.lead(runtime)
+
+
+async def _stand_at(runtime: Runtime, head: Position) -> None:
+    """Folds the own log to the head under the lock, the others to what the predecessor had seen."""
+    position = await runtime.follower.read_to_head(runtime.service.writes)
+    if position != head:
+        raise LogRewound(runtime.service.writes, position, head.digest)
+    await runtime.follower.caught_up(await runtime.log.last_seen(runtime.service.writes))
+
+
+def _bound(answer: Responder | SubjectResponder, runtime: Runtime) -> Callable[[str, bytes], Awaitable[bytes]]:
+    async def respond(subject: str, data: bytes) -> bytes:
+        if isinstance(answer, SubjectResponder):
+            return await answer.respond(runtime, subject, data)
+        return await answer(runtime, data)
+
+    return respond
+
+
+async def _register(runtime: Runtime) -> None:
+    while True:
+        try:
+            await runtime.store.register(runtime.state.positions, runtime.follower.readable)
+        except FAILURES as error:  # the next time will do: a registration lasts for days
+            log.warning("cannot register as a follower", extra={"error": repr(error)})
+        await asyncio.sleep(REGISTER_INTERVAL_S)
+
+
+async def _snapshots(runtime: Runtime) -> None:
+    folded = 0
+    while True:
+        await asyncio.sleep(runtime.environment.snapshot_interval_s)
+        if runtime.follower.folded == folded:
+            continue
+        try:
+            await runtime.snapshot()
+        except (SnapshotFailed, *FAILURES) as error:  # costs the next start a longer tail, no event
+            log.warning("cannot write a snapshot", extra={"error": repr(error)})
+            continue
+        folded = runtime.follower.folded
+        gc.collect()  # of what came since the last time: what is frozen with it would never be freed
+        gc.freeze()

@@ -1,0 +1,251 @@
+"""What a service is to the runner (`running.py`), and what it may do: what a service decides lives in the service.
+
+A service is a declaration (`Service`) and one coroutine, `lead`, that runs only while this replica is the writer of its
+context; a `Runtime` is what the coroutine works with.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
+
+from shared.bus import Bus
+from shared.errors import KoordError
+from shared.events import Draft, Event, RecordedEvent
+from shared.fold import State
+from shared.log.database import Database
+from shared.log.follower import Follower
+from shared.log.projection import BeforeFold
+from shared.log.reader import LogReader
+from shared.log.service_store import ServiceStore
+from shared.log.snapshot import pack_in_child
+from shared.log.writer import LogWriter
+from shared.runtime import sharding, tracing
+from shared.runtime.health import Metrics, Status
+from shared.runtime.manifest import Manifest
+from shared.runtime.retention import Retention, RetentionSettings
+from shared.settings import Settings
+
+Lead = Callable[["Runtime"], Awaitable[None]]
+StandBy = Callable[["Runtime"], Awaitable[None]]
+Lifespan = Callable[["Runtime"], AbstractAsyncContextManager[Any]]
+Responder = Callable[["Runtime", bytes], Awaitable[bytes]]
+
+
+class SubjectResponder(NamedTuple):
+    """An answer to questions on a subject with wildcards: it is told which subject it was."""
+
+    respond: Callable[["Runtime", str, bytes], Awaitable[bytes]]
+
+
+class Service(NamedTuple):
+    """What a service is made of.
+
+    Attributes:
+        manifest: what it may do.
+        follows: context in the manifest -> event types that its State folds.
+        emits: every type it may append.
+        lead: runs while this replica is the writer; returns when `runtime.draining` is set.
+        serves: bus subject in the manifest -> answer; every replica answers, from followed state.
+        carries_forward: type that says what an object is -> type that says it is gone; what is live outlasts its partition.
+        lifespan: runs around all of it, whether this replica leads or not; what it yields is `runtime.resources`.
+        retention: how long what it writes is kept, where that is not the same as for all.
+        stand_by: runs while the replica has read everything and waits for the lock, and is cancelled when it gets it: for what `lead`
+            would otherwise work out first. It appends nothing.
+    """
+
+    manifest: Manifest
+    follows: Mapping[str, tuple[type[Event], ...]]
+    emits: tuple[type[Event], ...]
+    settings: type[Settings]
+    new_state: Callable[[], State]
+    lead: Lead
+    serves: Mapping[str, Responder | SubjectResponder] = {}
+    carries_forward: Mapping[type[Event], type[Event]] = {}
+    lifespan: Lifespan | None = None
+    retention: Retention = Retention()
+    stand_by: StandBy | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the service, or of the shard."""
+        return self.manifest.name
+
+    @property
+    def writes(self) -> str:
+        """The context to which it appends."""
+        return self.manifest.writes
+
+    def member(self, shard: int, shards: int) -> "Service":
+        """This service with families replaced by their members; a sharded one as the shard that it is.
+
+        Raises:
+            NoSuchShard: there are not so many.
+            KoordError: it is made of something else than what is declared.
+        """
+        if set(self.follows) != set(self.manifest.follows) or set(self.serves) != set(self.manifest.serves):
+            raise KoordError(f"service {self.name} follows or answers something else than it declares")
+        own = self.manifest.member(shard, shards)
+        follows = sharding.expanded({k: v for k, v in self.follows.items() if k != self.writes}, shards)
+        return self._replace(manifest=own, follows={**follows, own.writes: self.follows[self.writes]})
+
+
+class Environment(Settings, frozen=True, kw_only=True):
+    """What every service reads: `KOORD_<FIELD>`."""
+
+    postgres: Annotated[
+        str,
+        Meta(description="the log's database: postgresql://user:password@host:port/name, with ?sslmode and its like"),
+    ]
+    nats: Annotated[str, Meta(description="the bus; without it the service polls the database")] = (
+        "nats://127.0.0.1:4222"
+    )
+    mqtt: Annotated[
+        str, Meta(description="broker that node agents use: mqtt[s]://user:password@host:port; empty: they use the bus")
+    ] = ""
+    nats_nkey: Annotated[str, Meta(description="file with the NKEY seed that proves the bus login; empty: none")] = ""
+    nats_ca: Annotated[
+        str, Meta(description="file with the authority of the bus' certificate; empty: the system's")
+    ] = ""
+    http_addr: Annotated[
+        str, Meta(description="host:port for /healthz, /readyz, /metrics and /statusz; empty: none")
+    ] = ""
+    log_level: Annotated[str, Meta(description="debug, info, warning or error; JSON lines on stderr")] = "info"
+    replica: Annotated[str, Meta(description="this replica's name in the log; empty: host and process id")] = ""
+    metrics_shards: sharding.Shards = 1
+    shard: Annotated[int, Meta(ge=0, description="which of them this process writes, if it writes one")] = 0
+    otlp_endpoint: Annotated[str, Meta(description="OTLP endpoint for spans (extra `tracing`); empty: none")] = ""
+    snapshot_interval_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
+    rebuild_interval_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = (
+        600.0
+    )
+
+
+def release() -> str:
+    """The version of this code."""
+    try:
+        return version("koordstream")
+    except PackageNotFoundError:
+        return "0+source"
+
+
+class Runtime:
+    """What a service's shell may do: look at the State, append, wait, know the time."""
+
+    def __init__(self, declared: Service, settings: Any, environment: Environment) -> None:
+        self.manifest = declared
+        self.service = service = declared.member(environment.shard, environment.metrics_shards)
+        self.settings = settings
+        self.environment = environment
+        self.retention = RetentionSettings.of(declared.name, declared.retention, os.environ)
+        self.draining = asyncio.Event()
+        self.metrics = Metrics()
+        self.database = Database(environment.postgres, application=f"koord {service.name}")
+        self.log = LogReader(self.database)
+        self.store = ServiceStore(self.database, service.name)
+        self.bus = Bus(
+            environment.nats, name=f"koord {service.name}", nkey=environment.nats_nkey, ca=environment.nats_ca
+        )
+        self.follower = Follower(
+            service.name, self.log, self.bus, service.follows, service.new_state, own=service.writes
+        )
+        replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
+        self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
+        self.resources: Any = None
+        self.prepared: Any = None  # what `stand_by` has made ready for `lead`
+        self.phase = "starting"
+        self.counts: dict[str, int] = {}  # what the service itself counts, for `/statusz`
+        self.rebuilt = ""
+        self.base: datetime | None = None  # the snapshot at which the next rebuild begins
+        self.compared: datetime | None = None  # the one that is compared, and begins the rebuild after that
+        self._rate = (time.monotonic(), 0, 0.0)
+
+    @property
+    def state(self) -> Any:
+        """The State, folded; another object after the log was rewound."""
+        return self.follower.state
+
+    def now_ns(self) -> int:
+        """The wall clock, which a shell hands to its decisions."""
+        return time.time_ns()
+
+    async def append(
+        self, drafts: Sequence[Draft], *, now_ns: int, seen: Mapping[str, int] | None = None, config: str = ""
+    ) -> list[RecordedEvent]:
+        """Appends in one transaction; on return the events are committed and folded.
+
+        Args:
+            seen: the positions that the decision rests on; those of the State at this call when not given.
+
+        Raises:
+            LostHead: the process must end.
+        """
+        basis = dict(self.state.positions) if seen is None else seen
+        started = time.monotonic()
+        with tracing.span("append", context=self.service.writes, events=len(drafts)):
+            records = await self.writer.append(drafts, now_ns=now_ns, seen=basis, config=config)
+        self.metrics.append_s.observe(time.monotonic() - started)
+        self.metrics.appended.inc(len(records))
+        return records
+
+    async def changed(self, timeout_s: float | None = None) -> bool:
+        """Waits until the State changed since the last call; False when the time ran out. Returns at once while draining."""
+        if self.draining.is_set():
+            return False
+        return await self.follower.changed(timeout_s)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """While leading: keeps the State at its positions, around a decision that awaits something; not around `append`."""
+        return self.follower.hold()
+
+    def before_fold(self, hook: BeforeFold | None) -> None:
+        """While leading: be called with each record just before it is folded, with the State as it is then; None ends that."""
+        self.follower.before_fold(hook)
+
+    async def check_lock(self) -> None:
+        """A round trip on the lock's connection, before effects or answers that rest on no new event."""
+        await self.writer.check_lock()
+
+    def drain(self) -> None:
+        """Ask `lead` to return."""
+        self.phase = "draining"
+        self.draining.set()
+        self.follower.wake()
+
+    def status(self) -> Status:
+        """For `/statusz`."""
+        at, folded, rate = self._rate
+        now = time.monotonic()
+        if now - at >= 1:
+            rate = (self.follower.folded - folded) / (now - at)
+            self._rate = (now, self.follower.folded, rate)
+        return Status(
+            service=self.service.name,
+            state=self.phase,
+            epoch=self.writer.epoch,
+            lag=self.follower.lag,
+            events_per_s=round(rate, 1),
+            folded=self.follower.folded,
+            positions=dict(self.state.positions),
+            bus=self.bus.connected,
+            refused=self.bus.refused,
+            reloads=self.follower.reloads,
+            rebuilt=self.rebuilt,
+            counts=dict(self.counts),
+        )
+
+    async def snapshot(self) -> None:
+        """Stores the State at its positions; one whose fold broke off is not stored."""
+        if not self.follower.sound:
+            return
+        positions = dict(self.follower.positions)
+        digest, packed = await pack_in_child(self.state)
+        needed = [each for each in (self.base, self.compared) if each is not None]
+        await self.store.write_snapshot(positions, self.state.SCHEMA, release(), packed, digest, needed)

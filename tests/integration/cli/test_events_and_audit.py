@@ -1,0 +1,159 @@
+"""koord events and koord audit on a real log."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import asyncpg
+import pytest
+import yaml
+
+from shared.events import Cause, Draft
+from shared.events.cluster import BindRejected
+from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, PodOutcome
+from shared.log.database import Database
+from shared.log.service_store import ServiceStore
+from tests.integration.cli.recorded_log import NOW_NS, Log, append, placed, run
+
+
+@pytest.fixture
+async def log(database: str) -> Log:
+    await append(database, "scheduling", [placed("web-1", "n1"), placed("web-2", "n2")])
+    refusal = BindRejected(pod="default/web-2", pod_uid="uid-web-2", reason="node n2 is gone")
+    await append(database, "cluster", [Draft(refusal, cause=Cause("scheduling", 3))], NOW_NS + 1_000_000)
+    return Log(database)
+
+
+async def test_events_are_a_table_for_people(log: Log) -> None:
+    result = await run(log, "events", "--type", "PodPlaced")
+    assert result.exit_code == 0, result.stderr
+    header, first, second = result.stdout.splitlines()
+    assert header.split() == ["AT", "EVENT", "TYPE", "KEY", "CAUSE", "DATA"]
+    assert "scheduling/2  PodPlaced  default/web-1" in first
+    assert '"node":"n2"' in second
+
+
+async def test_events_are_one_json_object_a_line_for_programs(log: Log) -> None:
+    result = await run(log, "events", "--key", "default/web-2", "-o", "json")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(event["context"], event["seq"], event["cause"]) for event in events] == [
+        ("scheduling", 3, None),
+        ("cluster", 2, "scheduling/3"),
+    ]
+    assert events[1]["data"]["reason"] == "node n2 is gone"
+    assert len(bytes.fromhex(events[1]["digest"])) == 32
+
+
+async def test_only_the_newest_events_of_all_contexts_together(log: Log) -> None:
+    result = await run(log, "events", "-n", "1", "-o", "yaml")
+    assert [document["key"] for document in yaml.safe_load_all(result.stdout)] == ["default/web-2"]
+
+
+async def test_since_takes_an_age_or_an_instant_and_says_so_otherwise(log: Log) -> None:
+    assert len((await run(log, "events", "--since", "5m", "-o", "json")).stdout.splitlines()) == 5
+    assert (await run(log, "events", "--since", "2199-01-01T00:00:00Z", "-o", "json")).stdout == ""
+    refused = await run(log, "events", "--since", "yesterday")
+    assert (refused.exit_code, "10m" in refused.stderr) == (2, True)
+
+
+async def test_follow_shows_what_comes_until_ctrl_c(log: Log) -> None:
+    command = [sys.executable, "-m", "cli", "events", "--follow", "--type", "PodPlaced", "-o", "json"]
+    env = {**os.environ, "KOORD_POSTGRES": log.url, "KOORD_NATS": "nats://127.0.0.1:1"}
+    follower = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
+    assert follower.stdout
+    lines = [await asyncio.to_thread(follower.stdout.readline) for _ in range(2)]
+    await append(log.url, "scheduling", [placed("web-3", "n3")])
+    lines.append(await asyncio.to_thread(follower.stdout.readline))
+    follower.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(follower.wait, 10) == 130
+    follower.stdout.close()
+    assert [json.loads(line)["key"] for line in lines] == ["default/web-1", "default/web-2", "default/web-3"]
+
+
+async def test_a_log_as_it_was_written_verifies(log: Log) -> None:
+    result = await run(log, "audit", "verify", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    assert {one["context"]: (one["ok"], one["checked"]) for one in json.loads(result.stdout) if one["checked"]} == {
+        "cluster": (True, 2),
+        "scheduling": (True, 3),
+    }
+
+
+async def test_an_altered_event_is_named_and_fails_the_command(log: Log) -> None:
+    connection = await asyncpg.connect(log.url)
+    await connection.execute("update events set key = 'default/other' where context = 'scheduling' and seq = 2")
+    await connection.close()
+    result = await run(log, "audit", "verify")
+    assert result.exit_code == 1
+    assert "scheduling/2" in result.stderr
+    assert (await run(log, "audit", "verify", "--context", "cluster")).exit_code == 0
+    assert (await run(log, "audit", "verify", "--context", "none")).exit_code == 1
+
+
+def test_a_database_that_is_not_there_is_said_in_one_line() -> None:
+    result = Log("postgresql://koord@127.0.0.1:1/koord").koord("events")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("koord: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+async def test_why_tells_a_pod_from_its_events_and_the_round_they_name(log: Log) -> None:
+    cycle = CycleDecided(
+        cycle=1,
+        pods=(PodOutcome("uid-web-1", 0, "n1"), PodOutcome("uid-web-2", 0, "n2")),
+        classes=(ClassEvaluated(nodes=3, feasible=2, best=(Candidate("n1", 90, {"LoadAwareScheduling": 90}),)),),
+    )
+    await append(log.url, "scheduling", [Draft(cycle)], NOW_NS + 2_000_000)
+    told = await run(log, "why", "pod", "web-2")
+    assert told.exit_code == 0, told.stderr
+    assert "default/web-2 (uid-web-2): the binding failed and it is tried again: node n2 is gone" in told.stdout
+    assert "2 of 3 nodes passed every filter" in told.stdout
+    found = json.loads((await run(log, "why", "pod", "default/web-1", "-o", "json")).stdout)
+    assert (found["status"], found["node"], found["evaluation"]["best"][0]["parts"]) == (
+        "placed",
+        "n1",
+        {"LoadAwareScheduling": 90},
+    )
+
+
+async def test_why_says_that_the_log_knows_no_such_pod(log: Log) -> None:
+    unknown = await run(log, "why", "pod", "default/nobody")
+    assert (unknown.exit_code, "default/nobody" in unknown.stderr) == (1, True)
+
+
+async def test_a_long_log_comes_in_the_order_of_its_appends_and_as_one_table(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.commands.events.TABLE_ROWS", 2)
+    lines = (await run(log, "events", "-n", "0")).stdout.splitlines()
+    events = [line.split()[1] for line in lines]
+    assert events == ["EVENT", "scheduling/1", "scheduling/2", "scheduling/3", "cluster/1", "cluster/2"]
+
+
+async def test_a_parked_event_is_shown_and_passed_over_with_a_reason(log: Log) -> None:
+    database = Database(log.url)
+    await ServiceStore(database, "scheduler").park("cluster", 2, "ValueError: no such node")
+    await database.close()
+    assert "cluster/2  ValueError: no such node" in (await run(log, "events", "parked")).stdout
+    assert (await run(log, "events", "skip", "scheduler", "cluster/99", "--reason", "x")).exit_code == 1
+    assert (await run(log, "events", "skip", "scheduler", "cluster", "--reason", "x")).exit_code == 2
+    skipped = await run(log, "events", "skip", "scheduler", "cluster/2", "--reason", "the node is gone", "--by", "ada")
+    assert skipped.exit_code == 0, skipped.stderr
+    found = json.loads((await run(log, "events", "parked", "-o", "json")).stdout)
+    assert found["parked"] == []
+    assert [(one["service"], one["seq"], one["reason"], one["by"]) for one in found["skipped"]] == [
+        ("scheduler", 2, "the node is gone", "ada")
+    ]
+
+
+async def test_a_follower_that_is_gone_is_forgotten(log: Log) -> None:
+    database = Database(log.url)
+    await ServiceStore(database, "scheduler").register({"cluster": 2, "scheduling": 3}, {})
+    await database.close()
+    assert "scheduler  cluster/2 scheduling/3" in (await run(log, "followers", "list")).stdout
+    assert (await run(log, "followers", "forget", "scheduler")).exit_code == 0
+    again = await run(log, "followers", "forget", "scheduler")
+    assert (again.exit_code, "koord followers list" in again.stderr) == (1, True)
