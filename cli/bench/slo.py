@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from cli.terminal.output import show_table
-from services.slo_controller.config.slo_configmap import InForce
+from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.decide import decide_config, decide_nodes
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import CONFIG_MAP, SloState
@@ -152,7 +152,7 @@ class Fleet:
         """Decide every node, and fold what is said: how long the decision took, and how many levels are to be written."""
         started, began = time.process_time(), time.perf_counter()
         drafts: list[Draft] = decide_nodes(
-            self.state, InForce(self.state.texts), names, self.settings, BEGAN + at_s * SECOND
+            self.state, ActiveConfig(self.state.texts), names, self.settings, BEGAN + at_s * SECOND
         )
         took = Took(time.process_time() - started, time.perf_counter() - began)
         for draft in drafts:

@@ -11,7 +11,7 @@ from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import Since
-from services.slo_controller.overcommit.explain import Explained, Step
+from services.slo_controller.overcommit.explain import ResourceExplanation, Step
 from services.slo_controller.overcommit.explain import explain as steps_of
 from shared.errors import KoordError
 from shared.events.slo import NodeOvercommitted
@@ -39,7 +39,7 @@ class NodeExplained(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str
     report: str = ""
     source: str = ""
-    resources: tuple[Explained, ...] = ()
+    resources: tuple[ResourceExplanation, ...] = ()
     annotations: dict[str, str | None] = msgspec.field(default_factory=dict)
     others: dict[str, str | None] = msgspec.field(default_factory=dict)
     problems: tuple[str, ...] = ()

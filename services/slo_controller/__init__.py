@@ -1,1 +1,1 @@
-"""Over-commitment: what a node does not use is sold again, and each node's agent is told how to protect who was there first."""
+"""The SLO controller: overcommits unused resources as batch and mid; writes NodeSLO, NodeMetric and topology objects."""

@@ -1,6 +1,6 @@
-"""What is said of nodes: the configuration in force, what each node sells again, and what the API must say then.
+"""Decisions about the configuration and about nodes: overcommitted amounts, and the desired state of API objects.
 
-Pure: State, settings and `now` in, events out. Only what differs from what we said before is said.
+Pure: State, settings and `now` in, events out. An event is drafted only if it differs from the newest one of its kind.
 """
 
 import json
@@ -14,14 +14,15 @@ from msgspec.structs import replace
 from services.slo_controller.config.colocation_strategy import DEFAULTS
 from services.slo_controller.config.node_metric_spec import node_metric_spec
 from services.slo_controller.config.node_slo_spec import node_slo_spec
-from services.slo_controller.config.slo_configmap import InForce, read
-from services.slo_controller.node_topology.topology_objects import decide_topology, withdrawn
-from services.slo_controller.overcommit.calculate import OFF, SELLING, Pass, calculate
-from services.slo_controller.overcommit.change_threshold import expires_ns, moved
-from services.slo_controller.overcommit.cpu_normalization import AMPLIFICATION_RATIO, normalization_moved
-from services.slo_controller.overcommit.decision_event import SOLD, outcome_of
+from services.slo_controller.config.slo_configmap import ActiveConfig, read
+from services.slo_controller.node_topology.topology_objects import decide_topology, topology_deletion
+from services.slo_controller.overcommit.calculate import ACTIVE, OFF, NodeCalculation, calculate
+from services.slo_controller.overcommit.change_threshold import any_changed, expires_ns
+from services.slo_controller.overcommit.cpu_normalization import ratio_changed
+from services.slo_controller.overcommit.decision_event import OVERCOMMITTED, overcommit_event
 from services.slo_controller.overcommit.device_resources import NO_DEVICES
 from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO
+from services.slo_controller.overcommit.resource_amplification import AMPLIFICATION_RATIO
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import (
     CONFIG_MAP,
@@ -39,63 +40,65 @@ from shared.kube.quantity import NANO, nanos
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 
 AMOUNTS, METADATA, SPEC = "batch-and-mid", "colocation", "collect-policy"
-"""The field groups that this context owns: of a node's status and metadata, of a NodeMetric."""
+"""The field groups that this context owns: of a node's status, of its metadata, and of a NodeMetric."""
 
 
 def decide_config(state: SloState) -> list[Draft]:
-    """Take over the ConfigMap as it was seen last, key by key; without one the defaults."""
+    """Applies the newest ConfigMap key by key; without one, the defaults."""
     data = state.config_data or {}
     digest = _digest(data)
-    if state.config and digest == state.refused:
+    if state.config_digest and digest == state.rejected_digest:
         return []
-    reading = read(data, state.texts)
+    parsed = read(data, state.texts)
     drafts = []
-    is_mended = bool(state.refused) and not reading.problems  # said, even where the texts are the last good ones again
-    if not state.config or reading.texts != state.texts or is_mended:
-        text = _canonical(reading.texts)
+    # A repaired document is recorded, even where its text equals the last valid one: it ends the rejection.
+    is_mended = bool(state.rejected_digest) and not parsed.problems
+    if not state.config_digest or parsed.texts != state.texts or is_mended:
+        text = _canonical(parsed.texts)
         drafts.append(
             Draft(ConfigApplied(source=f"ConfigMap {CONFIG_MAP}", digest=sha256(text).hexdigest(), text=text.decode()))
         )
     drafts += [
         Draft(ConfigRejected(source=f"ConfigMap {CONFIG_MAP}", digest=digest, path=f"{p.key}: {p.path}", reason=str(p)))
-        for p in reading.problems
+        for p in parsed.problems
     ]
     return drafts
 
 
 def decide_nodes(
-    state: SloState, config: InForce, names: Iterable[str], settings: SloSettings, now_ns: int
+    state: SloState, config: ActiveConfig, names: Iterable[str], settings: SloSettings, now_ns: int
 ) -> list[Draft]:
-    """What is said of these nodes: those that changed, and those whose reports have become too old."""
+    """Decides nodes: those that changed, and those whose reports have expired."""
     drafts: list[Draft] = []
     for name in names:
         if name in state.nodes:
             drafts += decide_node(state, config, name, settings, now_ns)
         else:
-            drafts += _gone(state, name, now_ns, settings)
+            drafts += _drafts_of_deleted_node(state, name, now_ns, settings)
     return drafts
 
 
-def decide_node(state: SloState, config: InForce, name: str, settings: SloSettings, now_ns: int) -> list[Draft]:
-    """What is said of one node that is there."""
+def decide_node(state: SloState, config: ActiveConfig, name: str, settings: SloSettings, now_ns: int) -> list[Draft]:
+    """Decides one existing node."""
     drafts: list[Draft] = []
     if settings.node_slos:
         drafts += _node_slo(state, config, name)
     if settings.node_metrics:
         drafts += _node_metric(state, config, name)
-    before = _decided(state, name)
-    # Without a configuration, amounts that others wrote to the node are theirs. A node without capacity or allocatable is not written to.
-    asked = before is not None or COLOCATION in state.texts or _has_ratios(state, config, name)
-    is_written = asked and state.machine(name).is_reported
+    before = _last_decision(state, name)
+    # Without a configuration, another controller may own the amounts on the node, so they stay as they are.
+    is_configured = before is not None or COLOCATION in state.texts or _has_ratios(state, config, name)
+    # A node whose kubelet has not reported capacity and allocatable yet is not written to.
+    is_written = is_configured and state.node_resources(name).is_reported
     found = calculate(state, config, name, settings, now_ns) if is_written else None
     if settings.topologies:
         drafts += decide_topology(state, name, found)
     if found is None:
         return drafts
-    why = _why(state, name, before, found, now_ns)
+    why = _reason(state, name, before, found, now_ns)
     if not why:
         return drafts
-    after = outcome_of(state.nodes[name], found, before, why, now_ns)
+    after = overcommit_event(state.nodes[name], found, before, why, now_ns)
     drafts.append(Draft(after))
     patch = {"capacity": after.amounts, "allocatable": after.amounts}
     if before is None or before.amounts != after.amounts:
@@ -110,111 +113,112 @@ def decide_node(state: SloState, config: InForce, name: str, settings: SloSettin
     return drafts
 
 
-def expired(state: SloState, config: InForce, now_ns: int) -> list[str]:
-    """Nodes that still sell what rests on a report that has become too old, and nodes with differences that wait for time to pass."""
+def nodes_with_expired_reports(state: SloState, config: ActiveConfig, now_ns: int) -> list[str]:
+    """Returns the nodes that are still overcommitted by a report that has expired."""
     names = []
     for name, decided in state.decided.items():
         node = state.nodes.get(name)
         if node is None or (decided.batch_cpu is None and decided.mid_cpu is None):
             continue
-        if not state.machine(name).is_reported:
+        if not state.node_resources(name).is_reported:
             continue
         strategy = config.strategy(node.metadata)
-        measured, _ = state.measured(name)
-        if expires_ns(measured, strategy) < now_ns:
+        report, _ = state.usage_report(name)
+        if expires_ns(report, strategy) < now_ns:
             names.append(name)
     return names
 
 
-def _why(state: SloState, name: str, before: NodeOvercommitted | None, found: Pass, now_ns: int) -> str:
-    """Why something is said of the node's amounts now; empty when nothing is."""
-    new, devices = found.prepared.amounts, found.devices
+def _reason(state: SloState, name: str, before: NodeOvercommitted | None, found: NodeCalculation, now_ns: int) -> str:
+    """Returns the reason for a new decision about the node's amounts; empty when the last one stays."""
+    new, devices = found.node_patch.amounts, found.devices
     if before is None:
         allocatable = state.nodes[name].status.allocatable or {}
-        news = any(size is not None for size in (*new.values(), *devices.amounts.values()))
-        there = any(each in allocatable for each in (*new, *devices.amounts))
-        return "first" if news or there or _annotations_moved(found, {}) else ""
+        has_amounts = any(size is not None for size in (*new.values(), *devices.amounts.values()))
+        is_present = any(each in allocatable for each in (*new, *devices.amounts))
+        return "first" if has_amounts or is_present or _annotations_changed(found, {}) else ""
     old, strategy = before.amounts, found.strategy
-    if found.doing != SELLING and any(old.get(each) is not None and new[each] is None for each in SOLD):
-        return found.doing
-    amounts_before = {each: nanos(text) for each in SOLD if (text := old.get(each)) is not None}
-    amounts = {each: size * NANO for each in SOLD if (size := new[each]) is not None}
-    if moved(amounts_before, amounts, SOLD, strategy):
-        return "moved"
+    if found.mode != ACTIVE and any(old.get(each) is not None and new[each] is None for each in OVERCOMMITTED):
+        return found.mode
+    amounts_before = {each: nanos(text) for each in OVERCOMMITTED if (text := old.get(each)) is not None}
+    amounts = {each: size * NANO for each in OVERCOMMITTED if (size := new[each]) is not None}
+    if any_changed(amounts_before, amounts, OVERCOMMITTED, strategy):
+        return "changed"
     if devices.amounts is not NO_DEVICES.amounts or any(old.get(each) is not None for each in devices.amounts):
-        stated = {each: nanos(text) for each, text in old.items() if text is not None}
-        wanted = {each: nanos(text) for each, text in devices.amounts.items() if text is not None}
-        if moved(stated, wanted, devices.amounts, replace(strategy, koordstream=None)):
-            return "moved"
+        written = {each: nanos(text) for each, text in old.items() if text is not None}
+        new_devices = {each: nanos(text) for each, text in devices.amounts.items() if text is not None}
+        if any_changed(written, new_devices, devices.amounts, replace(strategy, koordstream=None)):
+            return "changed"
         if any(before.labels.get(label) != text for label, text in devices.labels.items()):
-            return "moved"
-    if _annotations_moved(found, before.annotations):
-        return "moved"
+            return "changed"
+    if _annotations_changed(found, before.annotations):
+        return "changed"
     seconds = strategy.update_time_threshold_seconds
-    patience_ns = (DEFAULTS.update_time_threshold_seconds or 0 if seconds is None else seconds) * SECOND
-    if found.doing != OFF and now_ns - before.decided_ns > patience_ns and amounts != amounts_before:
+    update_after_ns = (DEFAULTS.update_time_threshold_seconds or 0 if seconds is None else seconds) * SECOND
+    if found.mode != OFF and now_ns - before.decided_ns > update_after_ns and amounts != amounts_before:
         return "time"
     return ""
 
 
-def _annotations_moved(found: Pass, stated: Mapping[str, str | None]) -> bool:
-    if found.ratio is not None and normalization_moved(stated.get(NORMALIZATION_RATIO), found.ratio):
+def _annotations_changed(found: NodeCalculation, written: Mapping[str, str | None]) -> bool:
+    if found.ratio is not None and ratio_changed(written.get(NORMALIZATION_RATIO), found.ratio):
         return True
-    return found.amplification != stated.get(AMPLIFICATION_RATIO)
+    return found.amplification != written.get(AMPLIFICATION_RATIO)
 
 
-def _has_ratios(state: SloState, config: InForce, name: str) -> bool:
-    """Whether something but over-commitment is configured, or the node has devices."""
+def _has_ratios(state: SloState, config: ActiveConfig, name: str) -> bool:
+    """Reports whether normalization or amplification is configured, or the node has devices."""
     return name in state.devices or any(
         each.enable or each.node_configs for each in (config.documents.normalization, config.documents.amplification)
     )
 
 
-def _decided(state: SloState, name: str) -> NodeOvercommitted | None:
-    """What we said of the node that is there: another one of its name may have gone since."""
-    if state.says(NODES, name, AMOUNTS) is None and state.says(NODES, name, METADATA) is None:
+def _last_decision(state: SloState, name: str) -> NodeOvercommitted | None:
+    """Returns the newest decision about the existing node; a decision about a deleted node of its name does not count."""
+    if state.desired(NODES, name, AMOUNTS) is None and state.desired(NODES, name, METADATA) is None:
         return None
     return state.decided.get(name)
 
 
-def _node_slo(state: SloState, config: InForce, name: str) -> list[Draft]:
+def _node_slo(state: SloState, config: ActiveConfig, name: str) -> list[Draft]:
     spec = node_slo_spec(config.documents, state.nodes[name].metadata)
-    said = state.says(NODE_SLOS, name)
-    if said is not None:
-        if said.get("spec") == spec:
+    desired = state.desired(NODE_SLOS, name)
+    if desired is not None:
+        if desired.get("spec") == spec:
             return []
-    elif state.slos.get(name) == spec:
+    elif state.node_slos.get(name) == spec:
         return []
     return [Draft(ObjectDesired(resource=NODE_SLOS, name=name, body={"spec": spec}))]
 
 
-def _node_metric(state: SloState, config: InForce, name: str) -> list[Draft]:
-    there = state.metric_specs.get(name)
-    if there is None:
-        return []  # made with the node's first report
+def _node_metric(state: SloState, config: ActiveConfig, name: str) -> list[Draft]:
+    observed = state.metric_specs.get(name)
+    if observed is None:
+        return []  # the gateway creates it with the node's first report
     spec = node_metric_spec(config.documents.colocation, state.nodes[name].metadata)
-    said = state.says(NODE_METRICS, name, SPEC)
-    if said is None and COLOCATION not in state.texts:
-        return []  # the defaults are asked for by an empty spec as well
-    if said is not None:
-        if said.get("spec") == spec:
+    desired = state.desired(NODE_METRICS, name, SPEC)
+    if desired is None and COLOCATION not in state.texts:
+        return []  # an empty spec means the defaults as well
+    if desired is not None:
+        if desired.get("spec") == spec:
             return []
-    elif msgspec.json.decode(msgspec.json.encode(there)) == spec:
+    elif msgspec.json.decode(msgspec.json.encode(observed)) == spec:
         return []
     return [Draft(FieldsDesired(resource=NODE_METRICS, name=name, fields=SPEC, patch={"spec": spec}))]
 
 
-def _gone(state: SloState, name: str, now_ns: int, settings: SloSettings) -> list[Draft]:
-    """A node that is not there has neither NodeSLO nor NodeMetric, whoever made them, and no topology of ours. Source: spec/slo-controller.md
-    1.4, 7.
+def _drafts_of_deleted_node(state: SloState, name: str, now_ns: int, settings: SloSettings) -> list[Draft]:
+    """Deletes the NodeSLO and the NodeMetric of a deleted node, and its topology if this controller created it.
+
+    Source: spec/slo-controller.md 1.4, 7.
     """
     drafts = []
-    if settings.node_slos and name in state.slos:
+    if settings.node_slos and name in state.node_slos:
         drafts.append(Draft(ObjectDesired(resource=NODE_SLOS, name=name, body=None)))
     if settings.node_metrics and name in state.metric_specs:
         drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=name, body=None)))
     if settings.topologies:
-        drafts += withdrawn(state, name)
+        drafts += topology_deletion(state, name)
     if name in state.decided:
         drafts.append(Draft(NodeOvercommitted(node=name, report_ns=0, decided_ns=now_ns, why=GONE)))
     return drafts

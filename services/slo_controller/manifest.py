@@ -1,4 +1,4 @@
-"""What the SLO controller may do."""
+"""The contexts that the SLO controller reads and writes."""
 
 from shared.runtime.manifest import Manifest
 

@@ -1,7 +1,7 @@
-"""What Prometheus is told under the names that dashboards for koord-manager read.
+"""Prometheus metrics under the names that dashboards for koord-manager use.
 
-Counts follow what is on record: a reconcile has succeeded when the gateway's outcome says that the object agrees, and failed when it says
-why not; a plugin counts with each decision that is recorded. Names carry no `_total`: those of upstream do not.
+Counters follow recorded events: a reconcile succeeds or fails by the gateway's outcome, and a plugin counts with each
+recorded decision. Names have no suffix `_total`, as upstream's.
 
 Source: spec/slo-controller.md 12; upstream pkg/slo-controller/metrics.
 """
@@ -33,15 +33,15 @@ CONTEXT = "slo"
 _NODE, _METRIC, _SLO = (f"slo_controller_{kind}_reconcile_count" for kind in ("node_resource", "nodemetric", "nodeslo"))
 _METRIC_SPEC, _SLO_SPEC = (f"slo_controller_{kind}_spec_parse_count" for kind in ("nodemetric", "nodeslo"))
 _PLUGINS = "slo_controller_node_resource_run_plugin_status"
-_SOLD = "slo_controller_node_extended_resource_allocatable_internal"
+_ALLOCATABLE = "slo_controller_node_extended_resource_allocatable_internal"
 
 _COUNTS = {
     _NODE: "Writes of nodes and their topologies that ended, by what was written",
-    _METRIC: "Writes of NodeMetrics that ended, by what was to be done",
-    _METRIC_SPEC: "Documents by which nodes report that were taken over, or refused",
-    _SLO: "Writes of NodeSLOs that ended, by what was to be done",
-    _SLO_SPEC: "Documents of NodeSLOs that were taken over, or refused",
-    _PLUGINS: "RecordedEvent decisions on nodes, by plugin",
+    _METRIC: "Writes of NodeMetrics that ended, by operation",
+    _METRIC_SPEC: "Documents about NodeMetrics that were applied or rejected",
+    _SLO: "Writes of NodeSLOs that ended, by operation",
+    _SLO_SPEC: "Documents about NodeSLOs that were applied or rejected",
+    _PLUGINS: "Recorded decisions about nodes, by plugin",
 }
 _OF_FIELDS = {
     (NODES, AMOUNTS): (_NODE, "updateNodeStatus"),
@@ -61,84 +61,86 @@ _OF_KEYS = {
 
 Outcome = DesiredStateApplied | DesiredStateRejected | DesiredStateFailed | MissingPermission
 OUTCOMES = (DesiredStateApplied, DesiredStateRejected, DesiredStateFailed, MissingPermission)
-"""What the gateway says of a write that is counted here."""
+"""Outcomes of the writes that are counted here."""
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """Name and labels."""
 
 
-class Exported(Collector):
-    """The controller's own series, and those of single nodes as they are when they are read."""
+class ReconcileMetrics(Collector):
+    """Counters of the controller, and one series per node, computed when Prometheus reads them."""
 
     def __init__(
         self, decided: Callable[[], Mapping[str, NodeOvercommitted]], most_nodes: int, registry: CollectorRegistry
     ) -> None:
-        """Begin to count.
+        """Registers the metrics.
 
         Args:
-            decided: node -> what was said of it last.
-            most_nodes: with more nodes there are no series of single nodes: reading them would hold the process.
+            decided: returns node -> its newest decision.
+            most_nodes: with more nodes there are no series per node, since computing them would block the event loop.
         """
         self._decided = decided
         self._most_nodes = most_nodes
         self._counts: Counter[Series] = Counter()
-        self._asked: dict[int, tuple[str, str]] = {}  # seq of a write on its way -> (name of the count, reason)
+        self._pending_writes: dict[
+            int, tuple[str, str]
+        ] = {}  # seq of a write on its way -> (name of the count, reason)
         registry.register(self)
 
-    def said(self, records: Sequence[RecordedEvent], made: Mapping[str, object]) -> None:
-        """Take note of what was appended.
+    def count_appended(self, records: Sequence[RecordedEvent], made: Mapping[str, object]) -> None:
+        """Counts appended events.
 
         Args:
-            made: the NodeSLOs that were there before.
+            made: the NodeSLOs that existed before.
         """
         for record in records:
             event, seq = record.event, record.seq
             if isinstance(event, NodeOvercommitted):
                 self._count_plugins(event)
             elif isinstance(event, FieldsDesired) and (event.resource, event.fields) in _OF_FIELDS:
-                self._asked[seq] = _OF_FIELDS[event.resource, event.fields]
+                self._pending_writes[seq] = _OF_FIELDS[event.resource, event.fields]
             elif isinstance(event, ObjectDesired) and event.resource in _OF_OBJECTS:
                 count, kind = _OF_OBJECTS[event.resource]
                 verb = "delete" if event.body is None else "update" if event.name in made else "create"
-                self._asked[seq] = count, verb + kind
+                self._pending_writes[seq] = count, verb + kind
 
-    def configured(self, drafts: list[Draft], texts: Mapping[str, str]) -> None:
-        """Take note of documents that were taken over or refused.
+    def count_documents(self, drafts: list[Draft], texts: Mapping[str, str]) -> None:
+        """Counts applied and rejected documents.
 
         Args:
-            texts: what is in force now.
+            texts: the documents in force now.
         """
-        refused = {event.path.partition(":")[0] for each in drafts if isinstance(event := each.event, ConfigRejected)}
-        taken = texts if any(isinstance(each.event, ConfigApplied) for each in drafts) else {}
+        rejected = {event.path.partition(":")[0] for each in drafts if isinstance(event := each.event, ConfigRejected)}
+        applied = texts if any(isinstance(each.event, ConfigApplied) for each in drafts) else {}
         for key, (count, reason) in _OF_KEYS.items():
-            if key in refused:
+            if key in rejected:
                 self._add(count, status=FAILED, reason=reason)
-            elif key in taken:
+            elif key in applied:
                 self._add(count, status=SUCCEEDED, reason=reason)
 
-    def ended(self, record: RecordedEvent) -> None:
-        """A write of ours has an outcome."""
+    def count_outcome(self, record: RecordedEvent) -> None:
+        """Counts the outcome of a write by this context."""
         if not isinstance(record.event, OUTCOMES) or record.cause is None or record.cause.context != CONTEXT:
             return
-        if (asked := self._asked.pop(record.cause.seq, None)) is not None:
+        if (write := self._pending_writes.pop(record.cause.seq, None)) is not None:
             status = SUCCEEDED if isinstance(record.event, DesiredStateApplied) else FAILED
-            self._add(asked[0], status=status, reason=asked[1])
+            self._add(write[0], status=status, reason=write[1])
 
     def collect(self) -> Iterator[Metric]:
-        """All series, as they are now."""
+        """Yields all series."""
         for name, text in _COUNTS.items():
             family = Metric(name, text, "untyped")
             for (each, labels), count in self._counts.items():
                 if each == name:
                     family.add_sample(name, dict(labels), float(count))
             yield family
-        sold = Metric(_SOLD, "Batch and mid resources before amplification and third parties", "gauge")
+        allocatable = Metric(_ALLOCATABLE, "Batch and mid resources before amplification and third parties", "gauge")
         decided = self._decided()
         if len(decided) <= self._most_nodes:
             for node, event in decided.items():
-                for resource, unit, amount in _sold(event):
-                    sold.add_sample(_SOLD, {"node": node, "resource": resource, "unit": unit}, amount)
-        yield sold
+                for resource, unit, amount in _node_amounts(event):
+                    allocatable.add_sample(_ALLOCATABLE, {"node": node, "resource": resource, "unit": unit}, amount)
+        yield allocatable
 
     def _count_plugins(self, event: NodeOvercommitted) -> None:
         for plugin in PLUGINS:
@@ -150,8 +152,8 @@ class Exported(Collector):
         self._counts[name, tuple(labels.items())] += 1
 
 
-def _sold(event: NodeOvercommitted) -> Iterator[tuple[str, str, float]]:
-    """(resource, unit, amount) of what a node sells; batch-cpu in cores and mid-cpu in milli-cores, as upstream has them."""
+def _node_amounts(event: NodeOvercommitted) -> Iterator[tuple[str, str, float]]:
+    """Yields (resource, unit, amount) of a node; batch-cpu in cores and mid-cpu in milli-cores, as upstream has them."""
     if event.batch_cpu is not None:
         yield batch_resources.CPU, "integer", bounded(event.batch_cpu) / 1000
     if event.batch_memory is not None:

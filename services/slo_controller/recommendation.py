@@ -1,7 +1,8 @@
-"""What the containers of a workload should ask for: histograms of what they used, and the status of the Recommendation that asks.
+"""Recommended requests for the containers of a workload, by histograms of their usage: the status of a Recommendation.
 
-Reports tell of pods; a pod's use is divided among its containers as their requests are. Histograms are this process's own and no part of the State; what
-is read off them, and their weights, are in `RecommendationUpdated`, from which the next writer goes on.
+Reports are about pods; a pod's usage is divided among its containers in proportion to their requests. The histograms
+live in this process and are not part of the State. `RecommendationUpdated` holds the recommended amounts and the
+weights of the histograms, from which the next writer continues.
 
 Source: spec/slo-controller.md 11.5, which leaves the algorithm open; parameters as of 11.1.
 """
@@ -12,8 +13,8 @@ from typing import Any
 import msgspec
 
 from services.slo_controller.overcommit.change_threshold import differs
-from services.slo_controller.state.pod_occupancy import Seat
-from services.slo_controller.state.pod_template import PodShape
+from services.slo_controller.state.pod_template import PodTemplate
+from services.slo_controller.state.pods_on_nodes import PodOnNode
 from services.slo_controller.state.slo_state import SloState
 from shared.domain.cpu_memory import MILLI, Amount, scaled
 from shared.domain.node_selection import selects
@@ -28,13 +29,13 @@ from shared.prediction.histogram import BadCheckpoint, Checkpoint
 from shared.prediction.usage_models import Model, PredictionSettings
 
 STATUS = "recommendation"
-LOOK_NS = 60 * SECOND
-KEEP_NS = 600 * SECOND
-"""What was learned is put on record this often; what is recommended, when it moved by a tenth."""
+UPDATE_INTERVAL_NS = 60 * SECOND
+SAVE_INTERVAL_NS = 600 * SECOND
+"""Histograms are saved this often; recommended amounts are published when they changed by CHANGE_THRESHOLD."""
 
-MOVED = 0.1
+CHANGE_THRESHOLD = 0.1
 LOW_CONFIDENCE, NO_OBJECTS, UNSUPPORTED = "LowConfidence", "NoObjectsMatched", "ConfigUnsupported"
-_WHY = {
+_MESSAGES = {
     LOW_CONFIDENCE: "there are samples of less than a day",
     NO_OBJECTS: "no pod on a node matches the target",
     UNSUPPORTED: "the target names neither a workload of the kinds Deployment, ReplicaSet, StatefulSet, DaemonSet and Job nor a selector",
@@ -51,20 +52,20 @@ _weights = msgspec.json.Decoder(_Weights)
 
 
 class Recommender:
-    """Learns from reports, and says what it learned."""
+    """Trains histograms with usage reports, and drafts recommendations."""
 
     def __init__(self, settings: PredictionSettings | None = None) -> None:
         self._settings = settings or PredictionSettings()
         self._models: dict[str, dict[str, Model]] = {}
         self._since: dict[str, int] = {}
-        self._sampled: dict[str, int] = {}  # uid -> instant of the report that was taken last
-        self._looked_ns = 0
+        self._sampled: dict[str, int] = {}  # uid -> instant of its newest sample
+        self._updated_ns = 0
 
-    def turn(self, state: SloState, now_ns: int) -> list[Draft]:
-        """Once a minute: take what was reported since, and say what moved."""
-        if now_ns - self._looked_ns < LOOK_NS or not (state.recommendations or state.recommended):
+    def update(self, state: SloState, now_ns: int) -> list[Draft]:
+        """Once a minute: adds the samples since the last call, and drafts the recommendations that changed."""
+        if now_ns - self._updated_ns < UPDATE_INTERVAL_NS or not (state.recommendations or state.recommended):
             return []
-        self._looked_ns = now_ns
+        self._updated_ns = now_ns
         drafts = []
         for name in [name for name in state.recommended if name not in state.recommendations]:
             self._models.pop(name, None)
@@ -73,9 +74,9 @@ class Recommender:
         sampled: dict[str, int] = {}
         for name, target in state.recommendations.items():
             self._restore(state, name)
-            seats = dict(matching(state, name, target))
-            self._learn(state, name, seats, sampled)
-            drafts += self._said(state, name, target, is_matched=bool(seats), now_ns=now_ns)
+            pods = dict(matching(state, name, target))
+            self._learn(state, name, pods, sampled)
+            drafts += self._recommend(state, name, target, is_matched=bool(pods), now_ns=now_ns)
         self._sampled = sampled
         return drafts
 
@@ -92,24 +93,24 @@ class Recommender:
                 model.cpu.load(stored.cpu)
                 model.memory.load(stored.memory)
             except (msgspec.DecodeError, BadCheckpoint):
-                continue  # it learns anew
+                continue  # the container starts with an empty histogram
             models[container] = model
 
-    def _learn(self, state: SloState, name: str, seats: Mapping[str, Seat], sampled: dict[str, int]) -> None:
-        for uid, seat in seats.items():
-            measured, _ = state.measured(seat.node)
-            found = measured.pods.get(seat.facts.key)
-            sampled[uid] = max(sampled.get(uid, 0), measured.at_ns)
-            if found is None or measured.at_ns <= self._sampled.get(uid, 0):
+    def _learn(self, state: SloState, name: str, pods: Mapping[str, PodOnNode], sampled: dict[str, int]) -> None:
+        for uid, pod in pods.items():
+            report, _ = state.usage_report(pod.node)
+            found = report.pods.get(pod.record.key)
+            sampled[uid] = max(sampled.get(uid, 0), report.at_ns)
+            if found is None or report.at_ns <= self._sampled.get(uid, 0):
                 continue
-            self._since[name] = self._since[name] or measured.at_ns
-            for container, cores, size in divided(seat.shape, found.usage):
+            self._since[name] = self._since[name] or report.at_ns
+            for container, cores, size in usage_by_container(pod.template, found.usage):
                 model = self._models[name].setdefault(container, Model(self._settings))
-                model.trained_ns = measured.at_ns
-                model.cpu.add(cores, 1.0, measured.at_ns)
-                model.memory.add(size, 1.0, measured.at_ns)
+                model.trained_ns = report.at_ns
+                model.cpu.add(cores, 1.0, report.at_ns)
+                model.memory.add(size, 1.0, report.at_ns)
 
-    def _said(
+    def _recommend(
         self, state: SloState, name: str, target: Mapping[str, Any], *, is_matched: bool, now_ns: int
     ) -> list[Draft]:
         models, since_ns = self._models[name], self._since[name]
@@ -119,15 +120,15 @@ class Recommender:
         shown = {container: _texts(amount) for container, amount in containers.items()}
         is_news = (
             before is None
-            or state.says(RECOMMENDATIONS, name, STATUS) is None
+            or state.desired(RECOMMENDATIONS, name, STATUS) is None
             or before.conditions != conditions
-            or _moved(before.containers, shown)
+            or _changed(before.containers, shown)
         )
         trained = any(before is not None and model.trained_ns > before.decided_ns for model in models.values())
-        if not is_news and not (trained and before is not None and now_ns - before.decided_ns >= KEEP_NS):
+        if not is_news and not (trained and before is not None and now_ns - before.decided_ns >= SAVE_INTERVAL_NS):
             return []
         if not is_news and before is not None:
-            shown = before.containers  # kept with what was learned since, said as it was
+            shown = before.containers  # only the histograms are saved; the recommended amounts stay
         made = RecommendationUpdated(
             name=name,
             decided_ns=now_ns,
@@ -147,25 +148,28 @@ class Recommender:
         return drafts
 
 
-def matching(state: SloState, name: str, target: Mapping[str, Any]) -> Iterator[tuple[str, Seat]]:
-    """The pods on nodes that a Recommendation in `namespace/name` is about: (uid, pod)."""
+def matching(state: SloState, name: str, target: Mapping[str, Any]) -> Iterator[tuple[str, PodOnNode]]:
+    """Yields the pods on nodes that a Recommendation selects: (uid, pod)."""
     namespace = name.partition("/")[0]
     workload = target.get("workload") or {}
     selector = _selector(target)
-    for uid in state.seats.by_namespace.get(namespace, ()):
-        seat = state.seats.by_uid[uid]
-        if seat.gone_ns:
+    for uid in state.pods.by_namespace.get(namespace, ()):
+        pod = state.pods.by_uid[uid]
+        if pod.gone_ns:
             continue
         if target.get("type") == "podSelector":
-            if selector is not None and selects(selector, dict(seat.shape.labels)):
-                yield uid, seat
-        elif seat.shape.owner == (workload.get("kind"), workload.get("name")):
-            yield uid, seat
+            if selector is not None and selects(selector, dict(pod.template.labels)):
+                yield uid, pod
+        elif pod.template.owner == (workload.get("kind"), workload.get("name")):
+            yield uid, pod
 
 
-def divided(shape: PodShape, usage: Amount) -> list[tuple[str, float, float]]:
-    """A pod's use by container: name, cores, bytes. In proportion to the requests; evenly where nothing is asked for."""
-    parts = shape.containers
+def usage_by_container(template: PodTemplate, usage: Amount) -> list[tuple[str, float, float]]:
+    """Divides a pod's usage among its containers: (name, cores, bytes).
+
+    In proportion to the requests; evenly where no container requests anything.
+    """
+    parts = template.containers
     cpu, memory = sum(part.cpu for part in parts), sum(part.memory for part in parts)
     return [
         (
@@ -208,11 +212,11 @@ def _texts(amount: Amount) -> dict[str, str]:
     return {"cpu": milli_text(milli(amount.cpu)), "memory": bytes_text(value(amount.memory))}
 
 
-def _moved(old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]) -> bool:
+def _changed(old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]) -> bool:
     if old.keys() != new.keys():
         return True
     return any(
-        differs(nanos(old[container][resource]), nanos(size), MOVED)
+        differs(nanos(old[container][resource]), nanos(size), CHANGE_THRESHOLD)
         for container, sizes in new.items()
         for resource, size in sizes.items()
     )
@@ -232,7 +236,7 @@ def _status(made: RecommendationUpdated) -> dict[str, Any]:
             ]
         },
         "conditions": [
-            {"type": name, "status": "True", "lastTransitionTime": at, "reason": name, "message": _WHY[name]}
+            {"type": name, "status": "True", "lastTransitionTime": at, "reason": name, "message": _MESSAGES[name]}
             for name in made.conditions
         ],
     }

@@ -1,4 +1,4 @@
-"""The SLO controller's shell: follow, decide the nodes that changed, a slice at a time, and append. No arithmetic."""
+"""The SLO controller's service: follows its contexts, decides changed nodes slice by slice, and appends the events."""
 
 import asyncio
 import logging
@@ -7,10 +7,10 @@ from itertools import islice
 
 from prometheus_client import Counter, Gauge
 
-from services.slo_controller.config.slo_configmap import InForce
-from services.slo_controller.decide import decide_config, decide_nodes, expired
+from services.slo_controller.config.slo_configmap import ActiveConfig
+from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
 from services.slo_controller.manifest import MANIFEST
-from services.slo_controller.prometheus_metrics import OUTCOMES, Exported
+from services.slo_controller.prometheus_metrics import OUTCOMES, ReconcileMetrics
 from services.slo_controller.recommendation import Recommender
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import FOLDED, SloState
@@ -23,30 +23,32 @@ from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 200
-"""Nodes that are decided in one append: their arithmetic must not hold the loop for long."""
+NODES_PER_APPEND = 200
+"""Nodes that are decided in one append: the calculation must not block the event loop for long."""
 
 
 class Controller:
-    """One leadership."""
+    """The controller while this replica is the writer of `slo`."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._settings: SloSettings = runtime.settings
         self._began_ns = runtime.now_ns()
-        self._looked_ns = 0
-        self._config = InForce({})
+        self._polled_ns = 0
+        self._config = ActiveConfig({})
         self._digest = ""
         self._recommender = Recommender()
         registry = runtime.metrics.registry
         self._decided = Counter(
             "koord_slo_decisions", "Nodes whose amounts were written, by why", ["why"], registry=registry
         )
-        self._refusals = Counter("koord_slo_config_refusals", "Documents that were not taken over", registry=registry)
-        self._exported = Exported(lambda: self._state.decided, self._settings.node_series, registry)
+        self._rejections = Counter(
+            "koord_slo_config_rejections", "Rejected documents of the ConfigMap", registry=registry
+        )
+        self._reconcile_metrics = ReconcileMetrics(lambda: self._state.decided, self._settings.node_series, registry)
         self._batch = Gauge("koord_slo_batch_cpu_cores", "Batch-cpu of all nodes, in cores", registry=registry)
         self._degraded = Gauge(
-            "koord_slo_degraded_nodes", "Nodes that sell nothing for want of reports", registry=registry
+            "koord_slo_degraded_nodes", "Nodes without batch resources for lack of reports", registry=registry
         )
 
     @property
@@ -55,42 +57,42 @@ class Controller:
         return state
 
     async def run(self) -> None:
-        """Decide until the process is asked to stop."""
+        """Decides until the service drains."""
         runtime = self._runtime
-        runtime.before_fold(self._exported.ended)
+        runtime.before_fold(self._reconcile_metrics.count_outcome)
         while not runtime.draining.is_set():
-            worked = self._is_settled() and await self._turn()
+            worked = self._is_settled() and await self._decide_slice()
             if not worked:
                 await runtime.changed(self._settings.poll_interval_s if self._is_settled() else 0.5)
 
     def _is_settled(self) -> bool:
-        """Whether what the log says is the whole cluster: without its ConfigMap all nodes would seem to be switched off."""
+        """Reports whether the log holds the whole cluster: before its ConfigMap is read, overcommitment would seem to be off."""
         state = self._state
-        if state.listed or state.config:
+        if state.listed or state.config_digest:
             return True
         return self._runtime.now_ns() - self._began_ns > self._settings.debounce_s * SECOND
 
-    async def _turn(self) -> bool:
-        """One slice of what waits; whether anything did."""
+    async def _decide_slice(self) -> bool:
+        """Decides one slice of the changed nodes. Returns whether there were any."""
         runtime, state = self._runtime, self._state
         if drafts := decide_config(state):
             for draft in drafts:
                 if isinstance(draft.event, ConfigRejected):
-                    self._refusals.inc()
+                    self._rejections.inc()
                     log.warning("a document is refused; the last good one stays", extra={"why": draft.event.reason})
             await runtime.append(drafts, now_ns=runtime.now_ns())
             state = self._state
-            self._exported.configured(drafts, state.texts)
-        if self._digest != state.config:
-            self._config, self._digest = InForce(state.texts), state.config
+            self._reconcile_metrics.count_documents(drafts, state.texts)
+        if self._digest != state.config_digest:
+            self._config, self._digest = ActiveConfig(state.texts), state.config_digest
         now_ns = runtime.now_ns()
-        if now_ns - self._looked_ns > self._settings.poll_interval_s * SECOND:
-            self._looked_ns = now_ns
-            state.changed |= dict.fromkeys(expired(state, self._config, now_ns))
+        if now_ns - self._polled_ns > self._settings.poll_interval_s * SECOND:
+            self._polled_ns = now_ns
+            state.changed |= dict.fromkeys(nodes_with_expired_reports(state, self._config, now_ns))
             self._measure()
-            if drafts := self._recommender.turn(state, now_ns):
-                await runtime.append(drafts, now_ns=now_ns, config=state.config)
-        names = list(islice(state.changed, AT_ONCE))
+            if drafts := self._recommender.update(state, now_ns):
+                await runtime.append(drafts, now_ns=now_ns, config=state.config_digest)
+        names = list(islice(state.changed, NODES_PER_APPEND))
         for name in names:
             del state.changed[name]
         await self._decide(names, now_ns)
@@ -104,8 +106,10 @@ class Controller:
         for draft in drafts:
             if isinstance(draft.event, NodeOvercommitted):
                 self._decided.labels(draft.event.why).inc()
-        made = {name: None for name in names if name in self._state.slos}
-        self._exported.said(await self._runtime.append(drafts, now_ns=now_ns, config=self._state.config), made)
+        made = {name: None for name in names if name in self._state.node_slos}
+        self._reconcile_metrics.count_appended(
+            await self._runtime.append(drafts, now_ns=now_ns, config=self._state.config_digest), made
+        )
 
     def _measure(self) -> None:
         decided = self._state.decided
@@ -116,7 +120,7 @@ class Controller:
 
 
 async def lead(runtime: Runtime) -> None:
-    """Decide for as long as this replica writes `slo`."""
+    """Runs the controller for as long as this replica writes `slo`."""
     await Controller(runtime).run()
 
 
@@ -137,4 +141,4 @@ SERVICE = Service(
     new_state=SloState,
     lead=lead,
 )
-"""The SLO controller: over-commitment, NodeSLO, and how nodes report."""
+"""The SLO controller: overcommitment, NodeSLO and NodeMetric."""

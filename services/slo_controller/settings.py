@@ -8,10 +8,10 @@ from shared.settings import Settings
 
 
 class SloSettings(Settings, frozen=True, kw_only=True):
-    """What is written, and how often is looked."""
+    """Objects to write, and intervals."""
 
     poll_interval_s: Annotated[
-        float, Meta(gt=0, description="seconds between two looks for nodes whose reports have become too old")
+        float, Meta(gt=0, description="seconds between two searches for nodes whose reports have expired")
     ] = 5.0
     debounce_s: Annotated[
         float,
@@ -20,7 +20,7 @@ class SloSettings(Settings, frozen=True, kw_only=True):
     node_slos: Annotated[bool, Meta(description="write NodeSLO objects")] = True
     node_metrics: Annotated[bool, Meta(description="write the spec of NodeMetric objects")] = True
     topologies: Annotated[
-        bool, Meta(description="write NodeResourceTopologies: what agents state, and batch resources of NUMA zones")
+        bool, Meta(description="write NodeResourceTopologies: reports of agents, and batch resources of NUMA zones")
     ] = True
     node_series: Annotated[
         int, Meta(ge=0, description="with more nodes than this, Prometheus gets no series of single nodes")

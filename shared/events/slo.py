@@ -1,6 +1,6 @@
-"""Events of the `slo` context: how much of each node is sold again, and by which terms.
+"""Events of the `slo` context: the overcommitted amounts of each node, with their terms.
 
-What the API must say follows each of them as an intent (FieldsDesired, ObjectDesired).
+The desired state of API objects follows each of them as an intent (FieldsDesired, ObjectDesired).
 """
 
 from typing import ClassVar
@@ -10,17 +10,17 @@ import msgspec
 from shared.events.base import Event
 
 
-class Waterfall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """From a capacity to what is sold: milli-cores, or bytes.
+class OvercommitBreakdown(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The terms from a capacity to the overcommitted amount: milli-cores, or bytes.
 
-    left = max( capacity - margin - max(system, reserved) - pods, 0 ), by the policy `request` without the system's part;
+    left = max( capacity - margin - max(system, reserved) - pods, 0 ), for the policy `request` without `system`;
     amount = max( amplify( min(max( min(left, limit), floor ), cap) ) - third_parties, 0 ).
 
     Attributes:
         margin: protected by the reclaim percentage; negative beyond 100 %.
         system: used outside of pods, with host applications above batch.
-        reserved: kept back by the kubelet or the node's annotation.
-        pods: of pods above batch, what the policy looks at: used, asked for, or the larger of both.
+        reserved: by the kubelet or the node's annotation.
+        pods: of pods above batch, by the policy: their usage, their requests, or the larger of both.
         policy: usage, request or maxUsageRequest.
         limit, floor, cap: None: there is none.
         amplified: after the cpu normalization ratio.
@@ -46,7 +46,7 @@ class MidTerms(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     Attributes:
         base: predicted to be reclaimable from prod pods, and not used.
-        unallocated: the share of what prod pods have not asked for.
+        unallocated: a share of the capacity that prod pods have not requested.
     """
 
     base: int
@@ -56,19 +56,21 @@ class MidTerms(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"):
-    """What a node sells again, from here on. Said when an amount appeared, went, or moved by more than the threshold.
+    """The batch and mid resources of a node from here on.
+
+    Recorded when an amount appeared, disappeared, or changed by more than the threshold.
 
     Attributes:
         report_ns: the instant that the report is about; 0: there is none.
-        decided_ns: when this was decided.
-        why: `first`, `moved`, `time` (any difference, after updateTimeThresholdSeconds), `degraded`, `off`, or
-            `gone`: the node is there no longer.
-        source: `metrics` or `NodeMetric`: whose report it was; empty without one.
-        ratio: the cpu normalization ratio, as the annotation has it; empty when it cannot be told.
-        batch_cpu, batch_memory, mid_cpu, mid_memory: how it came about; None where the resource is taken away.
-        amounts: resource -> quantity of capacity and allocatable; None: gone.
-        annotations, labels: of the node; None: gone.
-        problems: what could not be read or told; the rest was decided without it.
+        decided_ns: the instant of the decision.
+        why: `first`, `changed`, `time` (any difference, after updateTimeThresholdSeconds), `degraded`, `off`, or
+            `gone`: the node was deleted.
+        source: of the report, `metrics` or `NodeMetric`; empty without one.
+        ratio: the cpu normalization ratio as in the annotation; empty when it is unknown.
+        batch_cpu, batch_memory, mid_cpu, mid_memory: the terms; None where the resource is removed.
+        amounts: resource -> quantity of capacity and allocatable; None: removed.
+        annotations, labels: of the node; None: removed.
+        problems: inputs that could not be read; the rest was decided without them.
         failed: plugin -> the stage in which it met one of them.
     """
 
@@ -80,8 +82,8 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
     why: str
     source: str = ""
     ratio: str = ""
-    batch_cpu: Waterfall | None = None
-    batch_memory: Waterfall | None = None
+    batch_cpu: OvercommitBreakdown | None = None
+    batch_memory: OvercommitBreakdown | None = None
     mid_cpu: MidTerms | None = None
     mid_memory: MidTerms | None = None
     amounts: dict[str, str | None] = msgspec.field(default_factory=dict)
@@ -92,14 +94,14 @@ class NodeOvercommitted(Event, frozen=True, tag="koord.slo.NodeOvercommitted.v1"
 
 
 class RecommendationUpdated(Event, frozen=True, tag="koord.slo.RecommendationUpdated.v1"):
-    """What the containers of a workload should ask for, by what its pods have used.
+    """The recommended requests for the containers of a workload, by the usage of its pods.
 
     Attributes:
         name: `namespace/name` of the Recommendation.
         since_ns: the first sample; 0: there was none.
         containers: container -> cpu and memory, as quantities.
         conditions: those that hold: LowConfidence, NoObjectsMatched or ConfigUnsupported.
-        models: container -> its histograms as JSON, from which the next writer goes on.
+        models: container -> its histograms as JSON, from which the next writer continues.
     """
 
     KEY: ClassVar[str] = "name"
@@ -113,7 +115,7 @@ class RecommendationUpdated(Event, frozen=True, tag="koord.slo.RecommendationUpd
 
 
 class RecommendationEnded(Event, frozen=True, tag="koord.slo.RecommendationEnded.v1"):
-    """A Recommendation is gone, and what was learned for it with it."""
+    """A Recommendation was deleted, and its histograms are dropped."""
 
     KEY: ClassVar[str] = "name"
 

@@ -1,9 +1,11 @@
-"""The documents of the ConfigMap slo-controller-config, and the parts of a NodeSLO that four of them state.
+"""The documents of the ConfigMap slo-controller-config, and the parts of a NodeSLO that four of them contain.
 
-Field names are the documents' own. A field is absent (None, or its empty default) where a document is silent, so that documents can be
-merged. Bounds are not part of the types: `shared.admission.slo_config.document_validation` says them with the path of what breaks them.
+Field names are the documents' own. A field is absent (None, or its empty default) where a document leaves it out, so
+that documents can be merged. Bounds are not part of the types: `shared.admission.slo_config.document_validation` checks
+them and reports the path of the violation.
 
-Source: spec/slo-controller.md 2.1, 6.1, 6.2, 7.2; upstream apis/configuration/slo_controller_config.go, apis/slo/v1alpha1/nodeslo_types.go.
+Source: spec/slo-controller.md 2.1, 6.1, 6.2, 7.2; upstream apis/configuration/slo_controller_config.go,
+apis/slo/v1alpha1/nodeslo_types.go.
 """
 
 from typing import Any, ClassVar
@@ -15,10 +17,10 @@ from shared.kube.selectors import LabelSelector
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of what is merged field by field.
+    """Base of documents that are merged field by field.
 
     Attributes:
-        ALWAYS: fields that count as stated in every document, with the value they have where it is silent.
+        ALWAYS: fields that every document sets, with the value that they have where it leaves them out.
     """
 
     ALWAYS: ClassVar[dict[str, Any]] = {}
@@ -31,14 +33,14 @@ class AggregatePolicy(Part, frozen=True):
 
 
 class Hysteresis(Part, frozen=True):
-    """How far an amount must move before it is written; `resourceDiffThreshold` where it is silent."""
+    """The change of an amount, in percent, from which on it is written; `resourceDiffThreshold` where a field is absent."""
 
     rise_percent: float | None = None
     fall_percent: float | None = None
 
 
-class Steadiness(Part, frozen=True):
-    """What this system adds to a strategy, under the name `koordstream`; other controllers do not read it.
+class OvercommitLimits(Part, frozen=True):
+    """This system's extension of a strategy, under the name `koordstream`; other controllers ignore it.
 
     Attributes:
         floor, cap: quantities of batch-cpu (in cores) and batch-memory, by `cpu` and `memory`. A node that is degraded has neither.
@@ -50,7 +52,7 @@ class Steadiness(Part, frozen=True):
 
 
 class ColocationStrategy(Part, frozen=True):
-    """How much of a node is sold again, and how its reports are made. Key `colocation-config`."""
+    """The overcommitment of a node, and the collection of its metrics. Key `colocation-config`."""
 
     enable: bool | None = None
     metric_aggregate_duration_seconds: int | None = None
@@ -73,7 +75,7 @@ class ColocationStrategy(Part, frozen=True):
     batch_cpu_threshold_percent: int | None = field(name="batchCPUThresholdPercent", default=None)
     batch_memory_threshold_percent: int | None = None
     extensions: dict[str, Any] | None = None
-    koordstream: Steadiness | None = None
+    koordstream: OvercommitLimits | None = None
 
 
 class NodeColocation(ColocationStrategy, frozen=True):

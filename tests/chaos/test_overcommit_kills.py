@@ -35,11 +35,11 @@ from tests.support.waiting import in_thread, until
 
 NODE = "swings"
 VICTIMS = ("metrics-ingest", "slo-controller", "gateway", "nats")
-LEAST, MOST = 4.0, 16.0
+MIN_RATIO, MAX_RATIO = 4.0, 16.0
 """Cores in use on the node, half of them beside pods."""
 SELLABLE = 32_000 * 60 // 100
 """Of 32 cores, by the default percentage; what runs beside pods comes off."""
-BUSY, IDLE = SELLABLE - MOST * 1000 / 2, SELLABLE - LEAST * 1000 / 2
+BUSY, IDLE = SELLABLE - MAX_RATIO * 1000 / 2, SELLABLE - MIN_RATIO * 1000 / 2
 """What is sold while the node is busy, and while it is not."""
 INTERVAL_S = 0.5
 
@@ -68,7 +68,7 @@ class Agent:
         waiting: list[bytes] = []
         while True:
             seq = next(self._seqs)
-            cores = LEAST if seq // 8 % 2 else MOST
+            cores = MIN_RATIO if seq // 8 % 2 else MAX_RATIO
             waiting.append(encode(report(NODE, seq, boot="swing", cores=cores, seconds=4)))
             with contextlib.suppress(NoResponse):
                 while waiting:
@@ -175,7 +175,7 @@ async def swings(watch: Watch) -> None:
 async def what_was_seen_is_in_order(system: System, watch: Watch) -> None:
     assert all(size is not None and BUSY <= size <= IDLE for size in watch.seen), "never gone, never absurd"
     decided = await decisions(system)
-    assert {each.why for each in decided} <= {"first", "moved", "time"}, "never degraded, never off"
+    assert {each.why for each in decided} <= {"first", "changed", "time"}, "never degraded, never off"
     assert all(part.adds_up for each in decided for part in explain(each))
     reports = [each.report_ns for each in decided]
     assert reports == sorted(reports), "no older report after a newer one"

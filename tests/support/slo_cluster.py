@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import structs
 
-from services.slo_controller.config.slo_configmap import InForce
-from services.slo_controller.decide import decide_config, decide_nodes, expired
+from services.slo_controller.config.slo_configmap import ActiveConfig
+from services.slo_controller.decide import decide_config, decide_nodes, nodes_with_expired_reports
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.admission.slo_config.document_validation import COLOCATION
@@ -102,8 +102,11 @@ class Cluster:
         for draft in decide_config(self.state):
             said.append(draft.event)
             self._append(draft.event, at_s)
-        config = InForce(self.state.texts)
-        names = [*self.state.changed, *(n for n in expired(self.state, config, now_ns) if n not in self.state.changed)]
+        config = ActiveConfig(self.state.texts)
+        names = [
+            *self.state.changed,
+            *(n for n in nodes_with_expired_reports(self.state, config, now_ns) if n not in self.state.changed),
+        ]
         self.state.changed.clear()
         for draft in decide_nodes(self.state, config, names, self.settings, now_ns):
             said.append(draft.event)

@@ -1,4 +1,5 @@
-"""The strategy by which a node is over-committed: defaults, what is valid, and what is in force on one node.
+"""The colocation strategy of a node: defaults, validity, and the merge of cluster, node strategies, annotation and
+labels.
 
 Source: spec/slo-controller.md 2; upstream pkg/util/sloconfig/colocation_config.go.
 """
@@ -53,8 +54,11 @@ DEFAULT_CONFIG = ColocationConfig(**msgspec.structs.asdict(DEFAULTS))
 _decoder = msgspec.json.Decoder(ColocationStrategy)
 
 
-def invalid(strategy: ColocationStrategy) -> tuple[str, str] | None:
-    """The first field of a whole strategy that cannot be in force, and why; None when all can. Source: spec/slo-controller.md 2.1."""
+def first_invalid_field(strategy: ColocationStrategy) -> tuple[str, str] | None:
+    """Returns the first invalid field of a merged strategy, and the reason; None when all are valid.
+
+    Source: spec/slo-controller.md 2.1.
+    """
     for name in (
         "metric_aggregate_duration_seconds",
         "metric_report_interval_seconds",
@@ -86,7 +90,7 @@ def invalid(strategy: ColocationStrategy) -> tuple[str, str] | None:
 
 
 def decoded(text: str | bytes) -> ColocationStrategy | None:
-    """A strategy as an annotation states it; None when it cannot be read or states null."""
+    """Reads the strategy in an annotation; None when it cannot be read or is null."""
     try:
         return _decoder.decode(text)
     except msgspec.DecodeError:
@@ -94,42 +98,42 @@ def decoded(text: str | bytes) -> ColocationStrategy | None:
 
 
 def with_durations(strategy: ColocationStrategy) -> AggregatePolicy | None:
-    """The windows in the form that Go writes: `1m` as `1m0s`.
+    """Returns the aggregation windows in the form that Go writes: `1m` as `1m0s`.
 
     Raises:
-        BadTime: one is no duration.
+        BadTime: a window is no duration.
     """
     policy = strategy.metric_aggregate_policy
     return policy and AggregatePolicy(durations=tuple(duration_text(duration_ns(text)) for text in policy.durations))
 
 
-def effective(
+def effective_strategy(
     config: ColocationConfig, node: Metadata, cluster: ColocationStrategy | None = None
 ) -> ColocationStrategy:
-    """What is in force on a node: label over annotation over first matching node strategy over cluster strategy.
+    """Merges the strategy of a node: label over annotation over first matching node strategy over cluster strategy.
 
-    What an annotation or a label says is not checked again (quirk Q17). Source: spec/slo-controller.md 2.3.
+    Values of an annotation or a label are not validated again (quirk Q17). Source: spec/slo-controller.md 2.3.
 
     Args:
-        cluster: `cluster_strategy(config)`, where it is at hand.
+        cluster: `cluster_strategy(config)`, where the caller has it.
     """
     labels, annotations = node.labels or {}, node.annotations or {}
     strategy: ColocationStrategy = cluster or cluster_strategy(config)
     if entry := first_match(config.node_configs, labels):
         strategy = merged(strategy, entry)
-    if (text := annotations.get(ANNOTATION)) and (stated := decoded(text)):
-        with suppress(BadTime):  # an annotation that cannot be read states nothing
-            strategy = merged(strategy, replace(stated, metric_aggregate_policy=with_durations(stated)))
+    if (text := annotations.get(ANNOTATION)) and (annotated := decoded(text)):
+        with suppress(BadTime):  # upstream ignores an annotation that it cannot read
+            strategy = merged(strategy, replace(annotated, metric_aggregate_policy=with_durations(annotated)))
     return _with_labels(strategy, labels) if labels else strategy
 
 
 def cluster_strategy(config: ColocationConfig) -> ColocationStrategy:
-    """The strategy of nodes that no node strategy selects."""
+    """Returns the strategy of nodes that no node strategy selects."""
     return ColocationStrategy(**{name: getattr(config, name) for name in ColocationStrategy.__struct_fields__})
 
 
-def sells(config: ColocationConfig, strategy: ColocationStrategy) -> bool:
-    """Whether a node is over-committed at all: both the cluster's switch and the node's must be on."""
+def is_overcommitted(config: ColocationConfig, strategy: ColocationStrategy) -> bool:
+    """Reports whether a node is overcommitted: both the cluster's switch and the node's must be on."""
     return config.enable is True and strategy.enable is True
 
 
@@ -143,7 +147,7 @@ def _with_labels(strategy: ColocationStrategy, labels: Mapping[str, str]) -> Col
 
 
 def _percent(text: str) -> int | None:
-    """A ratio as a percentage, cut off: `0.29` is 28, for 0.29 * 100 is a little less than 29."""
+    """Converts a ratio to a percentage, truncated: `0.29` is 28, since 0.29 * 100 is a little less than 29."""
     if not _NUMBER(text):
         return None
     ratio = float(text)

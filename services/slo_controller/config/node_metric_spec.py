@@ -1,16 +1,22 @@
-"""The spec of a node's NodeMetric: how it is to report. Source: spec/slo-controller.md 1.4; upstream pkg/slo-controller/nodemetric."""
+"""The spec of a node's NodeMetric: the reporting interval and the aggregation windows.
+
+Source: spec/slo-controller.md 1.4; upstream pkg/slo-controller/nodemetric.
+"""
 
 from typing import Any
 
-from services.slo_controller.config.colocation_strategy import DEFAULTS, effective, invalid
+from services.slo_controller.config.colocation_strategy import DEFAULTS, effective_strategy, first_invalid_field
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import ColocationConfig, ColocationStrategy
 
 
 def node_metric_spec(config: ColocationConfig, node: Metadata) -> dict[str, Any]:
-    """The spec, as plain JSON: the strategy's where it is valid and on, else the defaults; reports are made either way."""
-    strategy = effective(config, node)
-    in_force = strategy if strategy.enable is True and invalid(strategy) is None else DEFAULTS
+    """Builds the spec as plain JSON: by the strategy where it is valid and enabled, else the defaults.
+
+    Nodes report in both cases.
+    """
+    strategy = effective_strategy(config, node)
+    in_force = strategy if strategy.enable is True and first_invalid_field(strategy) is None else DEFAULTS
     return {"metricCollectPolicy": _policy(in_force)}
 
 

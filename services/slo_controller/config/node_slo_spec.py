@@ -1,4 +1,7 @@
-"""The spec of a node's NodeSLO: what its agent is told. Source: spec/slo-controller.md 7; upstream pkg/slo-controller/nodeslo."""
+"""The spec of a node's NodeSLO: the QoS strategies that its agent applies.
+
+Source: spec/slo-controller.md 7; upstream pkg/slo-controller/nodeslo.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +20,10 @@ BANDWIDTH = "node.koordinator.sh/network-bandwidth"
 
 
 def node_slo_spec(config: SloConfig, node: Metadata) -> dict[str, Any]:
-    """The spec, as plain JSON. Per section the first node strategy that selects the node, else the cluster's.
+    """Builds the spec as plain JSON: per section the first node strategy that selects the node, else the cluster's.
 
-    A bandwidth in the node's annotation outranks the configured one; one that cannot be read leaves out the whole `systemStrategy`.
+    A bandwidth in the node's annotation takes precedence over the configured one. A bandwidth that cannot be read
+    leaves out the whole `systemStrategy`.
     """
     labels = node.labels or {}
     spec: dict[str, Any] = {
@@ -38,22 +42,22 @@ def node_slo_spec(config: SloConfig, node: Metadata) -> dict[str, Any]:
 def _of(section: Any, labels: Mapping[str, str], base: type[Part]) -> Part:
     entry = first_match(section.node_strategies, labels)
     if entry is None:
-        stated: Part = section.cluster_strategy
-        return stated
+        cluster: Part = section.cluster_strategy
+        return cluster
     return base(**{name: getattr(entry, name) for name in base.__struct_fields__})
 
 
 def _system(strategy: Part, annotations: Mapping[str, str]) -> dict[str, Any] | None:
     assert isinstance(strategy, SystemStrategy)
-    stated = annotations.get(BANDWIDTH) or str(strategy.total_network_bandwidth or "0")
+    bandwidth = annotations.get(BANDWIDTH) or str(strategy.total_network_bandwidth or "0")
     try:
-        text = quantity_text(nanos(stated), notation_of(stated))
+        text = quantity_text(nanos(bandwidth), notation_of(bandwidth))
     except BadQuantity:
         return None
     return _plain(replace(strategy, total_network_bandwidth=text))
 
 
 def _plain(part: Part) -> dict[str, Any]:
-    """As JSON has it: lists, not tuples, for what is written is compared with what is read."""
+    """Converts to plain JSON: lists instead of tuples, since the written spec is compared with the observed one."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(part))
     return plain

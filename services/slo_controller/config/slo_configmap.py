@@ -1,6 +1,6 @@
-"""The ConfigMap slo-controller-config as it is in force: per key the newest document that could be taken over.
+"""The ConfigMap slo-controller-config: per key the newest valid document.
 
-What is kept between two ConfigMaps is the text of each key's last good document; everything else follows from the texts.
+The State keeps the text of each key's last valid document; everything else is derived from the texts.
 
 Source: spec/slo-controller.md 2.2, 7.1; upstream pkg/slo-controller/config, pkg/slo-controller/nodeslo.
 """
@@ -15,8 +15,8 @@ from services.slo_controller.config.colocation_strategy import (
     DEFAULT_CONFIG,
     DEFAULTS,
     cluster_strategy,
-    effective,
-    invalid,
+    effective_strategy,
+    first_invalid_field,
     with_durations,
 )
 from shared.admission.slo_config.document_validation import (
@@ -74,8 +74,8 @@ class SloConfig(NamedTuple):
     amplification: AmplificationConfig
 
 
-class InForce:
-    """The documents, and the strategy of each node by them, which is computed once as long as the node's metadata stay."""
+class ActiveConfig:
+    """The documents in force, and a cache of each node's strategy, valid as long as the node's metadata stay the same."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.documents = config_of(texts)
@@ -83,36 +83,37 @@ class InForce:
         self._strategies: dict[str, tuple[Metadata, ColocationStrategy]] = {}
 
     def strategy(self, node: Metadata) -> ColocationStrategy:
-        """What is in force on a node."""
+        """Returns the strategy in force on a node."""
         known = self._strategies.get(node.name)
         if known is not None and known[0] is node:
             return known[1]
-        strategy = effective(self.documents.colocation, node, self._cluster)
+        strategy = effective_strategy(self.documents.colocation, node, self._cluster)
         self._strategies[node.name] = (node, strategy)
         return strategy
 
 
-class Reading(NamedTuple):
-    """What a ConfigMap amounts to.
+class ParsedConfigMap(NamedTuple):
+    """The result of reading a ConfigMap.
 
     Attributes:
-        texts: what is in force from here on.
-        problems: what was not taken over, in the order of the keys.
+        texts: documents in force from here on.
+        problems: rejected documents and node strategies, in the order of the keys.
     """
 
     texts: Texts
     problems: tuple[Problem, ...]
 
 
-def read(data: Mapping[str, str], before: Mapping[str, str], *, bounds: bool = True) -> Reading:
-    """Take over a ConfigMap key by key. A document that cannot be in force leaves its key's last good one there.
+def read(data: Mapping[str, str], before: Mapping[str, str], *, bounds: bool = True) -> ParsedConfigMap:
+    """Reads a ConfigMap key by key. After an invalid document, its key's last valid one stays in force.
 
-    A node strategy of `colocation-config` that cannot be in force is a problem of its own: its nodes get the cluster's, as upstream has
-    it (E5), and the rest of the document is taken over.
+    An invalid node strategy of `colocation-config` is a problem of its own: its nodes get the cluster's strategy, as
+    upstream has it (E5), and the rest of the document is applied.
 
     Args:
-        bounds: whether every key's values must be within their bounds, also where no webhook saw the ConfigMap; upstream's controller
-            looks at `colocation-config` alone.
+        before: the documents in force so far.
+        bounds: check the bounds of every key's values, also where no webhook saw the ConfigMap; upstream's controller
+            checks `colocation-config` alone.
     """
     texts: Texts = {}
     problems: list[Problem] = []
@@ -121,19 +122,19 @@ def read(data: Mapping[str, str], before: Mapping[str, str], *, bounds: bool = T
         if text is None or (key == COLOCATION and not text):
             continue
         document = decoded(key, text)
-        problem = document if isinstance(document, Problem) else _refusal(key, document, bounds=bounds)
+        problem = document if isinstance(document, Problem) else _document_problem(key, document, bounds=bounds)
         if problem is None:
             texts[key] = text
-            problems += _refused_entries(document) if isinstance(document, ColocationConfig) else ()
+            problems += _invalid_entries(document) if isinstance(document, ColocationConfig) else ()
             continue
         problems.append(problem)
         if key in before:
             texts[key] = before[key]
-    return Reading(texts, tuple(problems))
+    return ParsedConfigMap(texts, tuple(problems))
 
 
 def config_of(texts: Mapping[str, str]) -> SloConfig:
-    """The documents that texts stand for; the texts are such as `read` gives."""
+    """Merges documents with their defaults; the texts come from `read`."""
     found = {key: _document(key, texts.get(key)) for key in DOCUMENTS}
     return SloConfig(
         colocation=_colocation(found[COLOCATION]),
@@ -155,21 +156,21 @@ def _document(key: str, text: str | None) -> Part:
     return msgspec.json.decode(text or "{}", type=DOCUMENTS[key])
 
 
-def _refusal(key: str, document: Part, *, bounds: bool) -> Problem | None:
+def _document_problem(key: str, document: Part, *, bounds: bool) -> Problem | None:
     if isinstance(document, ColocationConfig):
-        if found := invalid(merged(DEFAULTS, document)):
+        if found := first_invalid_field(merged(DEFAULTS, document)):
             return Problem(PARAM, key, found[0], "cluster", found[1])
-        # The cluster's alone: a bad node strategy does not keep the others from coming into force.
+        # Only the cluster's strategy is checked here: an invalid node strategy does not reject the whole document.
         document = replace(document, node_configs=())
     return bounds_problem(key, document, pairs_whole=False) if bounds else None
 
 
-def _refused_entries(document: ColocationConfig) -> list[Problem]:
+def _invalid_entries(document: ColocationConfig) -> list[Problem]:
     cluster: ColocationStrategy = merged(DEFAULTS, document)
     problems = []
     for index, entry in enumerate(document.node_configs):
         path = f"nodeConfigs[{index}]"
-        if found := invalid(merged(cluster, entry)):
+        if found := first_invalid_field(merged(cluster, entry)):
             problems.append(Problem(PARAM, COLOCATION, f"{path}.{found[0]}", entry.name or path, found[1]))
     return problems
 
@@ -180,17 +181,17 @@ def _colocation(document: Part) -> ColocationConfig:
     over = []
     for entry in cast("ColocationConfig", document).node_configs:
         whole = merged(cluster, entry)
-        if invalid(whole):
+        if first_invalid_field(whole):
             whole = cluster
-        stated = _fields(whole, ColocationStrategy) | {"metric_aggregate_policy": with_durations(whole)}
-        over.append(replace(entry, **stated))
+        fields = _fields(whole, ColocationStrategy) | {"metric_aggregate_policy": with_durations(whole)}
+        over.append(replace(entry, **fields))
     return ColocationConfig(**_fields(cluster, ColocationStrategy), node_configs=tuple(over))
 
 
 def _section(document: Part, default: Part, entry_type: type[Part]) -> Any:
-    """A document of `clusterStrategy` and `nodeStrategies`, whole. Of an entry that states nothing the cluster's is in force."""
-    stated = getattr(document, "cluster_strategy", None)
-    cluster = default if stated is None else merged(default, stated)
+    """Merges a document of `clusterStrategy` and `nodeStrategies`. An entry without values gets the cluster's strategy."""
+    configured = getattr(document, "cluster_strategy", None)
+    cluster = default if configured is None else merged(default, configured)
     over = []
     for entry in getattr(document, "node_strategies", ()):
         whole = merged(cluster, entry) if states_anything(entry, type(default)) else cluster

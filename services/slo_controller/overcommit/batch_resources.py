@@ -1,8 +1,8 @@
-"""Batch resources: what high-priority pods leave of a node, to be sold to batch pods.
+"""Batch resources: the part of a node that high-priority pods leave, overcommitted to batch pods.
 
-    usage    : max( capacity - margin - max(system, reserved) - used by high-priority pods, 0 )
-    request  : max( capacity - margin -             reserved  - asked for by them,          0 )
-    maxUsage : max( capacity - margin - max(system, reserved) - max(asked, used) of them,   0 )
+    usage    : max( capacity - margin - max(system, reserved) - used by high-priority pods,    0 )
+    request  : max( capacity - margin -             reserved  - requested by them,             0 )
+    maxUsage : max( capacity - margin - max(system, reserved) - max(requested, used) of them,  0 )
 
 Source: spec/slo-controller.md 4; upstream pkg/slo-controller/noderesource/plugins/batchresource.
 """
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from services.slo_controller.config.colocation_strategy import DEFAULTS
 from services.slo_controller.overcommit.node_reservation import amount_of
-from services.slo_controller.overcommit.usage_sums import Books, Sums
-from services.slo_controller.state.node_usage import BATCH_BAND, Measured
+from services.slo_controller.overcommit.usage_sums import PodSums, UsageSums
+from services.slo_controller.state.usage_report import BATCH_BAND, UsageReport
 from shared.domain.cpu_memory import Amount, mul_int, mul_milli, reserve_ratio, scaled
 from shared.kube.node_resource_topology import Zone
 from shared.kube.quantity import milli
@@ -24,8 +24,8 @@ CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 USAGE, REQUEST, MAX_USAGE_REQUEST = "usage", "request", "maxUsageRequest"
 
 
-class Terms(NamedTuple):
-    """What a formula takes off a capacity, in the order in which `koord node explain` prints it.
+class FormulaTerms(NamedTuple):
+    """The terms that a formula subtracts from a capacity, in the order in which `koord node explain` prints them.
 
     Attributes:
         margin: protected by the reclaim percentages; negative beyond 100 %.
@@ -36,35 +36,37 @@ class Terms(NamedTuple):
     margin: Amount
     system: Amount
     reserved: Amount
-    sums: Sums
+    sums: PodSums
 
 
-class Batch(NamedTuple):
+class BatchResources(NamedTuple):
     """Batch resources of a node or of a zone.
 
     Attributes:
-        cpu: milli-cores: what the API counts as whole batch-cpu.
+        cpu: milli-cores, which are the whole units of batch-cpu in the API.
         memory: nano-bytes; a zone's may have thousandths of bytes.
-        terms: what led here.
+        terms: the inputs of the formula.
         zones: by zone name.
     """
 
     cpu: int
     memory: int
-    terms: Terms
-    zones: dict[str, "Batch"]
+    terms: FormulaTerms
+    zones: dict[str, "BatchResources"]
 
 
-def terms_of(capacity: Amount, reserved: Amount, measured: Measured, books: Books, of: ColocationStrategy) -> Terms:
-    """The terms of a whole node."""
-    system = measured.system
-    if measured.applications:
-        system = system.plus(measured.applications_above(BATCH_BAND))
-    return Terms(capacity, margin_of(capacity, of), system, reserved, books.node)
+def formula_terms(
+    capacity: Amount, reserved: Amount, report: UsageReport, usage_sums: UsageSums, of: ColocationStrategy
+) -> FormulaTerms:
+    """Collects the terms of a whole node."""
+    system = report.system
+    if report.applications:
+        system = system.plus(report.applications_above(BATCH_BAND))
+    return FormulaTerms(capacity, margin_of(capacity, of), system, reserved, usage_sums.node)
 
 
 def margin_of(capacity: Amount, strategy: ColocationStrategy) -> Amount:
-    """What the reclaim percentages protect of a capacity."""
+    """Returns the part of a capacity that the reclaim percentages protect."""
     cpu, memory = strategy.cpu_reclaim_threshold_percent, strategy.memory_reclaim_threshold_percent
     if cpu is None:
         cpu = DEFAULTS.cpu_reclaim_threshold_percent or 0
@@ -78,31 +80,37 @@ def _margin(capacity: Amount, cpu: int, memory: int) -> Amount:
     return scaled(capacity, reserve_ratio(cpu), reserve_ratio(memory))
 
 
-def batch_of(terms: Terms, strategy: ColocationStrategy, zones: tuple[Zone, ...], books: Books) -> Batch:
-    """The node's batch resources, and those of its zones.
+def calculate_batch(
+    terms: FormulaTerms, strategy: ColocationStrategy, zones: tuple[Zone, ...], usage_sums: UsageSums
+) -> BatchResources:
+    """Calculates the batch resources of a node and of its zones.
 
-    A policy `request` for cpu means usage (quirk Q2). A limit in percent is one of the capacity.
+    The policy `request` for cpu means `usage` (quirk Q2). A limit in percent is relative to the capacity.
     """
     cpu, memory = _chosen(terms, strategy)
-    return Batch(cpu, memory, terms, zones_of(terms, strategy, zones, books) if books.zones else {})
+    return BatchResources(
+        cpu, memory, terms, calculate_zones(terms, strategy, zones, usage_sums) if usage_sums.zones else {}
+    )
 
 
-def zones_of(terms: Terms, strategy: ColocationStrategy, zones: tuple[Zone, ...], books: Books) -> dict[str, "Batch"]:
-    """By zone: the formulas on the zone's allocatable, with an equal part of system and reserved. Source: 4.7."""
+def calculate_zones(
+    terms: FormulaTerms, strategy: ColocationStrategy, zones: tuple[Zone, ...], usage_sums: UsageSums
+) -> dict[str, "BatchResources"]:
+    """Applies the formulas to each zone's allocatable, with an equal part of system and reserved. Source: 4.7."""
     system, reserved = terms.system.divided(len(zones)), terms.reserved.divided(len(zones))
     found = {}
-    for zone, sums in zip(zones, books.zones, strict=True):
+    for zone, sums in zip(zones, usage_sums.zones, strict=True):
         capacity = amount_of({each.name: each.allocatable for each in zone.resources})
-        own = Terms(capacity, margin_of(capacity, strategy), system, reserved, sums)
+        own = FormulaTerms(capacity, margin_of(capacity, strategy), system, reserved, sums)
         cpu, memory = _chosen(own, strategy)
-        found[zone.name] = Batch(cpu, memory, own, {})
+        found[zone.name] = BatchResources(cpu, memory, own, {})
     return found
 
 
-def _chosen(terms: Terms, strategy: ColocationStrategy) -> tuple[int, int]:
-    """(milli-cores, nano-bytes) by the strategy's policies and limits."""
-    cpu = left_of(terms, cpu_policy(strategy), 0)
-    memory = left_of(terms, memory_policy(strategy), 1)
+def _chosen(terms: FormulaTerms, strategy: ColocationStrategy) -> tuple[int, int]:
+    """Returns (milli-cores, nano-bytes) by the strategy's policies and limits."""
+    cpu = remaining(terms, cpu_policy(strategy), 0)
+    memory = remaining(terms, memory_policy(strategy), 1)
     if (percent := strategy.batch_cpu_threshold_percent) is not None:
         cpu = min(cpu, mul_milli(terms.capacity.cpu, percent / 100))
     if (percent := strategy.batch_memory_threshold_percent) is not None:
@@ -111,18 +119,18 @@ def _chosen(terms: Terms, strategy: ColocationStrategy) -> tuple[int, int]:
 
 
 def cpu_policy(strategy: ColocationStrategy) -> str:
-    """The policy that is in force for cpu."""
+    """Returns the policy in force for cpu."""
     return MAX_USAGE_REQUEST if strategy.cpu_calculate_policy == MAX_USAGE_REQUEST else USAGE
 
 
 def memory_policy(strategy: ColocationStrategy) -> str:
-    """The policy that is in force for memory."""
-    stated = strategy.memory_calculate_policy
-    return stated if stated is not None and stated in (REQUEST, MAX_USAGE_REQUEST) else USAGE
+    """Returns the policy in force for memory."""
+    policy = strategy.memory_calculate_policy
+    return policy if policy is not None and policy in (REQUEST, MAX_USAGE_REQUEST) else USAGE
 
 
-def left_of(terms: Terms, policy: str, index: int) -> int:
-    """What remains of cpu (0) or memory (1) by a policy, in nanos."""
+def remaining(terms: FormulaTerms, policy: str, index: int) -> int:
+    """Returns the cpu (index 0) or memory (index 1) that a policy leaves, in nanos."""
     free = terms.capacity[index] - terms.margin[index]
     reserved = terms.reserved[index]
     if policy == REQUEST:

@@ -1,122 +1,127 @@
-"""One pass over a node: from its capacity to what it sells again.
+"""The calculation of one node: from its capacity to its batch and mid resources.
 
-A pass is made of every node whenever anything about it changes, and most passes change nothing: so it computes numbers alone, and the event
-with its terms is made (`outcome`) only when something is to be said.
+A node is calculated whenever anything about it changes, and most calculations change nothing. So this module computes
+numbers alone, and `decision_event` builds the event with all terms only when an amount changes.
 
 Source: spec/slo-controller.md 3.3, 4, 5, 6, appendix B.
 """
 
 from typing import NamedTuple
 
-from services.slo_controller.config.colocation_strategy import sells
-from services.slo_controller.config.slo_configmap import InForce
+from services.slo_controller.config.colocation_strategy import is_overcommitted
+from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.overcommit import plugin_names
-from services.slo_controller.overcommit.batch_resources import Batch, batch_of, terms_of
+from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
 from services.slo_controller.overcommit.change_threshold import is_degraded
-from services.slo_controller.overcommit.cpu_normalization import NoRatio, amplification_ratios, normalization_ratio
+from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
-from services.slo_controller.overcommit.mid_resources import STATIC, Mid, mid_of
-from services.slo_controller.overcommit.node_patch import Prepared, prepared
-from services.slo_controller.overcommit.plugin_names import Trouble
+from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
+from services.slo_controller.overcommit.node_patch import NodePatch, node_patch
+from services.slo_controller.overcommit.plugin_names import PluginProblem
+from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.kube.quantity import BadQuantity, milli, nanos
 from shared.kube.slo_config import ColocationStrategy
 
-SELLING, OFF, DEGRADED = "", "off", "degraded"
+ACTIVE, OFF, DEGRADED = "", "off", "degraded"
 
 
-class Pass(NamedTuple):
-    """What a pass over a node found.
+class NodeCalculation(NamedTuple):
+    """The result of calculating a node.
 
     Attributes:
-        doing: SELLING, OFF or DEGRADED.
-        report_ns, source: whose report it rests on.
-        found: batch resources by the formulas; None when nothing is sold.
-        sold: raised to the floor and cut to the cap.
-        ratio: the cpu normalization ratio; None when it cannot be told, or over-commitment is off.
-        amplification: text of the annotation; None: it must be gone.
-        troubles: what could not be read or told.
+        mode: ACTIVE, OFF or DEGRADED.
+        report_ns, source: instant and source of the usage report that it is based on.
+        batch: batch resources by the formulas; None unless ACTIVE.
+        bounded_batch: raised to the floor and limited by the cap.
+        ratio: the cpu normalization ratio; None when it is unknown, or overcommitment is off.
+        amplification: text of the amplification annotation; None: the annotation is removed.
+        problems: inputs that could not be read.
     """
 
-    doing: str
+    mode: str
     strategy: ColocationStrategy
     report_ns: int
     source: str
-    found: Batch | None
-    sold: Batch | None
-    mid: Mid | None
+    batch: BatchResources | None
+    bounded_batch: BatchResources | None
+    mid: MidResources | None
     ratio: str | None
     amplification: str | None
-    prepared: Prepared
+    node_patch: NodePatch
     devices: DeviceAmounts
-    troubles: tuple[Trouble, ...]
+    problems: tuple[PluginProblem, ...]
 
 
-def calculate(state: SloState, config: InForce, name: str, settings: SloSettings, now_ns: int) -> Pass:
-    """Calculates a node that is there."""
-    node, machine = state.nodes[name], state.machine(name)
+def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSettings, now_ns: int) -> NodeCalculation:
+    """Calculates an existing node."""
+    node, resources = state.nodes[name], state.node_resources(name)
     strategy = config.strategy(node.metadata)
-    measured, source = state.measured(name)
-    troubles: list[Trouble] = []
-    found = found_mid = ratio = amplification = None
-    doing = SELLING
-    if not sells(config.documents.colocation, strategy):
-        doing = OFF
-    elif is_degraded(measured, strategy, now_ns):
-        doing = DEGRADED
-        if strategy.mid_reclaim_mode == STATIC and not is_degraded(measured._replace(has_node=True), strategy, now_ns):
-            # A static share needs the report's time alone.
-            found_mid = mid_of(machine.capacity, machine.reserved, measured, state.books(name), strategy)
+    report, source = state.usage_report(name)
+    problems: list[PluginProblem] = []
+    batch = calculated_mid = ratio = amplification = None
+    mode = ACTIVE
+    if not is_overcommitted(config.documents.colocation, strategy):
+        mode = OFF
+    elif is_degraded(report, strategy, now_ns):
+        mode = DEGRADED
+        if strategy.mid_reclaim_mode == STATIC and not is_degraded(report._replace(has_node=True), strategy, now_ns):
+            # The static share does not depend on usage, so a recent report without a part about the node is enough.
+            calculated_mid = calculate_mid(
+                resources.capacity, resources.reserved, report, state.usage_sums(name), strategy
+            )
     else:
-        books, zones = state.books(name), state.zones(name)
-        terms = terms_of(machine.capacity, machine.reserved, measured, books, strategy)
-        found = batch_of(terms, strategy, zones, books)
-        found_mid = mid_of(machine.capacity, machine.reserved, measured, books, strategy)
-    sold = _steadied(found, strategy, troubles)
-    if doing != OFF:
+        usage_sums, zones = state.usage_sums(name), state.zones(name)
+        terms = formula_terms(resources.capacity, resources.reserved, report, usage_sums, strategy)
+        batch = calculate_batch(terms, strategy, zones, usage_sums)
+        calculated_mid = calculate_mid(resources.capacity, resources.reserved, report, usage_sums, strategy)
+    bounded_batch = _bounded(batch, strategy, problems)
+    if mode != OFF:
         topology = state.topologies.get(name)
         try:
             annotations = topology.annotations if topology else None
             ratio = normalization_ratio(config.documents.normalization, node.metadata, annotations)
-        except NoRatio as error:
-            troubles.append(Trouble(plugin_names.NORMALIZATION, plugin_names.CALCULATE, str(error)))
+        except RatioError as error:
+            problems.append(PluginProblem(plugin_names.NORMALIZATION, plugin_names.CALCULATE, str(error)))
         try:
             amplification = amplification_ratios(config.documents.amplification, node.metadata)
-        except NoRatio as error:
-            troubles.append(Trouble(plugin_names.AMPLIFICATION, plugin_names.CALCULATE, str(error)))
-    whole = prepared(node, sold, found_mid, ratio)
-    if whole.problem:
-        troubles.append(Trouble(plugin_names.BATCH, plugin_names.PREPARE, whole.problem))
+        except RatioError as error:
+            problems.append(PluginProblem(plugin_names.AMPLIFICATION, plugin_names.CALCULATE, str(error)))
+    patch = node_patch(node, bounded_batch, calculated_mid, ratio)
+    if patch.problem:
+        problems.append(PluginProblem(plugin_names.BATCH, plugin_names.PREPARE, patch.problem))
     devices = device_amounts(state.devices.get(name), shared=settings.shared_gpus)
-    return Pass(
-        doing, strategy, measured.at_ns, source, found, sold, found_mid, ratio, amplification, whole, devices,
-        tuple(troubles),
+    return NodeCalculation(
+        mode, strategy, report.at_ns, source, batch, bounded_batch, calculated_mid, ratio, amplification, patch, devices,
+        tuple(problems),
     )  # fmt: skip
 
 
-def _steadied(found: Batch | None, strategy: ColocationStrategy, troubles: list[Trouble]) -> Batch | None:
-    """Raised to the floor and cut to the cap that the strategy states; zones stay as they were calculated."""
-    steadiness = strategy.koordstream
-    if found is None or steadiness is None:
-        return found
-    floor, cap = _bounds(steadiness.floor, "floor", troubles), _bounds(steadiness.cap, "cap", troubles)
-    cpu = max(found.cpu, milli(floor.get("cpu", 0)))
-    memory = max(found.memory, floor.get("memory", 0))
+def _bounded(
+    batch: BatchResources | None, strategy: ColocationStrategy, problems: list[PluginProblem]
+) -> BatchResources | None:
+    """Applies the floor and the cap of the strategy to the node; zones keep the calculated amounts."""
+    limits = strategy.koordstream
+    if batch is None or limits is None:
+        return batch
+    floor, cap = _bounds(limits.floor, "floor", problems), _bounds(limits.cap, "cap", problems)
+    cpu = max(batch.cpu, milli(floor.get("cpu", 0)))
+    memory = max(batch.memory, floor.get("memory", 0))
     if "cpu" in cap:
         cpu = min(cpu, milli(cap["cpu"]))
     if "memory" in cap:
         memory = min(memory, cap["memory"])
-    return found._replace(cpu=cpu, memory=memory)
+    return batch._replace(cpu=cpu, memory=memory)
 
 
-def _bounds(stated: dict[str, str] | None, name: str, troubles: list[Trouble]) -> dict[str, int]:
-    found = {}
-    for resource, text in (stated or {}).items():
+def _bounds(quantities: dict[str, str] | None, name: str, problems: list[PluginProblem]) -> dict[str, int]:
+    amounts = {}
+    for resource, text in (quantities or {}).items():
         try:
-            found[resource] = nanos(text)
+            amounts[resource] = nanos(text)
         except BadQuantity as error:
-            troubles.append(
-                Trouble(plugin_names.BATCH, plugin_names.CALCULATE, f"koordstream.{name}.{resource}: {error}")
+            problems.append(
+                PluginProblem(plugin_names.BATCH, plugin_names.CALCULATE, f"koordstream.{name}.{resource}: {error}")
             )
-    return found
+    return amounts

@@ -1,22 +1,23 @@
-"""A pass over a node as an event: every term that led to its amounts, and everything the node is to say."""
+"""The event of a decision about a node: every term of its amounts, and the desired state of the Node object."""
 
 from collections.abc import Callable
 
 from services.slo_controller.overcommit import batch_resources, mid_resources
-from services.slo_controller.overcommit.batch_resources import Terms, cpu_policy, left_of, memory_policy
-from services.slo_controller.overcommit.calculate import Pass
-from services.slo_controller.overcommit.cpu_normalization import AMPLIFICATION_RATIO, normalization_moved
-from services.slo_controller.overcommit.mid_resources import Mid
+from services.slo_controller.overcommit.batch_resources import FormulaTerms, cpu_policy, memory_policy, remaining
+from services.slo_controller.overcommit.calculate import NodeCalculation
+from services.slo_controller.overcommit.cpu_normalization import ratio_changed
+from services.slo_controller.overcommit.mid_resources import MidResources
 from services.slo_controller.overcommit.node_patch import (
     NORMALIZATION_RATIO,
     ORIGIN,
     amplified,
-    origin_text,
-    ratio_of,
-    text_of,
+    origin_annotation,
+    parse_ratio,
+    quantity_of,
 )
+from services.slo_controller.overcommit.resource_amplification import AMPLIFICATION_RATIO
 from shared.domain.cpu_memory import mul_int, mul_milli
-from shared.events.slo import MidTerms, NodeOvercommitted, Waterfall
+from shared.events.slo import MidTerms, NodeOvercommitted, OvercommitBreakdown
 from shared.kube.node import Node
 from shared.kube.quantity import BadQuantity, milli, nanos, value
 from shared.kube.slo_config import ColocationStrategy
@@ -24,18 +25,21 @@ from shared.kube.slo_config import ColocationStrategy
 Unit = Callable[[int], int]
 """Nanos -> milli-cores, or bytes."""
 
-SOLD = (batch_resources.CPU, batch_resources.MEMORY, mid_resources.CPU, mid_resources.MEMORY)
+OVERCOMMITTED = (batch_resources.CPU, batch_resources.MEMORY, mid_resources.CPU, mid_resources.MEMORY)
 
 
-def outcome_of(node: Node, found: Pass, before: NodeOvercommitted | None, why: str, now_ns: int) -> NodeOvercommitted:
-    """What is said of a node.
+def overcommit_event(
+    node: Node, found: NodeCalculation, before: NodeOvercommitted | None, why: str, now_ns: int
+) -> NodeOvercommitted:
+    """Builds the event of a decision.
 
     Args:
-        before: what was said of it last; a ratio that cannot be told, or moved within the tolerance, stays as it was, and so do labels.
+        before: the newest decision about the node. Its labels stay, and so does its normalization ratio where the new
+            one is unknown or within the tolerance.
     """
-    whole = found.prepared
+    patch = found.node_patch
     amounts: dict[str, str | None] = {
-        name: None if size is None else text_of(name, size) for name, size in whole.amounts.items()
+        name: None if size is None else quantity_of(name, size) for name, size in patch.amounts.items()
     }
     return NodeOvercommitted(
         node=node.metadata.name,
@@ -51,62 +55,62 @@ def outcome_of(node: Node, found: Pass, before: NodeOvercommitted | None, why: s
         amounts=amounts | found.devices.amounts,
         annotations=_annotations(node, found, before),
         labels={**(before.labels if before else {}), **found.devices.labels},
-        problems=tuple(trouble.text for trouble in found.troubles),
-        failed={trouble.plugin: trouble.stage for trouble in found.troubles},
+        problems=tuple(problem.text for problem in found.problems),
+        failed={problem.plugin: problem.stage for problem in found.problems},
     )
 
 
-def _annotations(node: Node, found: Pass, before: NodeOvercommitted | None) -> dict[str, str | None]:
-    stated = before.annotations if before else {}
-    said: dict[str, str | None] = {AMPLIFICATION_RATIO: found.amplification}
-    old = stated.get(NORMALIZATION_RATIO)
+def _annotations(node: Node, found: NodeCalculation, before: NodeOvercommitted | None) -> dict[str, str | None]:
+    written = before.annotations if before else {}
+    annotations: dict[str, str | None] = {AMPLIFICATION_RATIO: found.amplification}
+    old = written.get(NORMALIZATION_RATIO)
     ratio = found.ratio
-    if old is not None and (ratio is None or not normalization_moved(old, ratio)):
+    if old is not None and (ratio is None or not ratio_changed(old, ratio)):
         ratio = old
     if ratio is not None:
-        said[NORMALIZATION_RATIO] = ratio
-    origin = origin_text(node.metadata.annotations, *found.prepared.origin)
-    if origin is not None or ORIGIN in stated:
-        said[ORIGIN] = stated.get(ORIGIN) if origin is None else origin
-    return said
+        annotations[NORMALIZATION_RATIO] = ratio
+    origin = origin_annotation(node.metadata.annotations, *found.node_patch.origin)
+    if origin is not None or ORIGIN in written:
+        annotations[ORIGIN] = written.get(ORIGIN) if origin is None else origin
+    return annotations
 
 
-def _batch_cpu(found: Pass) -> Waterfall | None:
-    if found.found is None or found.sold is None:
+def _batch_cpu(found: NodeCalculation) -> OvercommitBreakdown | None:
+    if found.batch is None or found.bounded_batch is None:
         return None
-    percent, capacity = found.strategy.batch_cpu_threshold_percent, found.found.terms.capacity.cpu
-    return _fall(
-        found.found.terms,
+    percent, capacity = found.strategy.batch_cpu_threshold_percent, found.batch.terms.capacity.cpu
+    return _breakdown(
+        found.batch.terms,
         cpu_policy(found.strategy),
         0,
         milli,
         limit=None if percent is None else milli(mul_milli(capacity, percent / 100)),
         strategy=found.strategy,
-        amplified=amplified(found.sold.cpu, ratio_of(found.ratio)),
-        third_parties=value(found.prepared.third_parties[0]),
-        amount=found.prepared.amounts[batch_resources.CPU] or 0,
+        amplified=amplified(found.bounded_batch.cpu, parse_ratio(found.ratio)),
+        third_parties=value(found.node_patch.third_parties[0]),
+        amount=found.node_patch.amounts[batch_resources.CPU] or 0,
     )
 
 
-def _batch_memory(found: Pass) -> Waterfall | None:
-    if found.found is None or found.sold is None:
+def _batch_memory(found: NodeCalculation) -> OvercommitBreakdown | None:
+    if found.batch is None or found.bounded_batch is None:
         return None
-    percent, capacity = found.strategy.batch_memory_threshold_percent, found.found.terms.capacity.memory
-    return _fall(
-        found.found.terms,
+    percent, capacity = found.strategy.batch_memory_threshold_percent, found.batch.terms.capacity.memory
+    return _breakdown(
+        found.batch.terms,
         memory_policy(found.strategy),
         1,
         value,
         limit=None if percent is None else value(mul_int(capacity, percent / 100)),
         strategy=found.strategy,
-        amplified=value(found.sold.memory),
-        third_parties=value(found.prepared.third_parties[1]),
-        amount=found.prepared.amounts[batch_resources.MEMORY] or 0,
+        amplified=value(found.bounded_batch.memory),
+        third_parties=value(found.node_patch.third_parties[1]),
+        amount=found.node_patch.amounts[batch_resources.MEMORY] or 0,
     )
 
 
-def _fall(
-    terms: Terms,
+def _breakdown(
+    terms: FormulaTerms,
     policy: str,
     index: int,
     unit: Unit,
@@ -116,39 +120,39 @@ def _fall(
     amplified: int,
     third_parties: int,
     amount: int,
-) -> Waterfall:
+) -> OvercommitBreakdown:
     sums = {batch_resources.REQUEST: terms.sums.request, batch_resources.MAX_USAGE_REQUEST: terms.sums.max}.get(
         policy, terms.sums.used
     )
     resource = ("cpu", "memory")[index]
-    return Waterfall(
+    return OvercommitBreakdown(
         capacity=unit(terms.capacity[index]),
         margin=unit(terms.margin[index]),
         system=unit(terms.system[index]),
         reserved=unit(terms.reserved[index]),
         pods=unit(sums[index]),
         policy=policy,
-        left=unit(left_of(terms, policy, index)),
+        left=unit(remaining(terms, policy, index)),
         limit=limit,
-        floor=_stated(strategy, "floor", resource, unit),
-        cap=_stated(strategy, "cap", resource, unit),
+        floor=_configured(strategy, "floor", resource, unit),
+        cap=_configured(strategy, "cap", resource, unit),
         amplified=amplified,
         third_parties=third_parties,
         amount=amount,
     )
 
 
-def _stated(strategy: ColocationStrategy, name: str, resource: str, unit: Unit) -> int | None:
-    stated: dict[str, str] | None = getattr(strategy.koordstream, name, None)
-    if not stated or resource not in stated:
+def _configured(strategy: ColocationStrategy, name: str, resource: str, unit: Unit) -> int | None:
+    quantities: dict[str, str] | None = getattr(strategy.koordstream, name, None)
+    if not quantities or resource not in quantities:
         return None
     try:
-        return unit(nanos(stated[resource]))
+        return unit(nanos(quantities[resource]))
     except BadQuantity:
         return None
 
 
-def _mid(found: Mid | None, index: int) -> MidTerms | None:
+def _mid(found: MidResources | None, index: int) -> MidTerms | None:
     if found is None:
         return None
     return MidTerms(

@@ -1,6 +1,7 @@
 """Extended resources of a node's healthy devices, as its Device object lists them.
 
-Source: spec/slo-controller.md 6.3, 6.4; upstream pkg/slo-controller/noderesource/plugins/{gpudeviceresource,rdmadevicereource}.
+Source: spec/slo-controller.md 6.3, 6.4; upstream
+pkg/slo-controller/noderesource/plugins/{gpudeviceresource,rdmadevicereource}.
 """
 
 from collections.abc import Mapping
@@ -28,11 +29,11 @@ _VENDOR = LABELS[0]
 
 
 class DeviceAmounts(NamedTuple):
-    """What devices give a node.
+    """The resources and labels that a node has by its devices.
 
     Attributes:
-        amounts: resource -> quantity; None: it must be gone. A managed resource that is absent stays as it is.
-        labels: the node's labels that say what the devices are.
+        amounts: resource -> quantity; None: the resource is removed. A managed resource that is absent stays as it is.
+        labels: the node's labels that describe its devices.
     """
 
     amounts: dict[str, str | None]
@@ -40,11 +41,11 @@ class DeviceAmounts(NamedTuple):
 
 
 def device_amounts(device: Mapping[str, Any] | None, *, shared: bool = False) -> DeviceAmounts:
-    """Sums over the healthy devices.
+    """Sums the resources of the healthy devices.
 
     Args:
         device: the node's Device object; None without one.
-        shared: whether `gpu.shared` counts 100 a GPU (upstream's gate EnableSyncGPUSharedResource).
+        shared: count `gpu.shared`, 100 for each GPU (upstream's gate EnableSyncGPUSharedResource).
     """
     if device is None:
         return NO_DEVICES
@@ -59,7 +60,7 @@ def device_amounts(device: Mapping[str, Any] | None, *, shared: bool = False) ->
 
 
 NO_DEVICES = DeviceAmounts(dict.fromkeys((*MANAGED, RDMA)), {})
-"""Of a node without a Device object."""
+"""The amounts of a node without a Device object."""
 
 
 def _gpu_amounts(gpus: list[Mapping[str, Any]], vendor: str, *, shared: bool) -> dict[str, str | None]:

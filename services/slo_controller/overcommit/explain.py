@@ -1,4 +1,4 @@
-"""How a node's batch and mid resources came about, step by step, from the event that says so. Nothing is computed anew."""
+"""Explanation of a node's batch and mid resources, step by step, from the recorded event. Nothing is recomputed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,14 +6,14 @@ from typing import NamedTuple
 import msgspec
 
 from services.slo_controller.overcommit import batch_resources, mid_resources
-from shared.events.slo import MidTerms, NodeOvercommitted, Waterfall
+from shared.events.slo import MidTerms, NodeOvercommitted, OvercommitBreakdown
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One line: what it is, its sign, its amount, and a word about it.
+    """One line of an explanation: name, sign, amount and remark.
 
     Attributes:
-        sign: `` for the first, `-` taken off, `+` added, `=` what remains, `<` at most, `>` at least.
+        sign: empty for the first, `-` subtracted, `+` added, `=` result, `<` at most, `>` at least.
     """
 
     name: str
@@ -22,12 +22,12 @@ class Step(msgspec.Struct, frozen=True):
     remark: str = ""
 
 
-class Explained(msgspec.Struct, frozen=True):
-    """One resource of a node.
+class ResourceExplanation(msgspec.Struct, frozen=True):
+    """The explanation of one resource of a node.
 
     Attributes:
-        quantity: as it is written; None: it is taken away.
-        adds_up: whether the steps give the amount.
+        quantity: the written quantity; None: the resource is removed.
+        adds_up: the steps result in the amount.
     """
 
     resource: str
@@ -36,87 +36,97 @@ class Explained(msgspec.Struct, frozen=True):
     adds_up: bool = True
 
 
-class _Of(NamedTuple):
+class _Resource(NamedTuple):
     resource: str
-    terms: Waterfall | MidTerms | None
+    terms: OvercommitBreakdown | MidTerms | None
 
 
-def explain(decided: NodeOvercommitted) -> tuple[Explained, ...]:
-    """Each of the four resources."""
+def explain(decided: NodeOvercommitted) -> tuple[ResourceExplanation, ...]:
+    """Explains each of the four resources."""
     parts = (
-        _Of(batch_resources.CPU, decided.batch_cpu),
-        _Of(batch_resources.MEMORY, decided.batch_memory),
-        _Of(mid_resources.CPU, decided.mid_cpu),
-        _Of(mid_resources.MEMORY, decided.mid_memory),
+        _Resource(batch_resources.CPU, decided.batch_cpu),
+        _Resource(batch_resources.MEMORY, decided.batch_memory),
+        _Resource(mid_resources.CPU, decided.mid_cpu),
+        _Resource(mid_resources.MEMORY, decided.mid_memory),
     )
     return tuple(_explained(part, decided) for part in parts)
 
 
-def _explained(part: _Of, decided: NodeOvercommitted) -> Explained:
+def _explained(part: _Resource, decided: NodeOvercommitted) -> ResourceExplanation:
     quantity = decided.amounts.get(part.resource)
     if part.terms is None:
-        return Explained(part.resource, quantity, adds_up=quantity is None)
+        return ResourceExplanation(part.resource, quantity, adds_up=quantity is None)
     if isinstance(part.terms, MidTerms):
-        return Explained(part.resource, quantity, tuple(_mid(part.terms)), _mid_holds(part.terms))
-    return Explained(
+        return ResourceExplanation(part.resource, quantity, tuple(_mid_steps(part.terms)), _mid_adds_up(part.terms))
+    return ResourceExplanation(
         part.resource,
         quantity,
-        tuple(_fall(part, decided.ratio)),
-        _holds(part.terms, cpu=part.resource == batch_resources.CPU),
+        tuple(_breakdown_steps(part, decided.ratio)),
+        _adds_up(part.terms, cpu=part.resource == batch_resources.CPU),
     )
 
 
-def _fall(part: _Of, ratio: str) -> Iterator[Step]:
-    fall = part.terms
-    assert isinstance(fall, Waterfall)
-    yield Step("capacity", "", fall.capacity)
-    yield Step("margin", "-", fall.margin, f"protected: {_percent(fall.margin, fall.capacity)} of the capacity")
-    if fall.policy == batch_resources.REQUEST:
-        yield Step("reserved", "-", fall.reserved, "kept back by the kubelet or the node's annotation")
+def _breakdown_steps(part: _Resource, ratio: str) -> Iterator[Step]:
+    breakdown = part.terms
+    assert isinstance(breakdown, OvercommitBreakdown)
+    yield Step("capacity", "", breakdown.capacity)
+    yield Step(
+        "margin", "-", breakdown.margin, f"protected: {_percent(breakdown.margin, breakdown.capacity)} of the capacity"
+    )
+    if breakdown.policy == batch_resources.REQUEST:
+        yield Step("reserved", "-", breakdown.reserved, "reserved by the kubelet or the node's annotation")
     else:
-        remark = f"used beside pods {fall.system}, reserved {fall.reserved}: the larger"
-        yield Step("system", "-", max(fall.system, fall.reserved), remark)
+        remark = f"used outside of pods {breakdown.system}, reserved {breakdown.reserved}: the larger"
+        yield Step("system", "-", max(breakdown.system, breakdown.reserved), remark)
     words = {
-        batch_resources.REQUEST: "asked for",
-        batch_resources.MAX_USAGE_REQUEST: "asked for or used, whichever is more,",
+        batch_resources.REQUEST: "requested",
+        batch_resources.MAX_USAGE_REQUEST: "requested or used, whichever is more,",
     }
-    yield Step("pods", "-", fall.pods, f"{words.get(fall.policy, 'used')} by pods above batch")
-    yield Step("left", "=", fall.left, f"policy {fall.policy}" + ("; not below 0" if not fall.left else ""))
-    for name, sign, size in (("limit", "<", fall.limit), ("floor", ">", fall.floor), ("cap", "<", fall.cap)):
+    yield Step("pods", "-", breakdown.pods, f"{words.get(breakdown.policy, 'used')} by pods above batch")
+    yield Step(
+        "left", "=", breakdown.left, f"policy {breakdown.policy}" + ("; not below 0" if not breakdown.left else "")
+    )
+    for name, sign, size in (
+        ("limit", "<", breakdown.limit),
+        ("floor", ">", breakdown.floor),
+        ("cap", "<", breakdown.cap),
+    ):
         if size is not None:
             yield Step(name, sign, size)
-    if part.resource == batch_resources.CPU and fall.amplified != bounded(fall):
-        yield Step("amplified", "=", fall.amplified, f"cpu normalization ratio {ratio}")
-    if fall.third_parties:
-        yield Step("third parties", "-", fall.third_parties, "sold by others already")
-    yield Step(part.resource, "=", fall.amount)
+    if part.resource == batch_resources.CPU and breakdown.amplified != bounded(breakdown):
+        yield Step("amplified", "=", breakdown.amplified, f"cpu normalization ratio {ratio}")
+    if breakdown.third_parties:
+        yield Step("third parties", "-", breakdown.third_parties, "already allocated by third parties")
+    yield Step(part.resource, "=", breakdown.amount)
 
 
-def _mid(terms: MidTerms) -> Iterator[Step]:
+def _mid_steps(terms: MidTerms) -> Iterator[Step]:
     yield Step("reclaimable", "", terms.base, "predicted not to be needed by prod pods, and not used")
-    yield Step("unallocated", "+", terms.unallocated, "share of what prod pods have not asked for")
+    yield Step("unallocated", "+", terms.unallocated, "share of the capacity that prod pods have not requested")
     yield Step("limit", "<", terms.limit)
     yield Step("mid", "=", terms.amount)
 
 
-def bounded(fall: Waterfall) -> int:
-    """What is left within limit, floor and cap; before amplification and third parties."""
-    size = fall.left if fall.limit is None else min(fall.left, fall.limit)
-    size = size if fall.floor is None else max(size, fall.floor)
-    return size if fall.cap is None else min(size, fall.cap)
+def bounded(breakdown: OvercommitBreakdown) -> int:
+    """Applies limit, floor and cap to the remainder; before amplification and third parties' allocations."""
+    size = breakdown.left if breakdown.limit is None else min(breakdown.left, breakdown.limit)
+    size = size if breakdown.floor is None else max(size, breakdown.floor)
+    return size if breakdown.cap is None else min(size, breakdown.cap)
 
 
-def _holds(fall: Waterfall, *, cpu: bool) -> bool:
-    """Whether the terms give the amount; each is rounded by itself, so that the last unit may differ."""
-    beside = fall.reserved if fall.policy == batch_resources.REQUEST else max(fall.system, fall.reserved)
-    left = max(fall.capacity - fall.margin - beside - fall.pods, 0)
-    sold = fall.amplified if cpu else bounded(fall)
-    amount = max(sold - fall.third_parties, 0)
-    amplified = fall.amplified >= bounded(fall) - 4
-    return abs(left - fall.left) <= 4 and abs(amount - fall.amount) <= 4 and amplified
+def _adds_up(breakdown: OvercommitBreakdown, *, cpu: bool) -> bool:
+    """Reports whether the terms result in the amount. Each is rounded by itself, so the last unit may differ."""
+    outside = (
+        breakdown.reserved if breakdown.policy == batch_resources.REQUEST else max(breakdown.system, breakdown.reserved)
+    )
+    left = max(breakdown.capacity - breakdown.margin - outside - breakdown.pods, 0)
+    size = breakdown.amplified if cpu else bounded(breakdown)
+    amount = max(size - breakdown.third_parties, 0)
+    is_raised = breakdown.amplified >= bounded(breakdown) - 4
+    return abs(left - breakdown.left) <= 4 and abs(amount - breakdown.amount) <= 4 and is_raised
 
 
-def _mid_holds(terms: MidTerms) -> bool:
+def _mid_adds_up(terms: MidTerms) -> bool:
     static = terms.base == terms.unallocated == 0
     return terms.amount <= terms.limit if static else terms.amount == min(terms.base + terms.unallocated, terms.limit)
 

@@ -1,6 +1,7 @@
-"""What is written to a node of its batch and mid resources: amplified, less what third parties have sold already.
+"""The batch and mid amounts that are written to a Node: amplified, less the allocations of third parties.
 
-Source: spec/slo-controller.md 4.8; upstream pkg/slo-controller/noderesource/plugins/batchresource/plugin.go, apis/slo/v1alpha1/node.go.
+Source: spec/slo-controller.md 4.8; upstream pkg/slo-controller/noderesource/plugins/batchresource/plugin.go,
+apis/slo/v1alpha1/node.go.
 """
 
 import json
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.slo_controller.overcommit import batch_resources, mid_resources
-from services.slo_controller.overcommit.batch_resources import Batch
-from services.slo_controller.overcommit.mid_resources import Mid
+from services.slo_controller.overcommit.batch_resources import BatchResources
+from services.slo_controller.overcommit.mid_resources import MidResources
 from shared.domain.cpu_memory import mul_milli
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, bytes_text, milli_text, nanos, value
@@ -34,14 +35,14 @@ class _Allocations(msgspec.Struct, frozen=True):
 _allocations = msgspec.json.Decoder(_Allocations)
 
 
-class Prepared(NamedTuple):
-    """What a node must say: amounts in whole units, milli-cores of cpu and bytes of memory.
+class NodePatch(NamedTuple):
+    """The desired amounts of a Node, in whole units: milli-cores of cpu and bytes of memory.
 
     Attributes:
-        amounts: resource -> amount of capacity and allocatable; None: it must be gone.
-        origin: batch-cpu and batch-memory before third parties' are taken off.
-        third_parties: taken off batch resources, in nanos: cpu, memory.
-        problem: why third parties' allocations were not taken off; empty when there is no problem.
+        amounts: resource -> amount of capacity and allocatable; None: the resource is removed.
+        origin: batch-cpu and batch-memory before the subtraction of third parties' allocations.
+        third_parties: subtracted from batch resources, in nanos: cpu, memory.
+        problem: the reason why third parties' allocations were not subtracted; empty without one.
     """
 
     amounts: dict[str, int | None]
@@ -50,53 +51,53 @@ class Prepared(NamedTuple):
     problem: str = ""
 
 
-def prepared(node: Node, batch_: Batch | None, mid_: Mid | None, ratio_text: str | None) -> Prepared:
-    """A node's amounts as they are written.
+def node_patch(node: Node, batch: BatchResources | None, mid: MidResources | None, ratio_text: str | None) -> NodePatch:
+    """Returns a node's amounts in the written form.
 
     Args:
-        batch_, mid_: None: the resources are taken away.
-        ratio_text: the cpu normalization ratio of this very calculation; above 1 it raises batch-cpu, rounded up.
+        batch, mid: None: the resources are removed.
+        ratio_text: the cpu normalization ratio of the same calculation; above 1 it raises batch-cpu, rounded up.
     """
     amounts: dict[str, int | None] = {
         batch_resources.CPU: None,
         batch_resources.MEMORY: None,
-        mid_resources.CPU: None if mid_ is None else mid_.cpu,
-        mid_resources.MEMORY: None if mid_ is None else mid_.memory,
+        mid_resources.CPU: None if mid is None else mid.cpu,
+        mid_resources.MEMORY: None if mid is None else mid.memory,
     }
-    if batch_ is None:
-        return Prepared(amounts)
-    cpu, memory = amplified(batch_.cpu, ratio_of(ratio_text)), value(batch_.memory)
-    sold, problem = _sold((node.metadata.annotations or {}).get(THIRD_PARTIES))
-    amounts[batch_resources.CPU] = value(max(cpu * NANO - sold[0], 0))
-    amounts[batch_resources.MEMORY] = value(max(memory * NANO - sold[1], 0))
-    return Prepared(amounts, (cpu, memory), sold, problem)
+    if batch is None:
+        return NodePatch(amounts)
+    cpu, memory = amplified(batch.cpu, parse_ratio(ratio_text)), value(batch.memory)
+    allocated, problem = _third_party_allocations((node.metadata.annotations or {}).get(THIRD_PARTIES))
+    amounts[batch_resources.CPU] = value(max(cpu * NANO - allocated[0], 0))
+    amounts[batch_resources.MEMORY] = value(max(memory * NANO - allocated[1], 0))
+    return NodePatch(amounts, (cpu, memory), allocated, problem)
 
 
-def text_of(resource: str, size: int) -> str:
-    """An amount as the API writes it: `25000` of cpu as `25k`, bytes as `15Gi`."""
-    return count_text(size) if resource in (batch_resources.CPU, mid_resources.CPU) else bytes_text(size)
+def quantity_of(resource: str, size: int) -> str:
+    """Formats an amount as the API does: `25000` of cpu as `25k`, bytes as `15Gi`."""
+    return count_quantity(size) if resource in (batch_resources.CPU, mid_resources.CPU) else bytes_text(size)
 
 
 def amplified(count: int, ratio: float) -> int:
-    """A whole amount by a ratio above 1, rounded up; any other ratio leaves it."""
+    """Multiplies a whole amount by a ratio above 1, rounded up; any other ratio leaves it unchanged."""
     return value(mul_milli(count * NANO, ratio)) if ratio > 1 else count
 
 
-def ratio_of(text: str | None) -> float:
-    """A ratio as an annotation has it; 0 for none, and for a text that is no number."""
+def parse_ratio(text: str | None) -> float:
+    """Reads a ratio of an annotation; 0 for none, and for a text that is no number."""
     try:
         return float(text) if text else 0.0
     except ValueError:
         return 0.0
 
 
-def count_text(count: int) -> str:
-    """A whole amount as the API writes it: `25000` as `25k`."""
+def count_quantity(count: int) -> str:
+    """Formats a whole amount as the API does: `25000` as `25k`."""
     return milli_text(count * 1000)
 
 
-def origin_text(annotations: Mapping[str, str] | None, cpu: int, memory: int) -> str | None:
-    """The annotation with the amounts before third parties' are taken off; other entries of it stay.
+def origin_annotation(annotations: Mapping[str, str] | None, cpu: int, memory: int) -> str | None:
+    """Returns the annotation with the amounts before the subtraction of third parties'; its other entries stay.
 
     None: a node without annotations gets none (quirk Q7).
     """
@@ -108,17 +109,17 @@ def origin_text(annotations: Mapping[str, str] | None, cpu: int, memory: int) ->
         kept = {name: size for name, size in resources.items() if nanos(str(size)) is not None}
     except (msgspec.DecodeError, AttributeError, BadQuantity):
         kept = {}
-    kept |= {batch_resources.CPU: count_text(cpu), batch_resources.MEMORY: bytes_text(memory)}
+    kept |= {batch_resources.CPU: count_quantity(cpu), batch_resources.MEMORY: bytes_text(memory)}
     return json.dumps({"resources": dict(sorted(kept.items()))}, separators=(",", ":"))
 
 
-def _sold(text: str | None) -> tuple[tuple[int, int], str]:
-    """What third parties have sold of batch resources: (cpu, memory) in nanos, and why it cannot be read."""
+def _third_party_allocations(text: str | None) -> tuple[tuple[int, int], str]:
+    """Reads the batch resources that third parties have allocated: (cpu, memory) in nanos, and the problem if any."""
     if not text:
         return (0, 0), ""
     try:
-        stated = _allocations.decode(text).allocations or ()
-        parts = [each.resources or {} for each in stated if each.priority == "koord-batch"]
+        allocations = _allocations.decode(text).allocations or ()
+        parts = [each.resources or {} for each in allocations if each.priority == "koord-batch"]
         cpu = sum(nanos(str(part.get(batch_resources.CPU, "0"))) for part in parts)
         memory = sum(nanos(str(part.get(batch_resources.MEMORY, "0"))) for part in parts)
     except (msgspec.DecodeError, BadQuantity) as error:

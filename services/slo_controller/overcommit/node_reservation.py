@@ -1,4 +1,4 @@
-"""What a node has, and what it keeps for itself: by the kubelet's settings, or by its annotation.
+"""The capacity of a node, and the reservation of the kubelet or of the node's annotation.
 
 Source: spec/slo-controller.md 4.1; upstream pkg/slo-controller/noderesource/plugins/util/util.go, pkg/util/node.go.
 """
@@ -25,33 +25,33 @@ _decoder = msgspec.json.Decoder(_Reservation)
 
 
 def capacity_of(node: Node) -> Amount:
-    """Cpu and memory of the node's capacity: formulas rest on it, not on allocatable (quirk Q4)."""
+    """Returns cpu and memory of the node's capacity; the formulas use it instead of allocatable (quirk Q4)."""
     return amount_of(node.status.capacity)
 
 
 def reserved_of(node: Node) -> Amount:
-    """The larger of what the kubelet and the annotation keep back."""
+    """Returns the larger of the kubelet's and the annotation's reservation."""
     kubelet = capacity_of(node).minus(amount_of(node.status.allocatable)).largest(ZERO)
     return kubelet.largest(_annotated((node.metadata.annotations or {}).get(RESERVATION)))
 
 
 def amount_of(quantities: Mapping[str, str] | None) -> Amount:
-    """Cpu and memory of a resource list; 0 for what is absent or cannot be read."""
+    """Returns cpu and memory of a resource list; 0 for a quantity that is absent or cannot be read."""
     return Amount(_nanos(quantities, "cpu"), _nanos(quantities, "memory"))
 
 
 def _annotated(text: str | None) -> Amount:
-    """CPUs by number outrank an amount of cpu; an annotation that cannot be read keeps nothing back."""
+    """Reads a reservation: CPUs by number take precedence over an amount of cpu. One that cannot be read reserves nothing."""
     if not text:
         return ZERO
     try:
-        stated = _decoder.decode(text)
-        resources = {name: nanos(str(size)) for name, size in (stated.resources or {}).items()}
+        reservation = _decoder.decode(text)
+        resources = {name: nanos(str(size)) for name, size in (reservation.resources or {}).items()}
     except (msgspec.DecodeError, BadQuantity):
         return ZERO
-    if stated.reserved_cpus:
-        with suppress(BadCpuList):  # the amount counts then
-            resources["cpu"] = len(parse_cpus(stated.reserved_cpus)) * NANO
+    if reservation.reserved_cpus:
+        with suppress(BadCpuList):  # upstream falls back to the amount of cpu
+            resources["cpu"] = len(parse_cpus(reservation.reserved_cpus)) * NANO
     return Amount(resources.get("cpu", 0), resources.get("memory", 0))
 
 

@@ -1,4 +1,4 @@
-"""Upstream's names of what a pass over a node does, by which problems and figures are told. Source: spec/slo-controller.md 3.1."""
+"""Upstream's plugin names, under which problems and metrics of a calculation appear. Source: spec/slo-controller.md 3.1."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ MID, BATCH, NORMALIZATION, AMPLIFICATION, GPU, RDMA = PLUGINS = (
 )
 
 CALCULATE, PREPARE = "ResourceCalculate", "NodePrepare"
-"""Stages of a pass in which a plugin may fail here."""
+"""Stages of a calculation in which a plugin may fail."""
 
 
-class Trouble(NamedTuple):
-    """What a plugin could not read or tell.
+class PluginProblem(NamedTuple):
+    """An input that a plugin could not read.
 
     Attributes:
         text: for people.

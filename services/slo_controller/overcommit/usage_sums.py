@@ -1,6 +1,7 @@
-"""Who uses and who asks for what on a node: its pods beside what was measured of them, added up.
+"""Sums of requests and usage on a node: its pods joined with their measured usage.
 
-Source: spec/slo-controller.md 4.2, 4.7, 5.1; upstream pkg/slo-controller/noderesource/plugins/{batchresource,midresource}.
+Source: spec/slo-controller.md 4.2, 4.7, 5.1; upstream
+pkg/slo-controller/noderesource/plugins/{batchresource,midresource}.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.slo_controller.state.node_usage import Measured
+from services.slo_controller.state.usage_report import UsageReport
 from shared.domain.cpu_memory import ZERO, Amount
 from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, priority
@@ -34,12 +35,12 @@ class _ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
 _resource_status = msgspec.json.Decoder(_ResourceStatus)
 
 
-class PodFacts(NamedTuple):
-    """What of a pod counts here.
+class PodRecord(NamedTuple):
+    """The fields of a pod that the sums depend on.
 
     Attributes:
-        live: Running or Pending; being deleted or not.
-        numa: the NUMA nodes its annotation lists, as it lists them; None when it cannot be read.
+        live: Running or Pending, also while it is terminating.
+        numa: the NUMA nodes in its annotation, in their order; None when the annotation cannot be read.
     """
 
     key: str
@@ -50,12 +51,12 @@ class PodFacts(NamedTuple):
     numa: tuple[int, ...] | None = None
 
 
-def facts_of(pod: Pod) -> PodFacts:
-    """Read a pod once."""
-    asked = pod_requests(pod)
-    return PodFacts(
+def pod_record(pod: Pod) -> PodRecord:
+    """Reads the record of a pod."""
+    requests = pod_requests(pod)
+    return PodRecord(
         key=pod.metadata.key,
-        request=Amount(asked.get("cpu", 0), asked.get("memory", 0)),
+        request=Amount(requests.get("cpu", 0), requests.get("memory", 0)),
         priority=priority(pod).value,
         qos=qos(pod).value,
         live=pod.status.phase in _LIVE,
@@ -63,40 +64,40 @@ def facts_of(pod: Pod) -> PodFacts:
     )
 
 
-class Sums(NamedTuple):
-    """Sums over high-priority pods, which are all but batch and free ones."""
+class PodSums(NamedTuple):
+    """Sums over high-priority pods: all but batch and free ones."""
 
     request: Amount = ZERO
     used: Amount = ZERO
     max: Amount = ZERO
 
 
-class Books(NamedTuple):
+class UsageSums(NamedTuple):
     """A node's sums.
 
     Attributes:
-        prod_request: asked for by prod pods and those without a class.
+        prod_request: requested by prod pods and by pods without a class.
         zones: the sums of each NUMA zone, in the order of the zones.
     """
 
-    node: Sums = Sums()
+    node: PodSums = PodSums()
     prod_request: Amount = ZERO
-    zones: tuple[Sums, ...] = ()
+    zones: tuple[PodSums, ...] = ()
 
 
-def add_up(pods: Iterable[PodFacts], measured: Measured, zones: int = 0) -> Books:
-    """Add up a node.
+def sum_usage(pods: Iterable[PodRecord], report: UsageReport, zones: int = 0) -> UsageSums:
+    """Sums up a node.
 
-    An LSE pod counts with the cpu that it asked for, whatever it uses. A pod that was not measured counts with its request, but not in
-    the node's sum of maxima (quirk Q1; in its zone's it does). What was measured of pods that are not live counts by the class that
-    the report has, without a request (quirk Q5).
+    An LSE pod counts with its requested cpu, whatever it uses. A pod that was not measured counts with its request, but
+    not in the node's sum of maxima (quirk Q1; in its zone's it does). Measured usage of pods that are not live counts
+    by the class in the report, without a request (quirk Q5).
 
     Args:
-        zones: how many NUMA zones the node has; 0: none are wanted.
+        zones: number of NUMA zones of the node; 0 to leave zones out.
     """
     request_cpu = request_memory = used_cpu = used_memory = max_cpu = max_memory = prod_cpu = prod_memory = 0
     each = [_ZoneSums() for _ in range(zones)]
-    known = measured.pods
+    known = report.pods
     seen = set()
     for pod in pods:
         key, (cpu, memory), class_, qos_, live, _ = pod
@@ -124,7 +125,7 @@ def add_up(pods: Iterable[PodFacts], measured: Measured, zones: int = 0) -> Book
         if zones:
             _split(each, pod, None if found is None else found.usage)
     if len(seen) == len(known):
-        known = {}  # nothing was measured of pods that are not there
+        known = {}  # the report has no pods beside the live ones
     for key, (cpu_used, memory_used, class_) in known.items():
         if key in seen or class_ in _LOW:
             continue
@@ -137,10 +138,10 @@ def add_up(pods: Iterable[PodFacts], measured: Measured, zones: int = 0) -> Book
             for zone in each:
                 zone.used = zone.used.plus(part)
                 zone.max = zone.max.plus(part)
-    return Books(
-        Sums(Amount(request_cpu, request_memory), Amount(used_cpu, used_memory), Amount(max_cpu, max_memory)),
+    return UsageSums(
+        PodSums(Amount(request_cpu, request_memory), Amount(used_cpu, used_memory), Amount(max_cpu, max_memory)),
         Amount(prod_cpu, prod_memory),
-        tuple(Sums(zone.request, zone.used, zone.max) for zone in each),
+        tuple(PodSums(zone.request, zone.used, zone.max) for zone in each),
     )
 
 
@@ -151,8 +152,8 @@ class _ZoneSums:
         self.request = self.used = self.max = ZERO
 
 
-def _split(zones: Sequence[_ZoneSums], pod: PodFacts, usage: Amount | None) -> None:
-    """Divide a pod among the zones that it is bound to, else among all. A zone listed twice divides by two (quirk Q16)."""
+def _split(zones: Sequence[_ZoneSums], pod: PodRecord, usage: Amount | None) -> None:
+    """Divides a pod among the zones that it is bound to, else among all. A zone listed twice divides by two (quirk Q16)."""
     count = len(zones)
     valid = [zone for zone in pod.numa or () if 0 <= zone < count]
     parts = len(valid) or count

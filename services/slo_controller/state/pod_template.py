@@ -1,4 +1,4 @@
-"""What the pods of one workload have in common: labels, owner, containers. Most pods share theirs with others, so it is kept once."""
+"""Pod templates: labels, owner and containers that the pods of one workload have in common, so that they are stored once."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ from shared.kube.quantity import BadQuantity, nanos
 TEMPLATE_HASH = "pod-template-hash"
 
 
-class ContainerShape(NamedTuple):
-    """A container and what it asks for, in nanos."""
+class ContainerTemplate(NamedTuple):
+    """A container and its requests, in nanos."""
 
     name: str
     cpu: int
     memory: int
 
 
-class PodShape(NamedTuple):
-    """What pods of one template have in common.
+class PodTemplate(NamedTuple):
+    """The part of a pod that other pods of its workload share.
 
     Attributes:
         labels: by name.
@@ -26,23 +26,23 @@ class PodShape(NamedTuple):
 
     labels: tuple[tuple[str, str], ...] = ()
     owner: tuple[str, str] = ("", "")
-    containers: tuple[ContainerShape, ...] = ()
+    containers: tuple[ContainerTemplate, ...] = ()
 
 
-def shape_of(pod: Pod) -> PodShape:
-    """Read a pod once."""
+def pod_template(pod: Pod) -> PodTemplate:
+    """Returns the template of a pod."""
     labels = pod.metadata.labels or {}
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     kind, name = (owner.kind, owner.name) if owner else ("", "")
     suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
     if kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):
         kind, name = "Deployment", name.removesuffix(suffix)
-    return PodShape(tuple(sorted(labels.items())), (kind, name), tuple(map(_container, pod.spec.containers)))
+    return PodTemplate(tuple(sorted(labels.items())), (kind, name), tuple(map(_container, pod.spec.containers)))
 
 
-def _container(container: Container) -> ContainerShape:
-    asked = (container.resources.requests if container.resources else None) or {}
+def _container(container: Container) -> ContainerTemplate:
+    requests = (container.resources.requests if container.resources else None) or {}
     try:
-        return ContainerShape(container.name, nanos(asked.get("cpu", "0")), nanos(asked.get("memory", "0")))
+        return ContainerTemplate(container.name, nanos(requests.get("cpu", "0")), nanos(requests.get("memory", "0")))
     except BadQuantity:
-        return ContainerShape(container.name, 0, 0)
+        return ContainerTemplate(container.name, 0, 0)

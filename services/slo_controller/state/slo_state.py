@@ -1,19 +1,20 @@
-"""What over-commitment rests on: nodes, the pods on them, what was measured, the configuration, and what was decided before.
+"""The inputs of over-commitment: nodes, their pods, usage reports, the configuration, and earlier decisions.
 
-`cluster`, `metrics-*` and `slo` write fields of their own. What needs two of them (which pods were on a node when its report was made) is
-computed when it is asked for, and remembered in caches that are no part of the State.
+Each context writes fields of its own. Values that need two contexts (the pods that were on a node when its report was
+made) are computed on demand, in caches that are not part of the stored State.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 
 from services.slo_controller.node_topology.zone_resources import has_zones
 from services.slo_controller.overcommit.node_reservation import capacity_of, reserved_of
-from services.slo_controller.overcommit.usage_sums import Books, add_up
-from services.slo_controller.state.node_usage import NOTHING, Measured, of_report, of_status
-from services.slo_controller.state.pod_occupancy import Seat, Seats
-from shared.domain.cpu_memory import Amount
+from services.slo_controller.overcommit.usage_sums import UsageSums, sum_usage
+from services.slo_controller.state.object_records import DesiredFields, NodeResources, Topology, object_key
+from services.slo_controller.state.pods_on_nodes import PodsOnNodes
+from services.slo_controller.state.snapshot import DECODER, ENCODER, FIELDS
+from services.slo_controller.state.usage_report import NO_REPORT, UsageReport, report_of_event, report_of_node_metric
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     InitialListCompleted,
@@ -31,7 +32,6 @@ from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported
 from shared.events.slo import NodeOvercommitted, RecommendationEnded, RecommendationUpdated
-from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetricSpec, NodeStatus
 from shared.kube.node_resource_topology import Zone
 from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
@@ -50,234 +50,214 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         ConfigApplied, ConfigRejected, NodeOvercommitted, RecommendationUpdated, RecommendationEnded, FieldsDesired, ObjectDesired,
     ),
 }  # fmt: skip
-"""Context -> event types folded; the others pass."""
+"""Context -> event types that the State folds; it ignores the others."""
 
 GONE = "gone"
-"""`why` of a NodeOvercommitted that says that a node is there no longer."""
-
-
-class Topology(NamedTuple):
-    """A node's NodeResourceTopology: annotations, labels, policies, and zones as the API has them."""
-
-    annotations: dict[str, str]
-    zones: list[dict[str, Any]]
-    labels: dict[str, str] = {}  # noqa: RUF012  a default that nobody writes to
-    policies: tuple[str, ...] = ()
-
-
-class Said(NamedTuple):
-    """What we last said that a field group must be, and up to where we had read `cluster` then."""
-
-    seen: int
-    value: dict[str, Any]
-
-
-class Machine(NamedTuple):
-    """What of a node counts here, read once.
-
-    Attributes:
-        is_reported: whether the status has capacity and allocatable; before that nothing is written to the node.
-    """
-
-    metadata: Metadata
-    is_reported: bool
-    capacity: Amount
-    reserved: Amount
+"""`why` of a NodeOvercommitted after its node was deleted."""
 
 
 class SloState:
-    """A fold over `cluster`, `metrics-*` and our own `slo`.
+    """A fold over `cluster`, `metrics-*`, `nodes-*` and the controller's own `slo`.
 
     Attributes:
         nodes: name -> the node, without conditions and images.
-        seats: the pods on nodes, also those that went lately.
-        objects: node -> what its NodeMetric object says.
-        reports: node -> its newest report; heard: node -> the newest instant that it ever reported.
-        metric_specs: node -> spec of its NodeMetric; present exactly while the object is.
-        slos: node -> spec of its NodeSLO; present exactly while the object is.
+        pods: the pods on nodes, with those that ended lately.
+        node_metrics: node -> the report in its NodeMetric object.
+        reports: node -> its newest report of `metrics-*`.
+        newest_report_ns: node -> the newest instant it ever reported; also after its reports have expired.
+        metric_specs: node -> spec of its NodeMetric; present exactly while the object exists.
+        node_slos: node -> spec of its NodeSLO; present exactly while the object exists.
         topologies, devices: node -> those objects.
-        stated: node -> what its agent stated of its topology.
-        config_data: data of the ConfigMap as it was seen last; None before it was seen.
-        listed: whether everything has been listed once.
-        texts: documents in force; config: their digest, empty before any were taken; refused: digest of the data refused last.
-        decided: node -> what we said of it last.
-        written: place -> field group -> what we last said it must be; saw: up to where we had read `cluster` for our last append.
-        gone_at: place -> `cluster` seq at which the object there went last: what was said of it before ended then.
-        recommendations: `namespace/name` -> `spec.target` of a Recommendation; recommended: what we said of it last.
-        changed: what follows from the above: the nodes of which something changed since they were looked at.
+        reported_topologies: node -> the topology that its agent reported.
+        config_data: data of the newest ConfigMap; None before one was observed.
+        listed: the gateway has listed the whole cluster once.
+        texts: documents in force, by key.
+        config_digest: digest of `texts`; empty before any document was applied.
+        rejected_digest: digest of the newest ConfigMap with a rejected document.
+        decided: node -> the newest decision.
+        desired_fields: object -> field group -> its newest desired value.
+        cluster_seen: position in `cluster` up to which the controller had read at its newest append.
+        deleted_at: object -> `cluster` seq of its newest deletion, which ends the values desired before it.
+        recommendations: `namespace/name` -> `spec.target` of a Recommendation.
+        recommended: `namespace/name` -> the newest recommendation.
+        changed: nodes that changed since the last decision about them; derived from the fields above.
     """
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
-        self.seats = Seats()
-        self.objects: dict[str, Measured] = {}
-        self.reports: dict[str, Measured] = {}
-        self.heard: dict[str, int] = {}
+        self.pods = PodsOnNodes()
+        self.node_metrics: dict[str, UsageReport] = {}
+        self.reports: dict[str, UsageReport] = {}
+        self.newest_report_ns: dict[str, int] = {}
         self.metric_specs: dict[str, NodeMetricSpec] = {}
-        self.slos: dict[str, dict[str, Any]] = {}
+        self.node_slos: dict[str, dict[str, Any]] = {}
         self.topologies: dict[str, Topology] = {}
         self.devices: dict[str, dict[str, Any]] = {}
-        self.stated: dict[str, NodeTopologyReported] = {}
+        self.reported_topologies: dict[str, NodeTopologyReported] = {}
         self.config_data: dict[str, str] | None = None
         self.listed = False
         self.texts: dict[str, str] = {}
-        self.config = ""
-        self.refused = ""
+        self.config_digest = ""
+        self.rejected_digest = ""
         self.decided: dict[str, NodeOvercommitted] = {}
-        self.written: dict[str, dict[str, Said]] = {}
+        self.desired_fields: dict[str, dict[str, DesiredFields]] = {}
         self.recommendations: dict[str, dict[str, Any]] = {}
         self.recommended: dict[str, RecommendationUpdated] = {}
-        self.saw = 0
-        self.gone_at: dict[str, int] = {}
+        self.cluster_seen = 0
+        self.deleted_at: dict[str, int] = {}
         self.changed: dict[str, None] = {}
-        self._books: dict[str, Books] = {}
-        self._machines: dict[str, Machine] = {}
+        self._usage_sums: dict[str, UsageSums] = {}
+        self._node_resources: dict[str, NodeResources] = {}
 
     def apply(self, record: RecordedEvent) -> None:
-        """Fold one event."""
+        """Folds one event."""
         if record.context == "cluster":
-            self._seen(record)
+            self._apply_cluster(record)
         elif record.context == "slo":
-            self._said(record)
+            self._apply_own(record)
         else:
-            self._reported(record.event)
+            self._apply_report(record.event)
         self.positions[record.context] = record.seq
 
-    def _seen(self, record: RecordedEvent) -> None:
+    def _apply_cluster(self, record: RecordedEvent) -> None:
         match record.event:
             case PodObserved(pod_uid=uid, object=pod):
-                self._joined_anew(self.seats.observed(record.at_ns, uid, pod))
+                self._invalidate_sums(self.pods.observe(record.at_ns, uid, pod))
             case PodDeleted(pod_uid=uid):
-                self._joined_anew(self.seats.left(record.at_ns, uid))
+                self._invalidate_sums(self.pods.remove(record.at_ns, uid))
             case NodeMetricObserved(node=node, object=metric):
                 self.metric_specs[node] = metric.spec
-                self.objects[node] = of_status(metric.status)
-                self._joined_anew(node)
+                self.node_metrics[node] = report_of_node_metric(metric.status)
+                self._invalidate_sums(node)
             case NodeMetricDeleted(node=node):
                 self.metric_specs.pop(node, None)
-                self.objects.pop(node, None)
-                self.gone_at[place_of(NODE_METRICS, node)] = record.seq
-                self._joined_anew(node)
+                self.node_metrics.pop(node, None)
+                self.deleted_at[object_key(NODE_METRICS, node)] = record.seq
+                self._invalidate_sums(node)
             case NodeObserved(node=name, object=node):
                 status = NodeStatus(capacity=node.status.capacity, allocatable=node.status.allocatable)
                 self.nodes[name] = Node(metadata=node.metadata, status=status)
-                self._touch(name)
+                self._mark_changed(name)
             case NodeDeleted(node=name):
                 self.nodes.pop(name, None)
-                self.gone_at[place_of(NODES, name)] = record.seq
-                self._touch(name)
+                self.deleted_at[object_key(NODES, name)] = record.seq
+                self._mark_changed(name)
             case ObjectObserved() as event:
-                self._object(event)
+                self._apply_object(event)
             case ObjectDeleted(resource=resource, name=name):
-                self._object_gone(resource, name, record.seq)
+                self._apply_object_deleted(resource, name, record.seq)
             case InitialListCompleted():
                 self.listed = True
 
-    def _reported(self, event: Event) -> None:
+    def _apply_report(self, event: Event) -> None:
         match event:
             case NodeReported(node=node, at_ns=at_ns):
-                if at_ns >= self.heard.get(node, 0):
-                    self.reports[node], self.heard[node] = of_report(event), at_ns
-                    self._joined_anew(node)
+                if at_ns >= self.newest_report_ns.get(node, 0):
+                    self.reports[node], self.newest_report_ns[node] = report_of_event(event), at_ns
+                    self._invalidate_sums(node)
             case NodeReportsExpired(node=node, at_ns=at_ns):
                 if node in self.reports and self.reports[node].at_ns <= at_ns:
                     del self.reports[node]
-                    self._joined_anew(node)
+                    self._invalidate_sums(node)
             case NodeTopologyReported(node=node):
-                self.stated[node] = event
-                self._touch(node)
+                self.reported_topologies[node] = event
+                self._mark_changed(node)
             case NodeTopologyRemoved(node=node):
-                self.stated.pop(node, None)
-                self._touch(node)
+                self.reported_topologies.pop(node, None)
+                self._mark_changed(node)
 
-    def _said(self, record: RecordedEvent) -> None:
+    def _apply_own(self, record: RecordedEvent) -> None:
         event = record.event
         if event.seen:
-            self.saw = event.seen.get("cluster", 0)
+            self.cluster_seen = event.seen.get("cluster", 0)
         match event:
             case ConfigApplied(text=text, digest=digest):
-                self.texts, self.config, self.refused = msgspec.json.decode(text), digest, ""
-                self._touch_all()
+                self.texts, self.config_digest, self.rejected_digest = msgspec.json.decode(text), digest, ""
+                self._mark_all_changed()
             case ConfigRejected(digest=digest):
-                self.refused = digest
+                self.rejected_digest = digest
             case NodeOvercommitted(node=name, why=why):
                 self.decided[name] = event
                 if why == GONE:
                     del self.decided[name]
                     for resource in (NODES, NODE_METRICS, NODE_TOPOLOGIES):
-                        self.written.pop(place_of(resource, name), None)
+                        self.desired_fields.pop(object_key(resource, name), None)
             case RecommendationUpdated(name=name):
                 self.recommended[name] = event
             case RecommendationEnded(name=name):
                 self.recommended.pop(name, None)
-                self.written.pop(place_of(RECOMMENDATIONS, name), None)
+                self.desired_fields.pop(object_key(RECOMMENDATIONS, name), None)
             case FieldsDesired(resource=resource, name=name, fields=fields, patch=patch):
-                self.written.setdefault(place_of(resource, name), {})[fields] = Said(self.saw, patch)
+                self.desired_fields.setdefault(object_key(resource, name), {})[fields] = DesiredFields(
+                    self.cluster_seen, patch
+                )
             case ObjectDesired(resource=resource, name=name, body=body):
                 if body is None:
-                    self.written.pop(place_of(resource, name), None)
+                    self.desired_fields.pop(object_key(resource, name), None)
                 else:
-                    self.written.setdefault(place_of(resource, name), {})[""] = Said(self.saw, body)
+                    self.desired_fields.setdefault(object_key(resource, name), {})[""] = DesiredFields(
+                        self.cluster_seen, body
+                    )
 
-    def says(self, resource: str, name: str, fields: str = "") -> dict[str, Any] | None:
-        """What we have said that a field group of the object that is there must be; None: nothing yet."""
-        place = place_of(resource, name)
-        said = self.written.get(place, {}).get(fields)
-        return None if said is None or self.gone_at.get(place, 0) > said.seen else said.value
+    def desired(self, resource: str, name: str, fields: str = "") -> dict[str, Any] | None:
+        """Returns the desired value of a field group of the existing object; None: none was decided since its creation."""
+        key = object_key(resource, name)
+        newest = self.desired_fields.get(key, {}).get(fields)
+        return None if newest is None or self.deleted_at.get(key, 0) > newest.seen else newest.value
 
-    def measured(self, node: str) -> tuple[Measured, str]:
-        """What counts as measured of a node, and whose report it is: the newest by the data's own time.
+    def usage_report(self, node: str) -> tuple[UsageReport, str]:
+        """Returns the report in force of a node and its source: the newest by the instant that it is about.
 
-        Host applications and what is predicted come from the NodeMetric object where the report does not tell of them.
+        Host applications and the prediction come from the NodeMetric object where the newest report lacks them.
         """
-        report, object_ = self.reports.get(node), self.objects.get(node)
+        report, object_ = self.reports.get(node), self.node_metrics.get(node)
         if report is None:
-            return (object_, "NodeMetric") if object_ is not None and object_.at_ns else (NOTHING, "")
+            return (object_, "NodeMetric") if object_ is not None and object_.at_ns else (NO_REPORT, "")
         if object_ is None:
             return report, "metrics"
         if object_.at_ns > report.at_ns:
             return object_, "NodeMetric"
-        if not report.tells_applications:
+        if not report.has_applications:
             report = report._replace(applications=object_.applications)
-        if not report.tells_reclaimable:
+        if not report.has_reclaimable:
             report = report._replace(reclaimable=object_.reclaimable)
         return report, "metrics"
 
     def zones(self, node: str) -> tuple[Zone, ...]:
-        """The NUMA zones that a node's topology lists with cpu or memory."""
+        """Returns the NUMA zones that a node's topology lists with cpu or memory."""
         topology = self.topologies.get(node)
         return msgspec.convert(topology.zones, tuple[Zone, ...]) if topology and has_zones(topology.zones) else ()
 
-    def books(self, node: str) -> Books:
-        """A node's sums, over the pods that were there at the instant of its report."""
-        books = self._books.get(node)
-        if books is None:
-            measured, _ = self.measured(node)
-            zones = len(self.zones(node))
-            books = self._books[node] = add_up(self.seats.as_of(node, measured.at_ns), measured, zones)
-        return books
+    def usage_sums(self, node: str) -> UsageSums:
+        """Returns a node's sums over the pods that were on it at the instant of its report."""
+        usage_sums = self._usage_sums.get(node)
+        if usage_sums is None:
+            report, _ = self.usage_report(node)
+            pods = self.pods.as_of(node, report.at_ns)
+            usage_sums = self._usage_sums[node] = sum_usage(pods, report, len(self.zones(node)))
+        return usage_sums
 
-    def machine(self, name: str) -> Machine:
-        """A node's capacity and what it keeps for itself."""
-        machine = self._machines.get(name)
-        if machine is None:
+    def node_resources(self, name: str) -> NodeResources:
+        """Returns a node's capacity and the part that is reserved for the system."""
+        node_resources = self._node_resources.get(name)
+        if node_resources is None:
             node = self.nodes[name]
             is_reported = node.status.capacity is not None and node.status.allocatable is not None
-            machine = Machine(node.metadata, is_reported, capacity_of(node), reserved_of(node))
-            self._machines[name] = machine
-        return machine
+            node_resources = NodeResources(node.metadata, is_reported, capacity_of(node), reserved_of(node))
+            self._node_resources[name] = node_resources
+        return node_resources
 
-    def _object(self, event: ObjectObserved) -> None:
+    def _apply_object(self, event: ObjectObserved) -> None:
         resource, name, body = event.resource, event.name, event.object
         if resource == "configmaps":
             if name == CONFIG_MAP:
                 self.config_data = {key: str(text) for key, text in (body.get("data") or {}).items()}
         elif resource == NODE_SLOS:
-            self.slos[name] = body.get("spec") or {}
-            self._touch(name)
+            self.node_slos[name] = body.get("spec") or {}
+            self._mark_changed(name)
         elif resource == NODE_TOPOLOGIES:
             meta = body.get("metadata") or {}
             self.topologies[name] = Topology(
@@ -286,7 +266,7 @@ class SloState:
                 meta.get("labels") or {},
                 tuple(body.get("topologyPolicies") or ()),
             )
-            self._joined_anew(name)
+            self._invalidate_sums(name)
         elif resource == RECOMMENDATIONS:
             self.recommendations[name] = (body.get("spec") or {}).get("target") or {}
         elif resource == DEVICES:
@@ -294,92 +274,49 @@ class SloState:
                 "metadata": {"labels": (body.get("metadata") or {}).get("labels") or {}},
                 "spec": body.get("spec") or {},
             }
-            self._touch(name)
+            self._mark_changed(name)
 
-    def _object_gone(self, resource: str, name: str, seq: int) -> None:
+    def _apply_object_deleted(self, resource: str, name: str, seq: int) -> None:
         if resource == RECOMMENDATIONS:
             self.recommendations.pop(name, None)
-            self.gone_at[place_of(resource, name)] = seq
+            self.deleted_at[object_key(resource, name)] = seq
             return
         if resource == NODE_SLOS:
-            self.slos.pop(name, None)
+            self.node_slos.pop(name, None)
         elif resource == NODE_TOPOLOGIES:
             self.topologies.pop(name, None)
-            self._books.pop(name, None)
+            self._usage_sums.pop(name, None)
         elif resource == DEVICES:
             self.devices.pop(name, None)
         else:
             return
-        self.gone_at[place_of(resource, name)] = seq
-        self._touch(name)
+        self.deleted_at[object_key(resource, name)] = seq
+        self._mark_changed(name)
 
-    def _joined_anew(self, node: str) -> None:
-        """Forget a node's sums: a pod came or went, or there is a newer report. Nothing to forget without a node."""
+    def _invalidate_sums(self, node: str) -> None:
+        """Drops a node's cached sums: a pod came or went, or there is a newer report. Does nothing without a node."""
         if not node:
             return
-        self._books.pop(node, None)
-        self._touch(node)
+        self._usage_sums.pop(node, None)
+        self._mark_changed(node)
 
-    def _touch(self, node: str) -> None:
-        self._machines.pop(node, None)
+    def _mark_changed(self, node: str) -> None:
+        self._node_resources.pop(node, None)
         self.changed[node] = None
 
-    def _touch_all(self) -> None:
-        for node in (*self.nodes, *self.slos):
+    def _mark_all_changed(self) -> None:
+        for node in (*self.nodes, *self.node_slos):
             self.changed[node] = None
 
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
-        seats = {"seats": self.seats.by_uid, "gone": list(self.seats.gone)}
-        return _ENCODER.encode({name: getattr(self, name) for name in _FIELDS} | seats)
+        pods = {"pods": self.pods.by_uid, "gone": list(self.pods.gone)}
+        return ENCODER.encode({name: getattr(self, name) for name in FIELDS} | pods)
 
     def restore(self, data: bytes) -> None:
-        """Take over what `encode` wrote."""
-        stored = _DECODER.decode(data)
-        for name in _FIELDS:
+        """Takes over a stored State."""
+        stored = DECODER.decode(data)
+        for name in FIELDS:
             setattr(self, name, getattr(stored, name))
-        self.seats.restore(stored.seats, stored.gone)
-        self._touch_all()
-
-
-_FIELDS = (
-    "positions", "nodes", "objects", "reports", "heard", "metric_specs", "slos", "topologies", "devices", "stated",
-    "config_data", "listed", "texts", "config", "refused", "decided", "written", "recommendations", "recommended", "saw", "gone_at",
-)  # fmt: skip
-
-
-class _Stored(msgspec.Struct):
-    """What `encode` writes."""
-
-    positions: dict[str, int]
-    nodes: dict[str, Node]
-    seats: dict[str, Seat]
-    gone: list[str]
-    objects: dict[str, Measured]
-    reports: dict[str, Measured]
-    heard: dict[str, int]
-    metric_specs: dict[str, NodeMetricSpec]
-    slos: dict[str, dict[str, Any]]
-    topologies: dict[str, Topology]
-    devices: dict[str, dict[str, Any]]
-    stated: dict[str, NodeTopologyReported]
-    config_data: dict[str, str] | None
-    listed: bool
-    texts: dict[str, str]
-    config: str
-    refused: str
-    decided: dict[str, NodeOvercommitted]
-    written: dict[str, dict[str, Said]]
-    recommendations: dict[str, dict[str, Any]]
-    recommended: dict[str, RecommendationUpdated]
-    saw: int
-    gone_at: dict[str, int]
-
-
-_ENCODER = msgspec.json.Encoder(order="sorted")  # amounts in nanos outgrow the 64 bits of other encodings
-_DECODER = msgspec.json.Decoder(_Stored)
-
-
-def place_of(resource: str, name: str) -> str:
-    """The key of an object."""
-    return f"{resource} {name}"
+        self.pods.restore(stored.pods, stored.gone)
+        self._mark_all_changed()

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller.overcommit.batch_resources import Batch, Terms, batch_of, margin_of
+from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms, calculate_batch, margin_of
 from services.slo_controller.overcommit.node_reservation import RESERVATION, reserved_of
-from services.slo_controller.overcommit.usage_sums import Books, PodFacts, Sums, add_up
-from services.slo_controller.state.node_usage import BATCH_BAND, Application, Measured, PodMeasured
+from services.slo_controller.overcommit.usage_sums import PodRecord, PodSums, UsageSums, sum_usage
+from services.slo_controller.state.usage_report import BATCH_BAND, ApplicationUsage, PodUsage, UsageReport
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -31,9 +31,11 @@ def both(cores: float, giga: float) -> Amount:
     return Amount(int(cores * 1000) * MILLI, int(giga * G) * NANO)
 
 
-def batch(capacity: Amount, system: Amount, sums: Sums, reserved: Amount = ZERO, **strategy: Any) -> Batch:
+def batch(capacity: Amount, system: Amount, sums: PodSums, reserved: Amount = ZERO, **strategy: Any) -> BatchResources:
     of = ColocationStrategy(**strategy)
-    return batch_of(Terms(capacity, margin_of(capacity, of), system, reserved, sums), of, (), Books(sums))
+    return calculate_batch(
+        FormulaTerms(capacity, margin_of(capacity, of), system, reserved, sums), of, (), UsageSums(sums)
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def batch(capacity: Amount, system: Amount, sums: Sums, reserved: Amount = ZERO,
 def test_cpu_by_usage(
     id_: str, capacity: int, percent: int, system: int, reserved: int, used: int, expected: int
 ) -> None:
-    sums = Sums(used=cpu(used))
+    sums = PodSums(used=cpu(used))
     found = batch(cpu(capacity), cpu(system), sums, cpu(reserved), cpu_reclaim_threshold_percent=percent)
     assert found.cpu == expected, id_
     asked = batch(
@@ -70,7 +72,7 @@ def test_cpu_by_usage(
 )
 def test_cpu_by_maximum(id_: str, capacity: int, percent: int, system: int, most: int, expected: int) -> None:
     found = batch(
-        cpu(capacity), cpu(system), Sums(max=cpu(most)), cpu_reclaim_threshold_percent=percent,
+        cpu(capacity), cpu(system), PodSums(max=cpu(most)), cpu_reclaim_threshold_percent=percent,
         cpu_calculate_policy="maxUsageRequest",
     )  # fmt: skip
     assert found.cpu == expected, id_
@@ -96,7 +98,7 @@ def test_cpu_by_maximum(id_: str, capacity: int, percent: int, system: int, most
 def test_memory_by_policy(
     id_: str, policy: str, capacity: int, percent: int, system: int, reserved: int, taken: int, expected: int
 ) -> None:
-    sums = Sums(**{{"usage": "used", "request": "request"}.get(policy, "max"): memory(taken)})
+    sums = PodSums(**{{"usage": "used", "request": "request"}.get(policy, "max"): memory(taken)})
     found = batch(
         memory(capacity), memory(system), sums, memory(reserved), memory_reclaim_threshold_percent=percent,
         memory_calculate_policy=policy,
@@ -107,7 +109,7 @@ def test_memory_by_policy(
 def test_limits_in_percent_of_the_capacity() -> None:
     def limited(capacity: int, raw_percent: int, limit: int, taken: int = 0) -> int:
         return batch(
-            cpu(capacity), cpu(taken), Sums(), cpu_reclaim_threshold_percent=raw_percent,
+            cpu(capacity), cpu(taken), PodSums(), cpu_reclaim_threshold_percent=raw_percent,
             batch_cpu_threshold_percent=limit,
         ).cpu  # fmt: skip
 
@@ -116,7 +118,7 @@ def test_limits_in_percent_of_the_capacity() -> None:
     assert limited(100_000, 60, 0) == 0, "C4"
     assert limited(100_000, 25, 200) == 25_000, "C5"
     found = batch(
-        memory(64 * GI), memory(2 * GI), Sums(used=memory(2 * GI)), memory_reclaim_threshold_percent=65,
+        memory(64 * GI), memory(2 * GI), PodSums(used=memory(2 * GI)), memory_reclaim_threshold_percent=65,
         batch_memory_threshold_percent=20,
     )  # fmt: skip
     assert found.memory == 13_743_895_347 * NANO, "C2"
@@ -152,16 +154,16 @@ def test_what_a_node_keeps_for_itself(
     ],
 )  # fmt: skip
 def test_host_applications_above_batch_are_system(id_: str, classes: tuple[str, ...], cores: int) -> None:
-    measured = Measured(applications=tuple(Application(both(5, 5), name) for name in classes))
+    measured = UsageReport(applications=tuple(ApplicationUsage(both(5, 5), name) for name in classes))
     assert measured.applications_above(BATCH_BAND) == both(cores, cores), id_
 
 
-def pod(class_: str = "koord-prod", qos: str = "LS", *, live: bool = True, numa: tuple[int, ...] = ()) -> PodFacts:
-    return PodFacts("d/p", both(4, 8), class_, qos, live, numa)
+def pod(class_: str = "koord-prod", qos: str = "LS", *, live: bool = True, numa: tuple[int, ...] = ()) -> PodRecord:
+    return PodRecord("d/p", both(4, 8), class_, qos, live, numa)
 
 
-def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> Measured:
-    return Measured(pods={} if usage is None else {"d/p": PodMeasured(*usage, class_)})
+def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> UsageReport:
+    return UsageReport(pods={} if usage is None else {"d/p": PodUsage(*usage, class_)})
 
 
 @pytest.mark.parametrize(
@@ -177,15 +179,15 @@ def measured_pod(usage: Amount | None, class_: str = "koord-prod") -> Measured:
         ("P9, P10", pod(), both(1, 3), both(1, 3), both(4, 8)),
     ],
 )
-def test_what_a_pod_counts_with(id_: str, facts: PodFacts, usage: Amount | None, used: Amount, most: Amount) -> None:
-    sums = add_up([facts], measured_pod(usage)).node
+def test_what_a_pod_counts_with(id_: str, facts: PodRecord, usage: Amount | None, used: Amount, most: Amount) -> None:
+    sums = sum_usage([facts], measured_pod(usage)).node
     assert (sums.used, sums.max) == (used, most), id_
     high = facts.live and facts.priority != "koord-batch"
     assert sums.request == (both(4, 8) if high else ZERO), id_
 
 
 def test_p8_what_was_measured_of_a_batch_pod_that_is_gone_counts_for_nobody() -> None:
-    assert add_up([], measured_pod(both(1, 3), "koord-batch")).node == Sums()
+    assert sum_usage([], measured_pod(both(1, 3), "koord-batch")).node == PodSums()
 
 
 def zone(name: str, cores: str, size: str) -> Zone:
@@ -196,20 +198,20 @@ def zone(name: str, cores: str, size: str) -> Zone:
 
 
 def zoned(
-    zones: tuple[Zone, ...], system: Amount, facts: list[PodFacts], usage: dict[str, Amount], percents: tuple[int, int]
-) -> dict[str, Batch]:
-    measured = Measured(pods={key: PodMeasured(*size, "koord-prod") for key, size in usage.items()})
-    books = add_up(facts, measured, len(zones))
+    zones: tuple[Zone, ...], system: Amount, facts: list[PodRecord], usage: dict[str, Amount], percents: tuple[int, int]
+) -> dict[str, BatchResources]:
+    measured = UsageReport(pods={key: PodUsage(*size, "koord-prod") for key, size in usage.items()})
+    usage_sums = sum_usage(facts, measured, len(zones))
     strategy = ColocationStrategy(
         cpu_reclaim_threshold_percent=percents[0], memory_reclaim_threshold_percent=percents[1]
     )
     capacity = both(100, 120)
-    terms = Terms(capacity, margin_of(capacity, strategy), system, ZERO, books.node)
-    return batch_of(terms, strategy, zones, books).zones
+    terms = FormulaTerms(capacity, margin_of(capacity, strategy), system, ZERO, usage_sums.node)
+    return calculate_batch(terms, strategy, zones, usage_sums).zones
 
 
-def named(key: str, numa: tuple[int, ...], class_: str = "koord-prod") -> PodFacts:
-    return PodFacts(key, both(1, 1), class_, "LS", True, numa)
+def named(key: str, numa: tuple[int, ...], class_: str = "koord-prod") -> PodRecord:
+    return PodRecord(key, both(1, 1), class_, "LS", True, numa)
 
 
 def test_z1_z2_a_pod_bound_to_a_zone_counts_there_and_others_in_all() -> None:
@@ -239,16 +241,16 @@ def test_z3_z4_parts_are_rounded_up_to_thousandths() -> None:
 
 
 def test_z5_a_zone_listed_twice_gets_half_of_the_pod() -> None:
-    books = add_up([named("a", (0, 0))], Measured(pods={"a": PodMeasured(*both(2, 2), "")}), 2)
-    assert [sums.used for sums in books.zones] == [both(1, 1), ZERO]
+    usage_sums = sum_usage([named("a", (0, 0))], UsageReport(pods={"a": PodUsage(*both(2, 2), "")}), 2)
+    assert [sums.used for sums in usage_sums.zones] == [both(1, 1), ZERO]
 
 
 def test_z6_a_zone_that_is_not_there_counts_as_none() -> None:
-    books = add_up([named("a", (7,))], Measured(pods={"a": PodMeasured(*both(2, 2), "")}), 2)
-    assert [sums.used for sums in books.zones] == [both(1, 1), both(1, 1)]
+    usage_sums = sum_usage([named("a", (7,))], UsageReport(pods={"a": PodUsage(*both(2, 2), "")}), 2)
+    assert [sums.used for sums in usage_sums.zones] == [both(1, 1), both(1, 1)]
 
 
 def test_a_pod_that_was_not_measured_counts_in_its_zones_maximum() -> None:
-    books = add_up([named("a", (1,))], Measured(), 2)
-    assert books.node.max == ZERO
-    assert [sums.max for sums in books.zones] == [ZERO, both(1, 1)]
+    usage_sums = sum_usage([named("a", (1,))], UsageReport(), 2)
+    assert usage_sums.node.max == ZERO
+    assert [sums.max for sums in usage_sums.zones] == [ZERO, both(1, 1)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.slo_controller.config.colocation_strategy import DEFAULTS, effective, sells
+from services.slo_controller.config.colocation_strategy import DEFAULTS, effective_strategy, is_overcommitted
 from services.slo_controller.config.slo_configmap import config_of, read
 from shared.admission.slo_config.document_validation import COLOCATION
 from shared.kube.meta import Metadata
@@ -27,20 +27,22 @@ def colocation(document: object) -> ColocationConfig:
 )  # fmt: skip
 def test_a_label_says_the_percentage_cut_off(id_: str, label: str, percent: int) -> None:
     node = Metadata(name="n", labels={CPU_RATIO: label})
-    assert effective(colocation({}), node).cpu_reclaim_threshold_percent == percent, id_
+    assert effective_strategy(colocation({}), node).cpu_reclaim_threshold_percent == percent, id_
 
 
 def test_e1_a_node_strategy_cannot_switch_on_what_the_cluster_has_off() -> None:
     config = colocation({"enable": False, "nodeConfigs": [{"nodeSelector": {}, "enable": True}]})
-    strategy = effective(config, Metadata(name="n"))
+    strategy = effective_strategy(config, Metadata(name="n"))
     assert strategy.enable is True
-    assert not sells(config, strategy)
+    assert not is_overcommitted(config, strategy)
 
 
 def test_e2_an_annotation_switches_one_node_off() -> None:
     config = colocation({"enable": True})
-    assert not sells(config, effective(config, Metadata(name="n", annotations={STRATEGY: '{"enable": false}'})))
-    assert sells(config, effective(config, Metadata(name="m")))
+    assert not is_overcommitted(
+        config, effective_strategy(config, Metadata(name="n", annotations={STRATEGY: '{"enable": false}'}))
+    )
+    assert is_overcommitted(config, effective_strategy(config, Metadata(name="m")))
 
 
 def test_e3_a_label_outranks_annotation_node_strategy_and_cluster() -> None:
@@ -52,9 +54,9 @@ def test_e3_a_label_outranks_annotation_node_strategy_and_cluster() -> None:
     )
     annotations = {STRATEGY: '{"cpuReclaimThresholdPercent": 80}'}
     found = [
-        effective(config, Metadata(name="n")).cpu_reclaim_threshold_percent,
-        effective(config, Metadata(name="n", annotations=annotations)).cpu_reclaim_threshold_percent,
-        effective(
+        effective_strategy(config, Metadata(name="n")).cpu_reclaim_threshold_percent,
+        effective_strategy(config, Metadata(name="n", annotations=annotations)).cpu_reclaim_threshold_percent,
+        effective_strategy(
             config, Metadata(name="n", annotations=annotations, labels={CPU_RATIO: "0.9"})
         ).cpu_reclaim_threshold_percent,
     ]
@@ -66,7 +68,7 @@ def test_e4_of_two_node_strategies_that_match_the_first_is_in_force() -> None:
         {"nodeSelector": {"matchLabels": {"pool": "a"}}, "cpuReclaimThresholdPercent": 70},
         {"nodeSelector": {"matchLabels": {"pool": "a"}}, "cpuReclaimThresholdPercent": 80, "degradeTimeMinutes": 3},
     ]
-    strategy = effective(colocation({"nodeConfigs": entries}), Metadata(name="n", labels={"pool": "a"}))
+    strategy = effective_strategy(colocation({"nodeConfigs": entries}), Metadata(name="n", labels={"pool": "a"}))
     assert (strategy.cpu_reclaim_threshold_percent, strategy.degrade_time_minutes) == (70, 15)
 
 
@@ -78,7 +80,7 @@ def test_e5_a_node_strategy_that_cannot_be_in_force_leaves_the_clusters() -> Non
         ],
     }
     reading = read({COLOCATION: json.dumps(document)}, {})
-    strategy = effective(config_of(reading.texts).colocation, Metadata(name="n"))
+    strategy = effective_strategy(config_of(reading.texts).colocation, Metadata(name="n"))
     assert (strategy.cpu_reclaim_threshold_percent, strategy.degrade_time_minutes) == (61, 15)
     assert [str(problem) for problem in reading.problems] == [
         "colocation-config: nodeConfigs[0].degradeTimeMinutes of strategy a is 0; give more than 0"
@@ -94,10 +96,10 @@ def test_an_absent_selector_selects_nothing_and_one_that_cannot_be_read_is_passe
         },
         {"nodeSelector": {}, "cpuReclaimThresholdPercent": 72},
     ]
-    strategy = effective(colocation({"nodeConfigs": entries}), Metadata(name="n"))
+    strategy = effective_strategy(colocation({"nodeConfigs": entries}), Metadata(name="n"))
     assert strategy.cpu_reclaim_threshold_percent == 72
 
 
 def test_an_annotation_that_cannot_be_read_states_nothing() -> None:
     for text in ("xx", "", "null", '{"metricAggregatePolicy": {"durations": ["soon"]}}'):
-        assert effective(colocation({}), Metadata(name="n", annotations={STRATEGY: text})) == DEFAULTS
+        assert effective_strategy(colocation({}), Metadata(name="n", annotations={STRATEGY: text})) == DEFAULTS

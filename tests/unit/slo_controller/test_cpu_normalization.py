@@ -6,14 +6,9 @@ from typing import Any
 import pytest
 
 from services.slo_controller.config.slo_configmap import config_of, read
-from services.slo_controller.overcommit.cpu_normalization import (
-    ENABLED,
-    NoRatio,
-    amplification_ratios,
-    normalization_moved,
-    normalization_ratio,
-)
+from services.slo_controller.overcommit.cpu_normalization import ENABLED, RatioError, normalization_ratio, ratio_changed
 from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO
+from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from shared.admission.slo_config.document_validation import AMPLIFICATION, NORMALIZATION
 from shared.kube.meta import Metadata
 from shared.kube.node_resource_topology import CPU_BASIC_INFO
@@ -40,7 +35,7 @@ def test_the_ratio_of_a_model_by_what_is_switched_on() -> None:
 
 def test_cn4_a_model_that_is_not_listed_has_the_default_ratio() -> None:
     assert ratio(model="X", defaultRatio=1.1) == "1.10"
-    with pytest.raises(NoRatio, match="'X'"):
+    with pytest.raises(RatioError, match="'X'"):
         ratio(model="X")
 
 
@@ -49,28 +44,28 @@ def test_cn5_a_ratio_lies_between_1_and_5(base: float, expected: str | None) -> 
     if expected:
         assert ratio(ratioModel={"M": {"baseRatio": base}}) == expected
         return
-    with pytest.raises(NoRatio, match=str(base)):
+    with pytest.raises(RatioError, match=str(base)):
         ratio(ratioModel={"M": {"baseRatio": base}})
 
 
 def test_a_label_switches_one_node() -> None:
     assert ratio(label="false") == "1.00", "CN6"
     assert ratio(label="t", enable=False) == "1.50"
-    with pytest.raises(NoRatio, match="maybe"):
+    with pytest.raises(RatioError, match="maybe"):
         ratio(label="maybe")
 
 
 def test_a_node_whose_cpu_is_not_known_has_no_ratio() -> None:
     config = config_of(read({NORMALIZATION: '{"enable": true}'}, {}).texts).normalization
-    with pytest.raises(NoRatio, match=CPU_BASIC_INFO):
+    with pytest.raises(RatioError, match=CPU_BASIC_INFO):
         normalization_ratio(config, Metadata(name="n"), None)
 
 
 def test_cn8_a_ratio_within_the_tolerance_is_not_written() -> None:
-    assert [normalization_moved("1.20", new) for new in ("1.20", "1.21", "1.22", None)] == [False, False, True, True]
-    assert normalization_moved("fast", "1.00")
-    assert normalization_moved(None, "1.00")
-    assert not normalization_moved(None, None)
+    assert [ratio_changed("1.20", new) for new in ("1.20", "1.21", "1.22", None)] == [False, False, True, True]
+    assert ratio_changed("fast", "1.00")
+    assert ratio_changed(None, "1.00")
+    assert not ratio_changed(None, None)
 
 
 def amplified(ratios: dict[str, float] | None, speed: str | None) -> str | None:
@@ -96,5 +91,5 @@ def test_amplification(id_: str, ratios: dict[str, float] | None, speed: str | N
 
 @pytest.mark.parametrize(("id_", "ratios", "speed"), [("RA5", {"cpu": 0.5}, "1.2"), ("RA7", {"memory": 0.8}, None)])
 def test_a_ratio_below_1_is_none(id_: str, ratios: dict[str, float], speed: str | None) -> None:
-    with pytest.raises(NoRatio, match="at least 1"):
+    with pytest.raises(RatioError, match="at least 1"):
         amplified(ratios, speed)

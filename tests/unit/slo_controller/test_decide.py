@@ -28,10 +28,16 @@ from tests.support.slo_cluster import ON, Cluster, G, running
 def test_what_a_node_sells_is_on_record_with_every_term() -> None:
     decided = running().decided(31)
     assert decided is not None
-    fall = decided.batch_cpu
-    assert fall is not None
-    assert (fall.capacity, fall.margin, fall.system, fall.reserved, fall.pods) == (100_000, 35_000, 7_000, 0, 33_000)
-    assert fall.left == fall.amount == 25_000
+    breakdown = decided.batch_cpu
+    assert breakdown is not None
+    assert (breakdown.capacity, breakdown.margin, breakdown.system, breakdown.reserved, breakdown.pods) == (
+        100_000,
+        35_000,
+        7_000,
+        0,
+        33_000,
+    )
+    assert breakdown.left == breakdown.amount == 25_000
     assert decided.amounts[batch_resources.CPU] == "25k"
     assert decided.amounts[batch_resources.MEMORY] == "33000000000"
     assert (decided.why, decided.source, decided.ratio) == ("first", "metrics", "1.00")
@@ -55,7 +61,7 @@ def test_what_did_not_move_by_the_threshold_is_not_written() -> None:
     cluster.report(150, {"web": (35_600, 33 * G)}, system=(7_000, 12 * G))  # 22,400: 10.4 % less
     decided = cluster.decided(151)
     assert decided is not None
-    assert (decided.why, decided.amounts[batch_resources.CPU]) == ("moved", "22400")
+    assert (decided.why, decided.amounts[batch_resources.CPU]) == ("changed", "22400")
 
 
 def test_any_difference_is_written_once_the_time_threshold_has_passed() -> None:
@@ -86,7 +92,7 @@ def test_a_pod_that_comes_between_two_reports_causes_no_jump() -> None:
     assert cluster.batch_cpu() == 25_000 != upstream
     cluster.report(90, {"web": (33_000, 33 * G), "new": (1_000, G)}, system=(7_000, 12 * G))
     cluster.decide(91)
-    assert cluster.state.books("n").node.used.cpu == 34_000 * 10**6  # measured with the report, by its usage
+    assert cluster.state.usage_sums("n").node.used.cpu == 34_000 * 10**6  # measured with the report, by its usage
     assert cluster.batch_cpu() == 25_000  # 24,000 is within the threshold: no write at all
 
 
@@ -115,7 +121,7 @@ def test_a_pod_that_was_there_before_this_log_counts_from_its_own_start() -> Non
     cluster.node()
     cluster.report(30, {})
     cluster.pod("old", cpu="10", at_s=-500)
-    assert [facts.key for facts in cluster.state.seats.as_of("n", cluster.state.heard["n"])] == ["d/old"]
+    assert [facts.key for facts in cluster.state.pods.as_of("n", cluster.state.newest_report_ns["n"])] == ["d/old"]
 
 
 def test_a_node_whose_reports_stop_sells_nothing_after_the_degrade_time() -> None:
@@ -330,4 +336,4 @@ def test_a_pod_that_is_gone_is_forgotten_after_a_while() -> None:
     cluster.no_pod("web", at_s=100)
     cluster.pod("other", at_s=100)
     cluster.say("cluster", PodDeleted(pod="d/other", pod_uid="uid-other"), at_s=100 + 1801)
-    assert list(cluster.state.seats.by_uid) == ["uid-other"]
+    assert list(cluster.state.pods.by_uid) == ["uid-other"]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from services.slo_controller.overcommit.mid_resources import mid_of
-from services.slo_controller.overcommit.usage_sums import Books, PodFacts, add_up
-from services.slo_controller.state.node_usage import Application, Measured
+from services.slo_controller.overcommit.mid_resources import calculate_mid
+from services.slo_controller.overcommit.usage_sums import PodRecord, UsageSums, sum_usage
+from services.slo_controller.state.usage_report import ApplicationUsage, UsageReport
 from shared.domain.cpu_memory import MILLI, ZERO, Amount
 from shared.kube.quantity import NANO
 from shared.kube.slo_config import ColocationStrategy
@@ -20,20 +20,20 @@ def amount(cpu_milli: int, memory: int) -> Amount:
 
 
 def unallocated(
-    system: Amount = ZERO, reserved: Amount = ZERO, prod: Amount = ZERO, *applications: Application
+    system: Amount = ZERO, reserved: Amount = ZERO, prod: Amount = ZERO, *applications: ApplicationUsage
 ) -> tuple[int, int]:
-    measured = Measured(has_node=True, system=system, applications=applications)
+    measured = UsageReport(has_node=True, system=system, applications=applications)
     strategy = ColocationStrategy(mid_unallocated_percent=100)
-    return mid_of(CAPACITY, reserved, measured, Books(prod_request=prod), strategy).unallocated
+    return calculate_mid(CAPACITY, reserved, measured, UsageSums(prod_request=prod), strategy).unallocated
 
 
 def test_what_prod_pods_have_not_asked_for() -> None:
     system, reserved = amount(1_000, 2 * GI), amount(2_000, GI)
     assert unallocated(system, reserved, amount(14_000, 30 * GI)) == (16_000, 32 * GI), "UA1"
     assert unallocated(system, reserved, amount(40_000, 0))[0] == 0, "UA2"
-    prod = Application(amount(3_000, 0), "koord-prod")
+    prod = ApplicationUsage(amount(3_000, 0), "koord-prod")
     assert unallocated(system, reserved, amount(14_000, 0), prod)[0] == 14_000, "UA6"
-    mid = Application(amount(3_000, 0), "koord-mid")
+    mid = ApplicationUsage(amount(3_000, 0), "koord-mid")
     assert unallocated(system, reserved, amount(14_000, 0), mid)[0] == 16_000
 
 
@@ -45,21 +45,21 @@ def test_what_prod_pods_have_not_asked_for() -> None:
     ],
 )  # fmt: skip
 def test_who_is_prod(id_: str, class_: str, live: bool, expected: int) -> None:
-    pod = PodFacts("d/p", amount(4_000, 0), class_, "LSR", live)
-    assert add_up([pod], Measured()).prod_request == amount(expected, 0), id_
+    pod = PodRecord("d/p", amount(4_000, 0), class_, "LSR", live)
+    assert sum_usage([pod], UsageReport()).prod_request == amount(expected, 0), id_
 
 
 def dynamic(
     free: tuple[int, int], unused: tuple[int, int] | None, reclaimable: tuple[int, int], **strategy: Any
 ) -> tuple[int, int]:
     """Mid resources of a node of which prod pods have left `free`, and which uses all but `unused`."""
-    measured = Measured(
+    measured = UsageReport(
         has_node=True,
         node=None if unused is None else CAPACITY.minus(amount(*unused)),
         reclaimable=amount(*reclaimable),
     )
-    books = Books(prod_request=CAPACITY.minus(amount(*free)))
-    found = mid_of(CAPACITY, ZERO, measured, books, ColocationStrategy(**strategy))
+    usage_sums = UsageSums(prod_request=CAPACITY.minus(amount(*free)))
+    found = calculate_mid(CAPACITY, ZERO, measured, usage_sums, ColocationStrategy(**strategy))
     return found.cpu, found.memory
 
 
@@ -98,5 +98,5 @@ def test_static_mode(
         mid_cpu_threshold_percent=thresholds[0],
         mid_memory_threshold_percent=thresholds[1],
     )
-    found = mid_of(amount(*capacity), ZERO, Measured(), Books(), strategy)
+    found = calculate_mid(amount(*capacity), ZERO, UsageReport(), UsageSums(), strategy)
     assert (found.cpu, found.memory) == expected, id_

@@ -6,20 +6,26 @@ from typing import Any
 import pytest
 
 from services.slo_controller.overcommit import batch_resources
-from services.slo_controller.overcommit.batch_resources import Batch, Terms
-from services.slo_controller.overcommit.change_threshold import differs, is_degraded, moved
-from services.slo_controller.overcommit.node_patch import ORIGIN, THIRD_PARTIES, amplified, origin_text, prepared
-from services.slo_controller.overcommit.usage_sums import Sums
-from services.slo_controller.state.node_usage import NOTHING, Measured
+from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms
+from services.slo_controller.overcommit.change_threshold import any_changed, differs, is_degraded
+from services.slo_controller.overcommit.node_patch import (
+    ORIGIN,
+    THIRD_PARTIES,
+    amplified,
+    node_patch,
+    origin_annotation,
+)
+from services.slo_controller.overcommit.usage_sums import PodSums
+from services.slo_controller.state.usage_report import NO_REPORT, UsageReport
 from shared.domain.cpu_memory import ZERO
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, nanos
-from shared.kube.slo_config import ColocationStrategy, Hysteresis, Steadiness
+from shared.kube.slo_config import ColocationStrategy, Hysteresis, OvercommitLimits
 
 G = 10**9
-SOLD = Batch(25_000, 33 * G * NANO, Terms(ZERO, ZERO, ZERO, ZERO, Sums()), {})
+OVERCOMMITTED = BatchResources(25_000, 33 * G * NANO, FormulaTerms(ZERO, ZERO, ZERO, ZERO, PodSums()), {})
 
 
 @pytest.mark.parametrize(
@@ -53,10 +59,10 @@ def third(priority: str = "koord-batch", **resources: str) -> dict[str, Any]:
 )
 def test_what_third_parties_sold_is_taken_off(id_: str, allocations: list[Any], cpu: str, memory: str) -> None:
     node = Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: json.dumps({"allocations": allocations})}))
-    found = prepared(node, SOLD, None, None)
+    found = node_patch(node, OVERCOMMITTED, None, None)
     assert found.amounts[batch_resources.CPU] == nanos(cpu) // NANO, id_
     assert found.amounts[batch_resources.MEMORY] == nanos(memory) // NANO, id_
-    text = origin_text(node.metadata.annotations, *found.origin)
+    text = origin_annotation(node.metadata.annotations, *found.origin)
     assert text is not None
     origin = json.loads(text)["resources"]
     assert {name: nanos(size) for name, size in origin.items()} == {
@@ -67,15 +73,15 @@ def test_what_third_parties_sold_is_taken_off(id_: str, allocations: list[Any], 
 
 def test_tp6_a_degraded_node_has_none_and_its_origin_is_zero() -> None:
     annotations = {ORIGIN: "nope"}
-    found = prepared(Node(metadata=Metadata(name="n", annotations=annotations)), None, None, None)
+    found = node_patch(Node(metadata=Metadata(name="n", annotations=annotations)), None, None, None)
     assert set(found.amounts.values()) == {None}
-    text = origin_text(annotations, *found.origin)
+    text = origin_annotation(annotations, *found.origin)
     assert json.loads(text or "") == {"resources": {batch_resources.CPU: "0", batch_resources.MEMORY: "0"}}
-    assert origin_text(None, 1, 1) is None, "Q7"
+    assert origin_annotation(None, 1, 1) is None, "Q7"
 
 
 def test_a_broken_annotation_of_third_parties_leaves_the_whole_amount_and_is_said() -> None:
-    found = prepared(Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: "{"})), SOLD, None, None)
+    found = node_patch(Node(metadata=Metadata(name="n", annotations={THIRD_PARTIES: "{"})), OVERCOMMITTED, None, None)
     assert found.amounts[batch_resources.CPU] == 25_000
     assert THIRD_PARTIES in found.problem
 
@@ -93,7 +99,7 @@ def test_an_amount_is_written_when_it_moved_by_more_than_the_threshold(
     id_: str, old: str | None, new: str | None, expected: bool
 ) -> None:
     before, after = ({"x": nanos(size)} if size is not None else {} for size in (old, new))
-    assert moved(before, after, ("x",), ColocationStrategy(resource_diff_threshold=0.1)) is expected, id_
+    assert any_changed(before, after, ("x",), ColocationStrategy(resource_diff_threshold=0.1)) is expected, id_
 
 
 def test_a_rise_and_a_fall_may_have_thresholds_of_their_own() -> None:
@@ -101,8 +107,8 @@ def test_a_rise_and_a_fall_may_have_thresholds_of_their_own() -> None:
     assert [differs(10_000 * NANO, size * NANO, 0.1, slow_up) for size in (12_999, 13_001, 10_000, 9_999)] == [
         False, True, False, True,
     ]  # fmt: skip
-    strategy = ColocationStrategy(resource_diff_threshold=0.1, koordstream=Steadiness(hysteresis=slow_up))
-    assert not moved({"x": 100 * NANO}, {"x": 120 * NANO}, ("x",), strategy)
+    strategy = ColocationStrategy(resource_diff_threshold=0.1, koordstream=OvercommitLimits(hysteresis=slow_up))
+    assert not any_changed({"x": 100 * NANO}, {"x": 120 * NANO}, ("x",), strategy)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +119,13 @@ def test_a_rise_and_a_fall_may_have_thresholds_of_their_own() -> None:
 )  # fmt: skip
 def test_reports_that_are_too_old_count_no_longer(id_: str, age_ns: int, expected: bool) -> None:
     now_ns = 1_800_000_000 * SECOND
-    measured = Measured(at_ns=now_ns - age_ns, has_node=True)
+    measured = UsageReport(at_ns=now_ns - age_ns, has_node=True)
     assert is_degraded(measured, ColocationStrategy(degrade_time_minutes=15), now_ns) is expected, id_
 
 
 def test_t4_t5_without_a_time_nothing_counts_and_a_node_may_have_more_of_it() -> None:
     now_ns = 1_800_000_000 * SECOND
-    assert is_degraded(NOTHING, ColocationStrategy(), now_ns)
-    assert is_degraded(Measured(has_node=True), ColocationStrategy(), now_ns), "T4"
-    old = Measured(at_ns=now_ns - 20 * 60 * SECOND, has_node=True)
+    assert is_degraded(NO_REPORT, ColocationStrategy(), now_ns)
+    assert is_degraded(UsageReport(has_node=True), ColocationStrategy(), now_ns), "T4"
+    old = UsageReport(at_ns=now_ns - 20 * 60 * SECOND, has_node=True)
     assert not is_degraded(old, ColocationStrategy(degrade_time_minutes=30), now_ns), "T5"

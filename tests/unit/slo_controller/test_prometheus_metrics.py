@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from services.slo_controller.prometheus_metrics import Exported
+from services.slo_controller.prometheus_metrics import ReconcileMetrics
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import DesiredStateApplied, DesiredStateRejected
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -19,16 +19,16 @@ class Watched:
     def __init__(self, most_nodes: int = 10) -> None:
         self.cluster = Cluster()
         self.registry = CollectorRegistry()
-        self.exported = Exported(lambda: self.cluster.state.decided, most_nodes, self.registry)
+        self.exported = ReconcileMetrics(lambda: self.cluster.state.decided, most_nodes, self.registry)
         self.outcomes = 0
 
     def decide(self, at_s: float) -> list[RecordedEvent]:
-        made = dict.fromkeys(self.cluster.state.slos)
+        made = dict.fromkeys(self.cluster.state.node_slos)
         before = len(self.cluster.records)
         self.cluster.decide(at_s)
         said = [each for each in self.cluster.records[before:] if each.context == "slo"]
-        self.exported.configured([Draft(each.event) for each in said], self.cluster.state.texts)
-        self.exported.said(said, made)
+        self.exported.count_documents([Draft(each.event) for each in said], self.cluster.state.texts)
+        self.exported.count_appended(said, made)
         return said
 
     def answer(self, intent: RecordedEvent, *, ok: bool = True, context: str = "slo") -> None:
@@ -40,7 +40,7 @@ class Watched:
             if ok
             else DesiredStateRejected(resource=event.resource, name=event.name, reason="no")
         )
-        self.exported.ended(RecordedEvent("cluster", self.outcomes, what, 0, Cause(context, intent.seq)))
+        self.exported.count_outcome(RecordedEvent("cluster", self.outcomes, what, 0, Cause(context, intent.seq)))
 
     def lines(self, name: str) -> set[str]:
         text = generate_latest(self.registry).decode()
@@ -80,7 +80,7 @@ def test_a_nodeslo_is_created_updated_and_deleted() -> None:
         if isinstance(intent.event, ObjectDesired) and intent.event.resource == NODE_SLOS:
             watched.answer(intent)
     cluster = watched.cluster
-    cluster.state.slos["n"] = {}
+    cluster.state.node_slos["n"] = {}
     cluster.configure(resource_threshold_config={"clusterStrategy": {"enable": True}})
     (update,) = [each for each in watched.decide(32) if isinstance(each.event, ObjectDesired)]
     watched.answer(update)

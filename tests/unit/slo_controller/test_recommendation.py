@@ -2,8 +2,14 @@
 
 from typing import Any
 
-from services.slo_controller.recommendation import LOW_CONFIDENCE, NO_OBJECTS, UNSUPPORTED, Recommender, divided
-from services.slo_controller.state.pod_template import ContainerShape, PodShape, shape_of
+from services.slo_controller.recommendation import (
+    LOW_CONFIDENCE,
+    NO_OBJECTS,
+    UNSUPPORTED,
+    Recommender,
+    usage_by_container,
+)
+from services.slo_controller.state.pod_template import ContainerTemplate, PodTemplate, pod_template
 from shared.domain.cpu_memory import Amount
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired
@@ -48,26 +54,26 @@ class Asked(Cluster):
         body = {"metadata": {"name": "r", "namespace": "d"}, "spec": {"target": target}}
         self.say("cluster", ObjectObserved(resource=RECOMMENDATIONS, name="d/r", uid="r", object=body))
 
-    def turn(self, at_s: float) -> list[Any]:
-        said = [draft.event for draft in self.recommender.turn(self.state, BEGAN + int(at_s * SECOND))]
+    def update(self, at_s: float) -> list[Any]:
+        said = [draft.event for draft in self.recommender.update(self.state, BEGAN + int(at_s * SECOND))]
         for event in said:
             self.say("slo", event, at_s)
         return said
 
 
 def test_a_replica_set_of_a_deployment_stands_for_it() -> None:
-    assert shape_of(pod("web-1", ("main", "1", "1G"))).owner == ("Deployment", "web")
+    assert pod_template(pod("web-1", ("main", "1", "1G"))).owner == ("Deployment", "web")
 
 
 def test_use_is_divided_as_requests_are() -> None:
-    shape = PodShape(containers=(ContainerShape("a", 3 * NANO, 0), ContainerShape("b", NANO, 0)))
-    assert divided(shape, Amount(2 * NANO, 8 * NANO)) == [("a", 1.5, 4.0), ("b", 0.5, 4.0)]
+    shape = PodTemplate(containers=(ContainerTemplate("a", 3 * NANO, 0), ContainerTemplate("b", NANO, 0)))
+    assert usage_by_container(shape, Amount(2 * NANO, 8 * NANO)) == [("a", 1.5, 4.0), ("b", 0.5, 4.0)]
 
 
 def test_what_was_used_is_recommended_with_a_margin_and_low_confidence_at_first() -> None:
     on = Asked(DEPLOYMENT)
     on.report(30, {"web-1": (2_000, 2 * G)})
-    made, written = on.turn(60)
+    made, written = on.update(60)
     assert isinstance(made, RecommendationUpdated)
     assert isinstance(written, FieldsDesired)
     assert made.conditions == (LOW_CONFIDENCE,)
@@ -75,43 +81,43 @@ def test_what_was_used_is_recommended_with_a_margin_and_low_confidence_at_first(
     assert 1_500 * 1.1 <= nanos(made.containers["main"]["cpu"]) / 10**6 <= 1_500 * 1.1 * 1.05
     assert 0.5 * G * 1.1 <= nanos(made.containers["side"]["memory"]) / NANO <= 0.5 * G * 1.1 * 1.05
     assert written.patch["status"]["podStatus"]["containerStatuses"][0]["containerName"] == "main"
-    assert on.turn(120) == []
+    assert on.update(120) == []
 
 
 def test_confidence_comes_after_a_day() -> None:
     on = Asked(DEPLOYMENT)
     on.report(30, {"web-1": (2_000, 2 * G)})
-    on.turn(60)
+    on.update(60)
     on.report(DAY + 30, {"web-1": (2_000, 2 * G)})
-    made, _ = on.turn(DAY + 60)
+    made, _ = on.update(DAY + 60)
     assert made.conditions == ()
 
 
 def test_a_selector_selects_pods_and_nothing_matched_is_said() -> None:
     on = Asked({"type": "podSelector", "podSelector": {"matchLabels": {"app": "web"}}})
     on.report(30, {"web-1": (2_000, 2 * G)})
-    assert list(on.turn(60)[0].containers) == ["main", "side"]
+    assert list(on.update(60)[0].containers) == ["main", "side"]
     on.ask({"type": "podSelector", "podSelector": {"matchLabels": {"app": "other"}}})
-    assert NO_OBJECTS in on.turn(120)[0].conditions
+    assert NO_OBJECTS in on.update(120)[0].conditions
     on.ask({"type": "workload", "workload": {"kind": "Teapot", "name": "web"}})
-    assert on.turn(180)[0].conditions == (UNSUPPORTED,)
+    assert on.update(180)[0].conditions == (UNSUPPORTED,)
 
 
 def test_what_was_learned_outlasts_its_writer() -> None:
     on = Asked(DEPLOYMENT)
     on.report(30, {"web-1": (2_000, 2 * G)})
-    made = on.turn(60)[0]
+    made = on.update(60)[0]
     on.recommender = Recommender()
-    assert on.turn(120) == []
+    assert on.update(120) == []
     on.report(700, {"web-1": (2_000, 2 * G)})
-    (kept,) = on.turn(720)
+    (kept,) = on.update(720)
     assert kept.containers == made.containers
     assert kept.since_ns == made.since_ns
 
 
 def test_a_recommendation_that_is_gone_is_forgotten() -> None:
     on = Asked(DEPLOYMENT)
-    on.turn(60)
+    on.update(60)
     on.say("cluster", ObjectDeleted(resource=RECOMMENDATIONS, name="d/r", uid="r"))
-    assert on.turn(120) == [RecommendationEnded(name="d/r")]
-    assert on.turn(180) == []
+    assert on.update(120) == [RecommendationEnded(name="d/r")]
+    assert on.update(180) == []

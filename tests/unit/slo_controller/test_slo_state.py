@@ -67,7 +67,7 @@ def test_any_interleaving_of_the_same_prefixes_gives_the_same_state(random: obje
         other.apply(random.choice([queue for queue in queues if queue]).pop(0))  # type: ignore[attr-defined]
     assert other.encode() == one.encode()
     names = sorted(one.nodes)
-    assert [other.books(name) for name in names] == [one.books(name) for name in names]
+    assert [other.usage_sums(name) for name in names] == [one.usage_sums(name) for name in names]
 
 
 def test_the_history_decides_something() -> None:
@@ -99,9 +99,20 @@ def test_what_a_host_application_uses_is_not_sold_as_batch_and_what_is_reclaimab
     after = cluster.decided(21)
     assert before is not None
     assert after is not None
-    assert _sold(before, "kubernetes.io/batch-cpu") - _sold(after, "kubernetes.io/batch-cpu") == 3_000
-    assert _sold(before, "kubernetes.io/batch-memory") - _sold(after, "kubernetes.io/batch-memory") == 4 * G
-    assert (_sold(after, "kubernetes.io/mid-cpu"), _sold(after, "kubernetes.io/mid-memory")) == (5_000, 6 * G)
+    assert (
+        _third_party_allocations(before, "kubernetes.io/batch-cpu")
+        - _third_party_allocations(after, "kubernetes.io/batch-cpu")
+        == 3_000
+    )
+    assert (
+        _third_party_allocations(before, "kubernetes.io/batch-memory")
+        - _third_party_allocations(after, "kubernetes.io/batch-memory")
+        == 4 * G
+    )
+    assert (
+        _third_party_allocations(after, "kubernetes.io/mid-cpu"),
+        _third_party_allocations(after, "kubernetes.io/mid-memory"),
+    ) == (5_000, 6 * G)
 
 
 def test_what_a_report_does_not_tell_of_the_nodemetric_tells() -> None:
@@ -115,14 +126,14 @@ def test_what_a_report_does_not_tell_of_the_nodemetric_tells() -> None:
     cluster = Cluster()
     cluster.say("cluster", NodeMetricObserved(node="n", object=NodeMetric(metadata=Metadata(name="n"), status=status)))
     said_of(cluster, 10)
-    found, source = cluster.state.measured("n")
+    found, source = cluster.state.usage_report("n")
     assert (source, len(found.applications), found.reclaimable.cpu) == ("metrics", 1, 10**9)
     said_of(cluster, 20, applications=(), reclaimable=Usage())
-    found, _ = cluster.state.measured("n")
+    found, _ = cluster.state.usage_report("n")
     assert (found.applications, found.reclaimable.cpu) == ((), 0)
 
 
-def _sold(event: NodeOvercommitted, resource: str) -> int:
+def _third_party_allocations(event: NodeOvercommitted, resource: str) -> int:
     amount = event.amounts[resource]
     assert amount is not None
     return value(nanos(amount))

@@ -7,13 +7,13 @@ import msgspec
 
 from cli.parity.runners.slo_controller.recorded_node import RecordedNode
 from cli.parity.runners.slo_controller.zones import zones_after
-from services.slo_controller.config.colocation_strategy import effective, invalid
+from services.slo_controller.config.colocation_strategy import effective_strategy, first_invalid_field
 from services.slo_controller.overcommit import batch_resources, mid_resources, plugin_names
-from services.slo_controller.overcommit.batch_resources import Batch
+from services.slo_controller.overcommit.batch_resources import BatchResources
 from services.slo_controller.overcommit.calculate import DEGRADED
-from services.slo_controller.overcommit.change_threshold import is_degraded, moved
-from services.slo_controller.overcommit.decision_event import outcome_of
-from services.slo_controller.overcommit.mid_resources import STATIC, Mid
+from services.slo_controller.overcommit.change_threshold import any_changed, is_degraded
+from services.slo_controller.overcommit.decision_event import overcommit_event
+from services.slo_controller.overcommit.mid_resources import STATIC, MidResources
 from services.slo_controller.overcommit.node_patch import ORIGIN
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import instant_ns
@@ -36,15 +36,15 @@ def answer(op: str, given: Given) -> dict[str, Any]:
             return _need_sync(old, new, strategy)
         case "effective_strategy":
             config = msgspec.convert(given["config"], ColocationConfig)
-            strategy = effective(config, msgspec.convert(given["node"]["metadata"], Metadata))
+            strategy = effective_strategy(config, msgspec.convert(given["node"]["metadata"], Metadata))
             whole = msgspec.json.decode(msgspec.json.encode(strategy))
-            return {"strategy": whole, "valid": invalid(strategy) is None}
+            return {"strategy": whole, "valid": first_invalid_field(strategy) is None}
     return calculate(given)
 
 
 def _need_sync(old: Mapping[str, str], new: Mapping[str, str], strategy: ColocationStrategy) -> dict[str, bool]:
     before, after = ({name: nanos(text) for name, text in each.items()} for each in (old, new))
-    return {"batch": moved(before, after, BATCH, strategy), "mid": moved(before, after, MID, strategy)}
+    return {"batch": any_changed(before, after, BATCH, strategy), "mid": any_changed(before, after, MID, strategy)}
 
 
 def calculate(given: Given) -> dict[str, Any]:
@@ -58,20 +58,20 @@ def calculate(given: Given) -> dict[str, Any]:
     is_off = bool(given.get("colocationDisabled"))
     answers: dict[str, Any] = {
         "mid": {"error": True} if status.allocatable is None and not is_off else _mid(found.mid),
-        "batch": _batch(found.found),
+        "batch": _batch(found.batch),
     }
     if status.allocatable is None or status.capacity is None:
         return answers | {"prepared": None}
     if "nodeResourceTopology" in given:
         answers["nodeResourceTopology"] = zones_after(recorded, found)
-    outcome = outcome_of(recorded.node, found, None, "", recorded.now_ns)
+    outcome = overcommit_event(recorded.node, found, None, "", recorded.now_ns)
     written = {name: text for name in (*BATCH, *MID) if (text := outcome.amounts[name]) is not None}
     answers["prepared"] = _prepared(outcome)
     answers["needSync"] = _need_sync(status.allocatable, written, found.strategy)
     return answers
 
 
-def _batch(found: Batch | None) -> dict[str, Any]:
+def _batch(found: BatchResources | None) -> dict[str, Any]:
     if found is None:
         return {name: _size(None) for name in BATCH}
     answers = {batch_resources.CPU: _size(found.cpu * NANO), batch_resources.MEMORY: _size(found.memory)}
@@ -81,7 +81,7 @@ def _batch(found: Batch | None) -> dict[str, Any]:
     return answers
 
 
-def _mid(found: Mid | None) -> dict[str, Any]:
+def _mid(found: MidResources | None) -> dict[str, Any]:
     if found is None:
         return {name: _size(None) for name in MID}
     return {mid_resources.CPU: _size(found.cpu * NANO), mid_resources.MEMORY: _size(found.memory * NANO)}
@@ -116,7 +116,7 @@ def lacks_the_node(op: str, given: Given) -> bool:
     recorded = RecordedNode(given)
     found, measured = recorded.calculated(), recorded.measured
     fresh = measured._replace(has_node=True)
-    return found.doing == DEGRADED and not is_degraded(fresh, found.strategy, instant_ns(given["now"]))
+    return found.mode == DEGRADED and not is_degraded(fresh, found.strategy, instant_ns(given["now"]))
 
 
 def crashes(op: str, given: Given) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from services.slo_controller.config.slo_configmap import InForce
-from services.slo_controller.overcommit.calculate import Pass, calculate
-from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO, ratio_of
+from services.slo_controller.config.slo_configmap import ActiveConfig
+from services.slo_controller.overcommit.calculate import NodeCalculation, calculate
+from services.slo_controller.overcommit.node_patch import NORMALIZATION_RATIO, parse_ratio
 from services.slo_controller.settings import SloSettings
-from services.slo_controller.state.node_usage import Measured
 from services.slo_controller.state.slo_state import SloState
+from services.slo_controller.state.usage_report import UsageReport
 from shared.admission.slo_config.document_validation import COLOCATION, NORMALIZATION
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectDeleted, ObjectObserved, PodObserved
@@ -40,7 +40,7 @@ class RecordedNode:
         self.synced_ns = None if synced is None else instant_ns(synced)
         self.state = SloState()
         ratio = (given.get("calculatedAnnotations") or {}).get(NORMALIZATION_RATIO)
-        self._ratio = ratio_of(ratio)
+        self._ratio = parse_ratio(ratio)
         self._observe(NodeObserved(node=self.name, object=self.node))
         for raw in given["pods"]:
             pod = msgspec.convert(raw, Pod)
@@ -50,13 +50,13 @@ class RecordedNode:
         self._observe_topology(given.get("nodeResourceTopology") or {})
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> UsageReport:
         """The report that counts."""
-        return self.state.measured(self.name)[0]
+        return self.state.usage_report(self.name)[0]
 
-    def calculated(self) -> Pass:
+    def calculated(self) -> NodeCalculation:
         """Calculates the node."""
-        return calculate(self.state, InForce(self._texts()), self.name, SloSettings(), self.now_ns)
+        return calculate(self.state, ActiveConfig(self._texts()), self.name, SloSettings(), self.now_ns)
 
     def before_the_write(self) -> list[dict[str, Any]] | None:
         """Replaces or deletes the topology as the case does after the calculation; its zones then, None without one."""

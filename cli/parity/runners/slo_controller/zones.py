@@ -7,7 +7,7 @@ from cli.parity.runners.slo_controller.recorded_node import RecordedNode
 from services.slo_controller.node_topology.topology_objects import decide_topology
 from services.slo_controller.node_topology.zone_resources import FIELDS, has_zones
 from services.slo_controller.overcommit import batch_resources
-from services.slo_controller.overcommit.calculate import Pass
+from services.slo_controller.overcommit.calculate import NodeCalculation
 from shared.events.intents import FieldsDesired
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import milli, nanos
@@ -15,13 +15,13 @@ from shared.kube.quantity import milli, nanos
 Zone = Mapping[str, Any]
 
 
-def zones_after(recorded: RecordedNode, found: Pass) -> dict[str, Any]:
+def zones_after(recorded: RecordedNode, found: NodeCalculation) -> dict[str, Any]:
     """Returns the zones that the controller wants, and whether upstream sends an update.
 
     Upstream also sends updates that change nothing: some time after its last one, and for a zone that it did not calculate.
     """
     zones = recorded.before_the_write()
-    calculated = found.sold.zones if found.sold is not None else {}
+    calculated = found.bounded_batch.zones if found.bounded_batch is not None else {}
     written = False
     if calculated and has_zones(zones or ()):
         patches = [
@@ -40,7 +40,7 @@ def zones_after(recorded: RecordedNode, found: Pass) -> dict[str, Any]:
     }
 
 
-def _is_late(recorded: RecordedNode, found: Pass) -> bool:
+def _is_late(recorded: RecordedNode, found: NodeCalculation) -> bool:
     patience_ns = (found.strategy.update_time_threshold_seconds or 0) * SECOND
     return recorded.synced_ns is None or recorded.now_ns - recorded.synced_ns > patience_ns
 

@@ -1,4 +1,4 @@
-"""What was measured on a node, in one form, whether a NodeMetric object says it or a report in `metrics-*`.
+"""The measured usage of a node, in one form for NodeMetric objects and for reports in `metrics-*`.
 
 Source: spec/slo-controller.md 1.2.
 """
@@ -19,8 +19,11 @@ BAND_VALUES: Mapping[str, int] = {"koord-prod": 9500, "koord-mid": 7500, "koord-
 BATCH_BAND, MID_BAND = BAND_VALUES["koord-batch"], BAND_VALUES["koord-mid"]
 
 
-class PodMeasured(NamedTuple):
-    """What one pod uses, in nano-cores and nano-bytes, and its class as the report has it. Flat: a large cluster has a million."""
+class PodUsage(NamedTuple):
+    """The usage of one pod in nano-cores and nano-bytes, and its class in the report.
+
+    Flat, without an Amount inside: a large cluster has a million of them.
+    """
 
     cpu: int
     memory: int
@@ -32,38 +35,37 @@ class PodMeasured(NamedTuple):
         return Amount(self.cpu, self.memory)
 
 
-class Application(NamedTuple):
-    """What a process outside of pods uses."""
+class ApplicationUsage(NamedTuple):
+    """The usage of a host application: a process outside of pods."""
 
     usage: Amount
     priority: str
 
 
-class Measured(NamedTuple):
-    """A report.
+class UsageReport(NamedTuple):
+    """A usage report.
 
     Attributes:
-        at_ns: the instant it is about; 0 when it has none.
+        at_ns: the instant that it is about; 0 when it has none.
         node: usage of the node; None when it lacks cpu or memory.
-        has_node: whether there is a part about the node at all.
+        has_node: there is a part about the node at all.
         pods: `namespace/name` -> its usage.
-        reclaimable: predicted for prod pods; zero when it is not there.
-        tells_applications, tells_reclaimable: whether the report says anything of these: agents that do not act, and those of an
-            earlier release, do not.
+        reclaimable: predicted for prod pods; zero without a prediction.
+        has_applications, has_reclaimable: the report has these parts; agents that enforce nothing leave them out.
     """
 
     at_ns: int = 0
     has_node: bool = False
     node: Amount | None = None
     system: Amount = Amount()
-    pods: dict[str, PodMeasured] = {}  # noqa: RUF012  never changed
-    applications: tuple[Application, ...] = ()
+    pods: dict[str, PodUsage] = {}  # noqa: RUF012  never changed
+    applications: tuple[ApplicationUsage, ...] = ()
     reclaimable: Amount = Amount()
-    tells_applications: bool = True
-    tells_reclaimable: bool = True
+    has_applications: bool = True
+    has_reclaimable: bool = True
 
     def applications_above(self, band: int) -> Amount:
-        """Usage of the applications whose band value is above one. An application without a class counts for nobody: quirk Q6."""
+        """Sums the applications above a priority band. An application without a class does not count (quirk Q6)."""
         total = Amount()
         for application in self.applications:
             if BAND_VALUES.get(application.priority, 0) > band:
@@ -71,50 +73,52 @@ class Measured(NamedTuple):
         return total
 
 
-NOTHING = Measured()
-"""Of a node that has not reported."""
+NO_REPORT = UsageReport()
+"""The report of a node that has not reported."""
 
 
-def of_status(status: NodeMetricStatus) -> Measured:
-    """What a NodeMetric's status says. A quantity that cannot be read counts as absent."""
+def report_of_node_metric(status: NodeMetricStatus) -> UsageReport:
+    """Converts the status of a NodeMetric. A quantity that cannot be read counts as absent."""
     part = status.node_metric
     node = _quantities(part.node_usage) if part else {}
     reclaimable = status.prod_reclaimable_metric
-    return Measured(
+    return UsageReport(
         at_ns=_at_ns(status.update_time),
         has_node=part is not None,
         node=Amount(node["cpu"], node["memory"]) if len(node) == 2 else None,
         system=_amount(part.system_usage) if part else Amount(),
         pods={
-            f"{pod.namespace}/{pod.name}": PodMeasured(*_amount(pod.pod_usage), intern(pod.priority))
+            f"{pod.namespace}/{pod.name}": PodUsage(*_amount(pod.pod_usage), intern(pod.priority))
             for pod in status.pods_metric
         },
-        applications=tuple(Application(_amount(each.usage), each.priority) for each in status.host_application_metric),
+        applications=tuple(
+            ApplicationUsage(_amount(each.usage), each.priority) for each in status.host_application_metric
+        ),
         reclaimable=_amount(reclaimable.resource) if reclaimable else Amount(),
     )
 
 
-def of_report(report: NodeReported) -> Measured:
-    """What a recorded report says."""
+def report_of_event(report: NodeReported) -> UsageReport:
+    """Converts a recorded report."""
     usage = report.usage
     whole = usage.cpu_milli is not None and usage.memory is not None
-    return Measured(
+    return UsageReport(
         at_ns=report.at_ns,
         has_node=True,
         node=_used(usage) if whole else None,
         system=_used(report.system),
         pods={
-            pod.pod: PodMeasured((pod.cpu_milli or 0) * MILLI, (pod.memory or 0) * NANO, of.priority)
+            pod.pod: PodUsage((pod.cpu_milli or 0) * MILLI, (pod.memory or 0) * NANO, of.priority)
             for of in report.pods
             for pod in of.pods
         },
         applications=tuple(
-            Application(_used(Usage(each.cpu_milli, each.memory)), intern(each.priority))
+            ApplicationUsage(_used(Usage(each.cpu_milli, each.memory)), intern(each.priority))
             for each in report.applications or ()
         ),
         reclaimable=_used(report.reclaimable or Usage()),
-        tells_applications=report.applications is not None,
-        tells_reclaimable=report.reclaimable is not None,
+        has_applications=report.applications is not None,
+        has_reclaimable=report.reclaimable is not None,
     )
 
 
@@ -122,17 +126,17 @@ def _used(usage: Usage) -> Amount:
     return Amount((usage.cpu_milli or 0) * MILLI, (usage.memory or 0) * NANO)
 
 
-def _amount(stated: ResourceMap | None) -> Amount:
-    found = _quantities(stated)
+def _amount(resource_map: ResourceMap | None) -> Amount:
+    found = _quantities(resource_map)
     return Amount(found.get("cpu", 0), found.get("memory", 0))
 
 
-def _quantities(stated: ResourceMap | None) -> dict[str, int]:
+def _quantities(resource_map: ResourceMap | None) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in ("cpu", "memory"):
-        if stated and stated.resources and name in stated.resources:
+        if resource_map and resource_map.resources and name in resource_map.resources:
             try:
-                found[name] = nanos(stated.resources[name])
+                found[name] = nanos(resource_map.resources[name])
             except BadQuantity:
                 continue
     return found
