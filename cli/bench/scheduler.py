@@ -16,7 +16,7 @@ import msgspec
 
 from cli.bench.scheduler_workloads import KINDS, NOW_NS, nodes, pods
 from cli.terminal.output import show_table
-from services.scheduler.in_memory import Engine
+from services.scheduler.in_memory import InMemoryScheduler
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
@@ -89,7 +89,7 @@ def scheduler(
 def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int) -> SchedulerFigures:
     """Place the pods and time the cycles; compiled passes are loaded before."""
     placements(FEW, FEW, kind, config, batch)
-    engine = Engine(config)
+    engine = InMemoryScheduler(config)
     engine.observe(nodes(node_count), NOW_NS)
     engine.decide(NOW_NS, batch)  # the nodes are read into the arrays
     waiting = list(pods(kind, 0, pod_count))
@@ -135,7 +135,7 @@ def measure(node_count: int, pod_count: int, kind: str, config: str, batch: int)
 
 def placements(node_count: int, pod_count: int, kind: str, config: str, batch: int) -> dict[str, str]:
     """Where each pod went, by uid, in cycles of `batch` pods."""
-    engine = Engine(config)
+    engine = InMemoryScheduler(config)
     engine.observe(nodes(node_count), NOW_NS)
     engine.observe(islice(pods(kind, 0, pod_count), pod_count), NOW_NS)
     chosen: dict[str, str] = {}

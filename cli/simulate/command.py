@@ -12,7 +12,7 @@ import msgspec
 from cli.simulate import kube_objects, openb_trace
 from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
 from cli.terminal.output import Format, show, show_table
-from services.scheduler.in_memory import Engine
+from services.scheduler.in_memory import InMemoryScheduler
 from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.events import Event
@@ -97,7 +97,7 @@ def simulate(
         raise KoordError("--arrive-percent draws from a trace; give --pods FILE.csv")
     else:
         pods = kube_objects.read_pods(pods_file)
-    engine = Engine(config, policy)
+    engine = InMemoryScheduler(config, policy)
     began = time.perf_counter()
     outcomes = run(engine, nodes, [_for_a_profile(pod, engine.schedulers) for pod in pods])
     seconds = time.perf_counter() - began
@@ -113,7 +113,7 @@ def simulate(
         show_table(("figure", "value"), [(name, str(value)) for name, value in msgspec.structs.asdict(result).items()])
 
 
-def run(engine: Engine, nodes: Sequence[Node], pods: Sequence[Pod]) -> list[Placement]:
+def run(engine: InMemoryScheduler, nodes: Sequence[Node], pods: Sequence[Pod]) -> list[Placement]:
     """Places the waiting pods in their order; the outcome of each."""
     engine.observe((NodeObserved(node=node.metadata.name, object=node) for node in nodes), START_NS)
     held = (pod for pod in pods if pod.spec.node_name)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.config_reload import OfferedConfig, config_drafts
 from services.scheduler.framework.config.profiles import config_of, read_config
@@ -16,14 +16,14 @@ from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Cause, Event, RecordedEvent
 
 
-class Engine:
+class InMemoryScheduler:
     """A cluster in memory with a scheduler of its own.
 
     Attributes:
         view: what the scheduler knows.
         notes: what the configuration asks for and does not get.
         schedulers: the scheduler names that it has profiles for.
-        index: what its decisions read.
+        cache: what its decisions read.
     """
 
     def __init__(self, config: str = "", source: str = "given") -> None:
@@ -40,7 +40,7 @@ class Engine:
         configuration = config_of(self.view)
         self.notes = configuration.notes
         self.schedulers = tuple(configuration.profiles)
-        self.index = Index(self.view, configuration.profiles)
+        self.cache = SchedulingCache(self.view, configuration.profiles)
 
     def observe(self, events: Iterable[Event], now_ns: int) -> None:
         """The cluster says something."""
@@ -52,7 +52,7 @@ class Engine:
 
         Placed pods hold what they ask for from then on, as they do between a placement and the answer to it.
         """
-        drafts = decide(self.index, now_ns, batch_size)
+        drafts = decide(self.cache, now_ns, batch_size)
         if not drafts:
             return ()
         first = replace(drafts[0].event, seen=dict(self.view.positions), now_ns=now_ns, config=self.view.config_digest)

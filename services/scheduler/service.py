@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.explain.schedule_explanation import answers
 from services.scheduler.extender.extender_service import ExtenderService
@@ -45,7 +45,7 @@ STANDBY_SETTLES_INTERVAL_S = 0.2
 class Ready(NamedTuple):
     """An index that a standby keeps up to date, and the configuration it was made with."""
 
-    derived: Index
+    derived: SchedulingCache
     config_digest: str
 
 
@@ -56,27 +56,27 @@ async def stand_by(runtime: Runtime) -> None:
         ready: Ready | None = runtime.prepared
         fits = ready is not None and ready.derived.view is view and ready.config_digest == view.config_digest
         if not fits and view.config_digest:  # without one nobody has led yet
-            ready = runtime.prepared = Ready(_new_index(view, runtime.settings), view.config_digest)
+            ready = runtime.prepared = Ready(_new_cache(view, runtime.settings), view.config_digest)
         if ready is not None:
             await _settle(ready.derived)
         await asyncio.sleep(STANDBY_SETTLES_INTERVAL_S)
         await runtime.changed()
 
 
-async def _settle(index: Index) -> None:
+async def _settle(cache: SchedulingCache) -> None:
     """Bring an index up to date, a step at a time."""
     while True:
         with uncollected():
-            if index.settle(SETTLED_AT_ONCE):
+            if cache.settle(SETTLED_AT_ONCE):
                 return
         await asyncio.sleep(0)
 
 
-def _new_index(view: ClusterView, settings: SchedulerSettings) -> Index:
+def _new_cache(view: ClusterView, settings: SchedulerSettings) -> SchedulingCache:
     configuration = config_of(view)
     for note in configuration.notes:
         log.warning(note, extra={"config": view.config_source})
-    return Index(view, configuration.profiles, settings.shadow_scheduler)
+    return SchedulingCache(view, configuration.profiles, settings.shadow_scheduler)
 
 
 async def lead(runtime: Runtime) -> None:
@@ -84,7 +84,7 @@ async def lead(runtime: Runtime) -> None:
     settings: SchedulerSettings = runtime.settings
     view: ClusterView = runtime.state
     ready: Ready | None = runtime.prepared
-    index = ready.derived if ready is not None and ready.derived.view is view else None
+    cache = ready.derived if ready is not None and ready.derived.view is view else None
     extender: ExtenderService = runtime.resources
     shadow = Shadow(view, settings.shadow_scheduler) if settings.shadow_scheduler else None
     if shadow is not None:
@@ -98,26 +98,26 @@ async def lead(runtime: Runtime) -> None:
         if drafts := config_drafts(view, await file.read(now_ns)):
             await runtime.append(drafts, now_ns=now_ns)
             continue
-        if index is None or view.config_digest != config_digest:
+        if cache is None or view.config_digest != config_digest:
             config_digest = view.config_digest
             if shadow is not None:
                 shadow.use_cache(None)
-            index = _new_index(view, settings)
-        await _settle(index)
-        extender.index, extender.config_digest = index, config_digest
+            cache = _new_cache(view, settings)
+        await _settle(cache)
+        extender.cache, extender.config_digest = cache, config_digest
         async with extender.turn:
             # The State stays at `seen` while the ledger responds: what is decided after the response rests on the same inputs, and
             # neither records that arrive nor requests over HTTP, which settle the cache, change them.
             with runtime.hold():
                 seen, now_ns = dict(view.positions), runtime.now_ns()
-                drafts = decide(index, now_ns, settings.batch_size)
-                drafts = await charge_client.charge(drafts, seen, QuotaPreemptor(index))
+                drafts = decide(cache, now_ns, settings.batch_size)
+                drafts = await charge_client.charge(drafts, seen, QuotaPreemptor(cache))
                 if shadow is not None:
-                    shadow.use_cache(index, config_digest)
+                    shadow.use_cache(cache, config_digest)
                     drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.
                 if not questions_ns <= now_ns < questions_ns + int(QUESTIONS_INTERVAL_S * SECOND):
-                    drafts += answers(index, now_ns)
+                    drafts += answers(cache, now_ns)
                     questions_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=config_digest)
@@ -127,18 +127,18 @@ async def lead(runtime: Runtime) -> None:
             continue
         # Reports never stop, and each may cure a pod that load keeps waiting: looking in vain takes half of a core at most.
         await asyncio.sleep(min(max(taken_s, 0.0), LONGEST_PAUSE_S))
-        await runtime.changed(_wait_s(index, runtime.now_ns()))
-    extender.index = None
+        await runtime.changed(_wait_s(cache, runtime.now_ns()))
+    extender.cache = None
     if shadow is not None:
         runtime.before_fold(None)
         while drafts := shadow.take():
             await runtime.append(drafts, now_ns=runtime.now_ns())
 
 
-def _wait_s(index: Index, now_ns: int) -> float:
+def _wait_s(cache: SchedulingCache, now_ns: int) -> float:
     """Until time alone lets a pod be tried, at most LONGEST_WAIT_S; less where questions wait."""
-    next_ns = index.queue.next_at_ns()
-    longest_s = QUESTIONS_INTERVAL_S if index.view.questions else LONGEST_WAIT_S
+    next_ns = cache.queue.next_at_ns()
+    longest_s = QUESTIONS_INTERVAL_S if cache.view.questions else LONGEST_WAIT_S
     if next_ns is None:
         return longest_s
     return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)

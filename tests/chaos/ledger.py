@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 import msgspec
 
 from cli.dev.local_control_plane import Cluster
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE
 from services.scheduler.state.cluster_view import ClusterView
@@ -78,9 +78,9 @@ async def _the_scheduler_counts_what_the_api_holds(cluster: Cluster, database: D
         await follower.read_to_head(context)
     view = follower.state
     assert isinstance(view, ClusterView)
-    index = Index(view, config_of(view).profiles)
-    index.settle()
-    table = index.table
+    cache = SchedulingCache(view, config_of(view).profiles)
+    cache.settle()
+    table = cache.table
     counted = {name: int(table.pods[row]) for name, row in table.rows.items() if table.alive[row]}
     held: Counter[str] = Counter()
     for pod in cluster.api.call("GET", "/api/v1/pods")["items"]:

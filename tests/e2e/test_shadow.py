@@ -14,7 +14,7 @@ import pytest
 from cli.bench.e2e import UNLIMITED
 from cli.dev.fake_nodes import create_nodes, node_object
 from cli.dev.local_control_plane import Cluster
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.service import SERVICE
 from services.scheduler.state.cluster_view import ClusterView
@@ -97,9 +97,9 @@ async def our_sums(system: System) -> dict[str, tuple[int, int, int]]:
         async for page in system.log.pages(context, Position(), head, Codec(kinds)):
             for record in page.records:
                 view.apply(record)
-    index = Index(view, config_of(view).profiles)
-    index.settle()
-    table = index.table
+    cache = SchedulingCache(view, config_of(view).profiles)
+    cache.settle()
+    table = cache.table
     return {
         name: (int(table.pods[row]), int(table.requested[row, 0]), int(table.requested[row, 1]))
         for name, row in table.rows.items()

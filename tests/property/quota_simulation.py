@@ -17,7 +17,7 @@ from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.next_events import MOST_PODS, postings, runtimes, structure
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.config_reload import config_drafts
 from services.scheduler.framework.config.profiles import config_of
@@ -208,7 +208,7 @@ class World:
         self.epoch += 1
         self.tell_scheduler(WriterStarted(epoch=self.epoch, release="0"))
         self.tell_scheduler(*(draft.event for draft in config_drafts(view, None)))
-        self.index = Index(view, config_of(view).profiles)
+        self.cache = SchedulingCache(view, config_of(view).profiles)
 
     def tell_scheduler(
         self, *events: Event, causes: Sequence[Cause | None] = (), seen: dict[str, int] | None = None
@@ -224,9 +224,9 @@ class World:
             return
         view = self.view
         seen = dict(view.positions)
-        drafts = decide(self.index, self.now_ns, self.chance.randrange(1, 9))
+        drafts = decide(self.cache, self.now_ns, self.chance.randrange(1, 9))
         groups = to_charge(drafts, self._must_ask)
-        kept = QuotaPreemptor(self.index).refused_for_nominated(groups)
+        kept = QuotaPreemptor(self.cache).refused_for_nominated(groups)
         self.kept += len(kept)
         groups = tuple(group for group in groups if group[0] not in kept)
         if not groups:
@@ -261,23 +261,23 @@ class World:
         self.answers.clear()
         refused |= kept
         after = settled(drafts, refused, self._told, at)
-        made = [draft.event for draft in QuotaPreemptor(self.index).made(drafts, after, refused)]
+        made = [draft.event for draft in QuotaPreemptor(self.cache).made(drafts, after, refused)]
         self._check_preempted(made)
         events = [*(draft.event for draft in after), *made]
         self.asked_for |= {(ask.cycle, uid) for group in ask.groups for uid in group}
         self.tell_scheduler(*events, seen=seen)
 
     def _must_ask(self, uid: str) -> bool:
-        facts = self.view.pods.get(uid)
+        pod_record = self.view.pods.get(uid)
         return (
-            facts is not None
-            and facts.ask is not None
-            and self.view.quota.needs_charge(facts.ask.namespace, facts.ask.labels)
+            pod_record is not None
+            and pod_record.pod_class is not None
+            and self.view.quota.needs_charge(pod_record.pod_class.namespace, pod_record.pod_class.labels)
         )
 
     def _told(self, uid: str) -> Told:
-        facts = self.view.pods.get(uid)
-        return Told(facts.told, facts.attempts + 1) if facts else Told("", 1)
+        pod_record = self.view.pods.get(uid)
+        return Told(pod_record.told, pod_record.attempts + 1) if pod_record else Told("", 1)
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
         """Whoever goes is of the same quota, of lower priority, preemptible and charged, as far as the scheduler has read."""
@@ -285,10 +285,10 @@ class World:
         for said in made:
             if isinstance(said, PodNominated) and said.quota:
                 self.preempted += len(said.victims)
-                asking = self.view.pods[said.pod_uid].ask
+                asking = self.view.pods[said.pod_uid].pod_class
                 assert asking is not None
                 for uid in said.victims:
-                    entry, ask = pods[uid], self.view.pods[uid].ask
+                    entry, ask = pods[uid], self.view.pods[uid].pod_class
                     assert ask is not None
                     assert (entry.quota, entry.preemptible, entry.charged) == (said.quota, True, True)
                     assert ask.priority < asking.priority

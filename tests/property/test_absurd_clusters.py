@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cache.cluster_objects import BUDGETS, NODE_TOPOLOGIES
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.cluster_view import ClusterView
@@ -283,5 +283,5 @@ def test_nothing_that_a_cluster_says_ends_the_scheduler(
                 world.answer(record, "rejected" if record.seq % 2 else "bound")
     restored = ClusterView()
     restored.restore(world.view.encode())
-    index = world.indexed()
-    assert decide(Index(restored, index.profiles), world.now_ns, 9) == decide(index, world.now_ns, 9)
+    cache = world.indexed()
+    assert decide(SchedulingCache(restored, cache.profiles), world.now_ns, 9) == decide(cache, world.now_ns, 9)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of
@@ -141,7 +141,7 @@ class World:
     def __init__(self) -> None:
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.view = ClusterView()
-        self.index: Index | None = None
+        self.cache: SchedulingCache | None = None
         self.now_ns = START_NS
 
     # the cluster
@@ -195,10 +195,10 @@ class World:
             for record in self.logs[context][at : upto if context == "cluster" else None]:
                 self.fold(record)
 
-    def indexed(self) -> Index:
-        if self.index is None:
-            self.index = Index(self.view, config_of(self.view).profiles)
-        return self.index
+    def indexed(self) -> SchedulingCache:
+        if self.cache is None:
+            self.cache = SchedulingCache(self.view, config_of(self.view).profiles)
+        return self.cache
 
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:
         """One cycle on what the scheduler has read; its events, appended and folded."""

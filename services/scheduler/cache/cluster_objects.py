@@ -11,8 +11,8 @@ import msgspec
 
 from services.scheduler.cache.disruption_budgets import Budget
 from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
-from services.scheduler.cache.volume_catalog import STORAGE, Storage
-from services.scheduler.state.cluster_event import Change
+from services.scheduler.cache.volume_catalog import STORAGE, VolumeCatalog
+from services.scheduler.state.cluster_event import ClusterEvent
 from shared.kube import resource_names
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
@@ -29,18 +29,18 @@ OWNERS: Mapping[str, str] = {
 BUDGETS = resource_names.BUDGETS
 NODE_TOPOLOGIES = resource_names.NODE_TOPOLOGIES
 
-FOLLOWED: Mapping[str, Change] = {
-    NODE_TOPOLOGIES: Change.TOPOLOGY,
-    NAMESPACES: Change.NAMESPACE,
-    SERVICES: Change.WORKLOAD,
-    **dict.fromkeys(OWNERS, Change.WORKLOAD),
-    **dict.fromkeys(STORAGE, Change.VOLUME),
-    BUDGETS: Change.BUDGET,
+FOLLOWED: Mapping[str, ClusterEvent] = {
+    NODE_TOPOLOGIES: ClusterEvent.TOPOLOGY,
+    NAMESPACES: ClusterEvent.NAMESPACE,
+    SERVICES: ClusterEvent.WORKLOAD,
+    **dict.fromkeys(OWNERS, ClusterEvent.WORKLOAD),
+    **dict.fromkeys(STORAGE, ClusterEvent.VOLUME),
+    BUDGETS: ClusterEvent.BUDGET,
 }
 """Resource that is followed -> the class of change that an event of it is."""
 
 
-class Surroundings:
+class ClusterObjects:
     """Objects by what is asked of them.
 
     Attributes:
@@ -59,7 +59,7 @@ class Surroundings:
         self.services: dict[str, dict[str, Selector]] = {}
         self.owners: dict[tuple[str, str], Selector] = {}
         self.topologies: dict[str, NodeResourceTopology] = {}
-        self.storage = Storage()
+        self.storage = VolumeCatalog()
         self.budgets: dict[str, Budget] = {}
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
@@ -79,14 +79,14 @@ class Surroundings:
         return frozenset(name for name, labels in self.namespaces.items() if selects(selector, labels))
 
 
-def _set_namespace(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+def _set_namespace(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
     if object_ is None:
         around.namespaces.pop(key, None)
     else:
         around.namespaces[key] = dict((object_.get("metadata") or {}).get("labels") or {})
 
 
-def _set_service(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+def _set_service(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
     namespace, _, name = key.rpartition("/")
     selector = ((object_ or {}).get("spec") or {}).get("selector")
     if selector is None:
@@ -96,7 +96,7 @@ def _set_service(around: Surroundings, _: str, key: str, object_: Mapping[str, A
         around.services.setdefault(namespace, {})[name] = ordered(labels)
 
 
-def _set_owner(around: Surroundings, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+def _set_owner(around: ClusterObjects, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
     owner = (OWNERS[resource], key)
     selector = ((object_ or {}).get("spec") or {}).get("selector")
     around.owners.pop(owner, None)
@@ -112,7 +112,7 @@ def _set_owner(around: Surroundings, resource: str, key: str, object_: Mapping[s
         around.owners[owner] = read
 
 
-def _set_topology(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+def _set_topology(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
     around.topologies.pop(key, None)
     if object_ is None:
         return
@@ -122,7 +122,7 @@ def _set_topology(around: Surroundings, _: str, key: str, object_: Mapping[str, 
         return
 
 
-def _set_budget(around: Surroundings, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
+def _set_budget(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
     around.budgets.pop(key, None)
     spec, status = ((object_ or {}).get(part) or {} for part in ("spec", "status"))
     try:
@@ -135,11 +135,11 @@ def _set_budget(around: Surroundings, _: str, key: str, object_: Mapping[str, An
         around.budgets[key] = Budget(key.rpartition("/")[0], selector, allowed, disrupted, key)
 
 
-def _set_storage(around: Surroundings, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
+def _set_storage(around: ClusterObjects, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
     around.storage.set(resource, key, object_)
 
 
-_READERS: Mapping[str, Callable[[Surroundings, str, str, Mapping[str, Any] | None], None]] = {
+_READERS: Mapping[str, Callable[[ClusterObjects, str, str, Mapping[str, Any] | None], None]] = {
     NAMESPACES: _set_namespace,
     SERVICES: _set_service,
     **dict.fromkeys(OWNERS, _set_owner),

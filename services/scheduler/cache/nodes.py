@@ -14,8 +14,8 @@ from services.scheduler.cache.host_ports import count_ports
 from services.scheduler.cache.label_index import LabelColumns
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import LARGEST_AMOUNT, HostPort, PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import LARGEST_AMOUNT, HostPort, PodClass
 from shared.kube.node import Node, Taint
 from shared.kube.quantity import BadQuantity, amount, nanos
 
@@ -71,7 +71,7 @@ class NodeTable:
         self.unschedulable = np.zeros(room, np.bool_)
         self.taint_set: Int64 = np.zeros(room, np.int64)
         self.hashes: UInt64 = np.zeros(room, np.uint64)
-        self.changed: Int64 = np.zeros((room, len(Change)), np.int64)
+        self.changed: Int64 = np.zeros((room, len(ClusterEvent)), np.int64)
         self.contexts: dict[str, int] = {}
         self.reported: Int64 = np.zeros(room, np.int64)
         self.reported_in: Int64 = np.zeros(room, np.int64)
@@ -159,32 +159,34 @@ class NodeTable:
                 self.allocatable, self.requested = (_wider(a, 2 * column) for a in (self.allocatable, self.requested))
         return column
 
-    def count(self, moves: Sequence[tuple[int, PodAsk, int]]) -> None:
+    def count(self, moves: Sequence[tuple[int, PodClass, int]]) -> None:
         """Move what is requested by the difference: (row, class, +1 or -1) a pod."""
         if len(moves) >= _WORTH_A_SUM:
             self._count_together(moves)
             return
-        for row, ask, sign in moves:
-            vector = self.vector(ask)
+        for row, pod_class, sign in moves:
+            vector = self.vector(pod_class)
             requested = self.requested
             for column, size in vector:
                 requested[row, column] += sign * size
-            self.scored[row, CPU] += sign * ask.held.get("cpu", 0)
-            self.scored[row, MEMORY] += sign * ask.held.get("memory", 0)
+            self.scored[row, CPU] += sign * pod_class.held.get("cpu", 0)
+            self.scored[row, MEMORY] += sign * pod_class.held.get("memory", 0)
             self.pods[row] += sign
-            if ask.ports:
-                self._count_ports(row, ask.ports, sign)
+            if pod_class.ports:
+                self._count_ports(row, pod_class.ports, sign)
 
-    def _count_together(self, moves: Sequence[tuple[int, PodAsk, int]]) -> None:
+    def _count_together(self, moves: Sequence[tuple[int, PodClass, int]]) -> None:
         """`count`, with one sum a column."""
-        numbers: dict[PodAsk, int] = {}
-        which = np.array([numbers.setdefault(ask, len(numbers)) for _, ask, _ in moves], np.intp)
-        vectors = [self.vector(ask) for ask in numbers]  # may make the arrays anew
+        numbers: dict[PodClass, int] = {}
+        which = np.array([numbers.setdefault(pod_class, len(numbers)) for _, pod_class, _ in moves], np.intp)
+        vectors = [self.vector(pod_class) for pod_class in numbers]  # may make the arrays anew
         asked = np.zeros((len(numbers), self.requested.shape[1]), np.int64)
         for number, vector in enumerate(vectors):
             for column, size in vector:
                 asked[number, column] = size
-        held = np.array([(ask.held.get("cpu", 0), ask.held.get("memory", 0)) for ask in numbers], np.int64)
+        held = np.array(
+            [(pod_class.held.get("cpu", 0), pod_class.held.get("memory", 0)) for pod_class in numbers], np.int64
+        )
         rows = np.array([row for row, _, _ in moves], np.intp)
         signs = np.array([sign for _, _, sign in moves], np.int64)
         for column in np.flatnonzero(asked.any(axis=0)).tolist():
@@ -192,16 +194,16 @@ class NodeTable:
         for column in (CPU, MEMORY):
             np.add.at(self.scored[:, column], rows, held[which, column] * signs)
         np.add.at(self.pods, rows, signs)
-        for row, ask, sign in moves:
-            if ask.ports:
-                self._count_ports(row, ask.ports, sign)
+        for row, pod_class, sign in moves:
+            if pod_class.ports:
+                self._count_ports(row, pod_class.ports, sign)
 
-    def vector(self, ask: PodAsk) -> tuple[tuple[int, int], ...]:
+    def vector(self, pod_class: PodClass) -> tuple[tuple[int, int], ...]:
         """(column, amount) of what a pod of the class asks for, in the order of columns."""
-        vector: tuple[tuple[int, int], ...] | None = ask.memo.get(self)
+        vector: tuple[tuple[int, int], ...] | None = pod_class.memo.get(self)
         if vector is None:
-            vector = tuple(sorted((self.column(name), size) for name, size in ask.request.items() if size > 0))
-            ask.memo[self] = vector
+            vector = tuple(sorted((self.column(name), size) for name, size in pod_class.request.items() if size > 0))
+            pod_class.memo[self] = vector
         return vector
 
     def changed_since(self, version: int) -> Rows | None:

@@ -2,13 +2,13 @@
 
 from typing import Protocol, runtime_checkable
 
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Held
 from shared.kube.node import Node, NodeMetric
 from shared.kube.node_resource_topology import NodeResourceTopology
 
 
-class Ledger(Protocol):
+class PluginCache(Protocol):
     """A plugin's account over the nodes: a function of the state, kept up to date by the index."""
 
     def set_node(self, row: int, node: Node | None) -> None:
@@ -29,16 +29,16 @@ class Ledger(Protocol):
 
 
 @runtime_checkable
-class SelectiveLedger(Ledger, Protocol):
+class SelectiveCache(PluginCache, Protocol):
     """An account in which pods of most classes count for nothing."""
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether it is told of pods of the class; the same for as long as the account is kept."""
         ...
 
 
 @runtime_checkable
-class TopologyLedger(Ledger, Protocol):
+class TopologyCache(PluginCache, Protocol):
     """An account that reads NodeResourceTopologies as well."""
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:

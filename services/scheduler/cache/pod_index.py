@@ -12,7 +12,7 @@ import numpy as np
 
 from services.scheduler.cache.selectors import Matcher, anchors, label_pairs
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 
 MOST_ENTRIES = 2_000_000
 """How many (selector, node) pairs are kept at most: some 200 MB."""
@@ -67,27 +67,27 @@ class _Class:
         self.counted_in: list[tuple[RowCounts, bool]] = []
 
 
-class PodBook:
+class PodIndex:
     """The pods that count on nodes."""
 
     def __init__(self) -> None:
-        self._classes: dict[PodAsk, _Class] = {}
-        self._by_namespace: dict[str, dict[PodAsk, None]] = {}
-        self._by_label: dict[tuple[str, str], dict[PodAsk, None]] = {}
+        self._classes: dict[PodClass, _Class] = {}
+        self._by_namespace: dict[str, dict[PodClass, None]] = {}
+        self._by_label: dict[tuple[str, str], dict[PodClass, None]] = {}
         self._counts: dict[Question, RowCounts] = {}  # in the order of the last asking
         self._by_anchor: dict[tuple[str, str], dict[Question, None]] = {}
         self._unanchored: dict[Question, None] = {}
         self._entries = 0
 
-    def move(self, row: int, ask: PodAsk, *, ending: bool, sign: int) -> None:
+    def move(self, row: int, pod_class: PodClass, *, ending: bool, sign: int) -> None:
         """A pod of the class counts on the row from now on (+1), or does no more (-1).
 
         Args:
             ending: whether it is being deleted.
         """
-        class_ = self._classes.get(ask)
+        class_ = self._classes.get(pod_class)
         if class_ is None:
-            class_ = self._classes[ask] = self._meet(ask)
+            class_ = self._classes[pod_class] = self._meet(pod_class)
         for rows in (class_.all, class_.ending) if ending else (class_.all,):
             after = rows.get(row, 0) + sign
             if after:
@@ -98,7 +98,7 @@ class PodBook:
             if with_ending or not ending:
                 counts.add(row, sign)
         if not class_.all:
-            self._part(ask)
+            self._part(pod_class)
 
     def counts(self, matchers: tuple[Matcher, ...], *, with_ending: bool) -> RowCounts:
         """How many pods that all matchers match run on each row; kept up to date from now on."""
@@ -112,36 +112,36 @@ class PodBook:
         self._counts[question] = counts
         return counts
 
-    def classes(self) -> Iterator[tuple[PodAsk, dict[int, int]]]:
+    def classes(self) -> Iterator[tuple[PodClass, dict[int, int]]]:
         """Every class that runs somewhere, with row -> how many."""
-        return ((ask, class_.all) for ask, class_ in self._classes.items())
+        return ((pod_class, class_.all) for pod_class, class_ in self._classes.items())
 
-    def _meet(self, ask: PodAsk) -> _Class:
+    def _meet(self, pod_class: PodClass) -> _Class:
         """A class that ran nowhere so far."""
-        self._by_namespace.setdefault(ask.namespace, {})[ask] = None
+        self._by_namespace.setdefault(pod_class.namespace, {})[pod_class] = None
         questions = dict(self._unanchored)
-        for pair in label_pairs(ask.labels):
-            self._by_label.setdefault(pair, {})[ask] = None
+        for pair in label_pairs(pod_class.labels):
+            self._by_label.setdefault(pair, {})[pod_class] = None
             questions.update(self._by_anchor.get(pair, ()))
         class_ = _Class()
         class_.counted_in = [
-            (self._counts[question], question[1]) for question in questions if _all_match(question[0], ask)
+            (self._counts[question], question[1]) for question in questions if _all_match(question[0], pod_class)
         ]
         return class_
 
-    def _part(self, ask: PodAsk) -> None:
+    def _part(self, pod_class: PodClass) -> None:
         """A class whose last pod is gone."""
-        del self._classes[ask]
-        _discard(self._by_namespace, ask.namespace, ask)
-        for pair in label_pairs(ask.labels):
-            _discard(self._by_label, pair, ask)
+        del self._classes[pod_class]
+        _discard(self._by_namespace, pod_class.namespace, pod_class)
+        for pair in label_pairs(pod_class.labels):
+            _discard(self._by_label, pair, pod_class)
 
     def _count(self, question: Question) -> RowCounts:
         matchers, with_ending = question
         counts = RowCounts()
         found = _anchors_of(matchers)
         if found:
-            candidates: dict[PodAsk, None] = {}
+            candidates: dict[PodClass, None] = {}
             for pair in found:
                 self._by_anchor.setdefault(pair, {})[question] = None
                 candidates.update(self._by_label.get(pair, ()))
@@ -152,12 +152,14 @@ class PodBook:
                 candidates = dict.fromkeys(self._classes)
             else:
                 candidates = {
-                    ask: None for namespace in sorted(namespaces) for ask in self._by_namespace.get(namespace, ())
+                    pod_class: None
+                    for namespace in sorted(namespaces)
+                    for pod_class in self._by_namespace.get(namespace, ())
                 }
-        for ask in candidates:
-            if not _all_match(matchers, ask):
+        for pod_class in candidates:
+            if not _all_match(matchers, pod_class):
                 continue
-            class_ = self._classes[ask]
+            class_ = self._classes[pod_class]
             class_.counted_in.append((counts, with_ending))
             for row, pods in class_.all.items():
                 pods -= 0 if with_ending else class_.ending.get(row, 0)  # noqa: PLW2901 (what counts of them)
@@ -183,8 +185,8 @@ def _anchors_of(matchers: tuple[Matcher, ...]) -> tuple[tuple[str, str], ...]:
     return next((found for matcher in matchers if (found := anchors(matcher.selector or ()))), ())
 
 
-def _all_match(matchers: tuple[Matcher, ...], ask: PodAsk) -> bool:
-    return all(matcher.matches(ask.namespace, ask.labels) for matcher in matchers)
+def _all_match(matchers: tuple[Matcher, ...], pod_class: PodClass) -> bool:
+    return all(matcher.matches(pod_class.namespace, pod_class.labels) for matcher in matchers)
 
 
 def _discard(index: dict, key: object, member: object) -> None:  # type: ignore[type-arg]  # one for every index here

@@ -25,7 +25,7 @@ STORAGE = tuple(_KINDS)
 """Resources that are followed."""
 
 
-class Storage:
+class VolumeCatalog:
     """What there is of storage.
 
     Attributes:

@@ -8,14 +8,14 @@ from copy import copy
 
 import numpy as np
 
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize, Plugin, PreferredNodes, Profile
 from services.scheduler.framework.plugin_state import CrossNodeState, Fitting, PluginState, Reserver, Selective, Summed
 from services.scheduler.framework.protocols import is_kind
-from services.scheduler.framework.score_terms import Part, Shortage
+from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.kernels.select import FEASIBLE, NO_NODE, note_refusals
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.state.pod_class import PodAsk, kin
+from services.scheduler.state.pod_class import PodClass, variant_key
 
 Filtering = tuple[int, Plugin, PluginState]
 """(place among the profile's filters, plugin, working copy)."""
@@ -23,11 +23,11 @@ Scoring = tuple[Plugin, int, PluginState]
 """(plugin, weight, working copy)."""
 
 
-class Panel:
+class ActivePlugins:
     """Who judges.
 
     Attributes:
-        room: what is taken on the nodes.
+        snapshot: what is taken on the nodes.
         alive: how many nodes there are; nobody: int64[rows], FEASIBLE, or NO_NODE where the row is free.
         fitting: the filter that is arithmetic alone, with its place.
         filters: the others that judge a node by itself, in order; moving: those of them whose verdict a placement may change.
@@ -40,10 +40,10 @@ class Panel:
         guides: those that know nodes which come first.
     """
 
-    def __init__(self, profile: Profile, plugin_states: Mapping[Plugin, PluginState], room: Room) -> None:
+    def __init__(self, profile: Profile, plugin_states: Mapping[Plugin, PluginState], snapshot: CycleSnapshot) -> None:
         self.profile = profile
-        self.room = room
-        alive = room.table.alive[: room.size]
+        self.snapshot = snapshot
+        alive = snapshot.table.alive[: snapshot.size]
         self.alive = int(alive.sum())
         self.nobody: Int64 = np.where(alive, FEASIBLE, NO_NODE)
         filters = [(index, plugin, plugin_states[plugin]) for index, plugin in enumerate(profile.filters)]
@@ -72,20 +72,20 @@ class Panel:
         self.order = [plugin.name for plugin, *_ in (*self.scorers, *self.wide_scorers)]
         self.flat: dict[str, int] = {}
         self.base = 0
-        self._by_kin: dict[bytes, Panel] = {}
+        self._by_kin: dict[bytes, ActivePlugins] = {}
 
-    def fit_term(self, ask: PodAsk) -> tuple[int, Shortage] | None:
+    def fit_term(self, pod_class: PodClass) -> tuple[int, FitTerm] | None:
         """What `fitting` asks for the class, with its place."""
-        return None if self.fitting is None else (self.fitting[0], self.fitting[1].fit_term(ask))
+        return None if self.fitting is None else (self.fitting[0], self.fitting[1].fit_term(pod_class))
 
-    def parts(self, ask: PodAsk) -> tuple[list[Scoring], list[tuple[int, Part]], list[Scoring]]:
+    def parts(self, pod_class: PodClass) -> tuple[list[Scoring], list[tuple[int, ScoreTerm]], list[Scoring]]:
         """Who scores the class by arithmetic alone, (weight, what that is worked out from) of each of these, and who has to be asked."""
         summing: list[Scoring] = []
-        parts: list[tuple[int, Part]] = []
+        parts: list[tuple[int, ScoreTerm]] = []
         others: list[Scoring] = []
         for scoring in self.scorers:
             _, weight, state = scoring
-            part = state.score_term(ask) if is_kind(state, Summed) else None
+            part = state.score_term(pod_class) if is_kind(state, Summed) else None
             if part is None:
                 others.append(scoring)
             else:
@@ -93,50 +93,50 @@ class Panel:
                 parts.append((weight, part))
         return summing, parts, others
 
-    def of(self, ask: PodAsk) -> "Panel":
+    def of(self, pod_class: PodClass) -> "ActivePlugins":
         """Those of them that may have something to say of the class, or of one that differs from it in amounts alone."""
-        key = kin(ask)
-        panel = self._by_kin.get(key)
-        if panel is None:
-            panel = self._by_kin[key] = self._narrowed(ask)
-        return panel
+        key = variant_key(pod_class)
+        active = self._by_kin.get(key)
+        if active is None:
+            active = self._by_kin[key] = self._narrowed(pod_class)
+        return active
 
-    def _narrowed(self, ask: PodAsk) -> "Panel":
-        every = slice(0, self.room.size)
-        panel = copy(self)
-        panel.filters = [entry for entry in self.filters if _filters(ask, entry[1], entry[2], every)]
-        panel.moving = [entry for entry in panel.filters if not entry[1].node_only]
-        panel.gives = any(is_kind(state, Reserver) for _, _, state in panel.filters)
-        panel.wide_filters = [entry for entry in self.wide_filters if _concerns(ask, entry[2])]
-        panel.wide_scorers = [entry for entry in self.wide_scorers if _concerns(ask, entry[2])]
-        panel.wide = [state for state in self.wide if _concerns(ask, state)]
-        panel.scorers, panel.flat = [], {}
+    def _narrowed(self, pod_class: PodClass) -> "ActivePlugins":
+        every = slice(0, self.snapshot.size)
+        active = copy(self)
+        active.filters = [entry for entry in self.filters if _filters(pod_class, entry[1], entry[2], every)]
+        active.moving = [entry for entry in active.filters if not entry[1].node_only]
+        active.gives = any(is_kind(state, Reserver) for _, _, state in active.filters)
+        active.wide_filters = [entry for entry in self.wide_filters if _concerns(pod_class, entry[2])]
+        active.wide_scorers = [entry for entry in self.wide_scorers if _concerns(pod_class, entry[2])]
+        active.wide = [state for state in self.wide if _concerns(pod_class, state)]
+        active.scorers, active.flat = [], {}
         for plugin, weight, state in self.scorers:
             if not plugin.node_only:
-                panel.scorers.append((plugin, weight, state))
+                active.scorers.append((plugin, weight, state))
                 continue
-            scores = state.score(ask, every)
+            scores = state.score(pod_class, every)
             if scores is None:
                 continue
             if scores.any():
-                panel.scorers.append((plugin, weight, state))
+                active.scorers.append((plugin, weight, state))
             else:
-                panel.flat[plugin.name] = (MAX_SCORE if plugin.normalize is Normalize.DOWN else 0) * weight
-        panel.base = sum(panel.flat.values())
-        return panel
+                active.flat[plugin.name] = (MAX_SCORE if plugin.normalize is Normalize.DOWN else 0) * weight
+        active.base = sum(active.flat.values())
+        return active
 
 
-def _concerns(ask: PodAsk, state: PluginState) -> bool:
-    return not is_kind(state, Selective) or state.applies_to(ask)
+def _concerns(pod_class: PodClass, state: PluginState) -> bool:
+    return not is_kind(state, Selective) or state.applies_to(pod_class)
 
 
-def _filters(ask: PodAsk, plugin: Plugin, state: PluginState, every: Rows) -> bool:
-    return state.filter(ask, every) is not None if plugin.node_only else _concerns(ask, state)
+def _filters(pod_class: PodClass, plugin: Plugin, state: PluginState, every: Rows) -> bool:
+    return state.filter(pod_class, every) is not None if plugin.node_only else _concerns(pod_class, state)
 
 
-def refuse_by(ask: PodAsk, by: Int64, verdict: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
+def refuse_by(pod_class: PodClass, by: Int64, verdict: Int64, filters: Sequence[Filtering], rows: Rows) -> None:
     """Ask filters; the first of the profile that refuses a node is noted for it. by, verdict: [rows]."""
     for index, _, state in filters:
-        verdicts = state.filter(ask, rows)
+        verdicts = state.filter(pod_class, rows)
         if verdicts is not None:
             note_refusals(by, verdict, verdicts, index)

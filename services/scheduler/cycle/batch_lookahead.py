@@ -8,38 +8,38 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from services.scheduler.cycle.active_plugins import Panel
+from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.evaluation import Placement
-from services.scheduler.cycle.request_variants import Foreseen, Kin
+from services.scheduler.cycle.request_variants import PredictedPlacement, VariantBatch
 from services.scheduler.cycle.tie_break import name_hash
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 
 MOST, WORTH_IT = 64, 4
 """So many pods are placed ahead at most, and at least: more are lost when a cycle goes otherwise than foreseen."""
 
 MOST_VAIN = 3
-"""After so many vain attempts of a cycle a kin is looked at pod by pod: no node may be left for most of its pods."""
+"""After so many vain attempts of a cycle request variants are looked at pod by pod: no node may be left for most of its pods."""
 
 
-class Ahead:
+class BatchLookahead:
     """What a cycle foresees."""
 
-    def __init__(self, panel_of: Callable[[PodAsk], Panel]) -> None:
+    def __init__(self, panel_of: Callable[[PodClass], ActivePlugins]) -> None:
         """Foresee nothing yet.
 
         Args:
-            panel_of: the cycle's panel for a class, narrowed to its kin.
+            panel_of: the cycle's panel for a class, narrowed to its request variants.
         """
         self._panel_of = panel_of
-        self._kins: dict[Panel, Kin] = {}
-        self._vain: dict[Panel, int] = {}
-        self._goes: deque[tuple[PodFacts, Foreseen]] = deque()
+        self._batches: dict[ActivePlugins, VariantBatch] = {}
+        self._vain: dict[ActivePlugins, int] = {}
+        self._goes: deque[tuple[PodRecord, PredictedPlacement]] = deque()
         self._at = 0  # how many placements there are when the first of them comes
 
     def goes(
-        self, pod: PodFacts, placements: Sequence[Placement], behind: Callable[[PodFacts], Iterable[PodFacts]]
-    ) -> Foreseen | None:
+        self, pod: PodRecord, placements: Sequence[Placement], behind: Callable[[PodRecord], Iterable[PodRecord]]
+    ) -> PredictedPlacement | None:
         """Where the pod goes; None when it has to be looked at closely. Who is told so places it there.
 
         Args:
@@ -55,33 +55,33 @@ class Ahead:
         self._at += 1
         return self._goes.popleft()[1]
 
-    def _holds(self, pod: PodFacts, placements: Sequence[Placement]) -> bool:
+    def _holds(self, pod: PodRecord, placements: Sequence[Placement]) -> bool:
         """Whether it is this pod's turn, and the last one went where it was seen, as it was seen."""
         goes = self._goes
-        return bool(goes) and goes[0][0] is pod and len(placements) == self._at and placements[-1].foreseen
+        return bool(goes) and goes[0][0] is pod and len(placements) == self._at and placements[-1].predicted
 
-    def _look(self, line: Iterable[PodFacts]) -> None:
+    def _look(self, line: Iterable[PodRecord]) -> None:
         pods = iter(line)
         first = next(pods, None)
-        if first is None or first.ask is None:
+        if first is None or first.pod_class is None:
             return
-        panel = self._panel_of(first.ask)
-        if self._vain.get(panel, 0) >= MOST_VAIN:
+        active = self._panel_of(first.pod_class)
+        if self._vain.get(active, 0) >= MOST_VAIN:
             return
-        following = [(first, first.ask)]
+        following = [(first, first.pod_class)]
         for pod in islice(pods, MOST - 1):
-            if pod.ask is None or self._panel_of(pod.ask) is not panel:
+            if pod.pod_class is None or self._panel_of(pod.pod_class) is not active:
                 break
-            following.append((pod, pod.ask))
+            following.append((pod, pod.pod_class))
         if len(following) < WORTH_IT:
             return
-        kin = self._kins.get(panel)
-        if kin is None:
-            kin = self._kins[panel] = Kin(panel, first.ask)
-        if not kin.is_arithmetic():
-            self._vain[panel] = MOST_VAIN
+        batch = self._batches.get(active)
+        if batch is None:
+            batch = self._batches[active] = VariantBatch(active, first.pod_class)
+        if not batch.is_arithmetic():
+            self._vain[active] = MOST_VAIN
             return
-        found = kin.place([ask for _, ask in following], [name_hash(pod.uid) for pod, _ in following])
+        found = batch.place([pod_class for _, pod_class in following], [name_hash(pod.uid) for pod, _ in following])
         if not found:
-            self._vain[panel] = self._vain.get(panel, 0) + 1
+            self._vain[active] = self._vain.get(active, 0) + 1
         self._goes.extend(zip((pod for pod, _ in following), found, strict=False))

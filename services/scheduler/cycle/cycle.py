@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.cycle.active_plugins import Panel
-from services.scheduler.cycle.batch_lookahead import Ahead
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.active_plugins import ActivePlugins
+from services.scheduler.cycle.batch_lookahead import BatchLookahead
 from services.scheduler.cycle.condition_message import main_code, message
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
-from services.scheduler.cycle.cycle_state import WorkingCopies
-from services.scheduler.cycle.evaluation import Judge, Placement
+from services.scheduler.cycle.cycle_state import CycleState
+from services.scheduler.cycle.evaluation import ClassEvaluation, Placement
 from services.scheduler.cycle.lookahead import WORTH_IT
 from services.scheduler.cycle.nomination import least_first
 from services.scheduler.cycle.preemption import Kept, Preemptor
@@ -30,10 +30,10 @@ from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.plugins.volume_binding.plugin import VolumeBindingState
 from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE
-from services.scheduler.queue.queueing_hints import awake
+from services.scheduler.queue.queueing_hints import bins_to_requeue
 from services.scheduler.queue.scheduling_queue import Chosen
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 from shared.events import Cause, Draft
 from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced, PodUnschedulable, Rejections
 
@@ -50,18 +50,18 @@ ALSO_A_CLASS = 1000
 """A class costs as much as so many nodes, besides the nodes themselves."""
 
 
-def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
+def decide(cache: SchedulingCache, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     """Try up to `batch_size` waiting pods: CycleDecided first, then one event for each pod that it places or that must be told.
 
     Returns:
         Nothing when no pod may be tried.
     """
-    index.settle()
-    index.queue.advance(now_ns)
-    if not index.queue:
+    cache.settle()
+    cache.queue.advance(now_ns)
+    if not cache.queue:
         return ()
-    cycle = _Cycle(index, now_ns)
-    line = sorted(index.queue.choose(batch_size, awake(index, cycle.feasible)), key=_turn)
+    cycle = _Cycle(cache, now_ns)
+    line = sorted(cache.queue.choose(batch_size, bins_to_requeue(cache, cycle.feasible)), key=_turn)
     cycle.expect(line)
     for pod, due in _in_turn(line, cycle.has_refused):
         if cycle.is_full(pod):
@@ -71,7 +71,7 @@ def decide(index: Index, now_ns: int, batch_size: int) -> tuple[Draft, ...]:
     return cycle.drafts()
 
 
-def _in_turn(line: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) -> Iterator[tuple[PodFacts, bool]]:
+def _in_turn(line: Sequence[Chosen], has_refused: Callable[[PodRecord], bool]) -> Iterator[tuple[PodRecord, bool]]:
     """(pod, due) in the order in which cycles of one pod would take them: of equal priority, those for whom room was made come first,
     and those of a class that has been refused meanwhile come behind the classes that have not been.
     """
@@ -88,9 +88,9 @@ def _in_turn(line: Sequence[Chosen], has_refused: Callable[[PodFacts], bool]) ->
         yield line[heappop(back)[1]][:2]
 
 
-def _is_plain(pod: PodFacts, ask: PodAsk) -> bool:
+def _is_plain(pod: PodRecord, pod_class: PodClass) -> bool:
     """Whether a pod is of the class, and nothing is special about it."""
-    return pod.ask is ask and not pod.nominated
+    return pod.pod_class is pod_class and not pod.nominated
 
 
 Turn = tuple[int, bool, int, int, str]
@@ -105,10 +105,10 @@ def _turn(chosen: Chosen) -> Turn:
 class _Class:
     """A class of equal pods within a cycle, and which record of it holds: how it was judged first, and how once it was refused."""
 
-    __slots__ = ("judge", "judged_at", "refused_at", "vain")
+    __slots__ = ("evaluation", "judged_at", "refused_at", "vain")
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
+    def __init__(self, evaluation: ClassEvaluation) -> None:
+        self.evaluation = evaluation
         self.judged_at = -1
         self.refused_at = -1
         self.vain = 0
@@ -117,136 +117,136 @@ class _Class:
 class _Cycle:
     """The working copy of a cycle."""
 
-    def __init__(self, index: Index, now_ns: int) -> None:
-        self._index = index
-        self._number = index.view.cycle + 1
-        self._copies = WorkingCopies(index, now_ns)
-        self._room = self._copies.room
-        self._panels: dict[Profile, Panel] = {}
-        self._classes: dict[PodAsk, _Class] = {}
+    def __init__(self, cache: SchedulingCache, now_ns: int) -> None:
+        self._cache = cache
+        self._number = cache.view.cycle + 1
+        self._copies = CycleState(cache, now_ns)
+        self._snapshot = self._copies.snapshot
+        self._active_by_profile: dict[Profile, ActivePlugins] = {}
+        self._classes: dict[PodClass, _Class] = {}
         self._placements: list[Placement] = []
-        self._coming: Counter[PodAsk | None] = Counter()
+        self._coming: Counter[PodClass | None] = Counter()
         self._judges_made = 0
-        self._line: list[PodFacts] = []  # who comes in which order, if none is refused
+        self._line: list[PodRecord] = []  # who comes in which order, if none is refused
         self._kinds: list[int] = []  # by place in the line: FRESH to WOKEN
         self._places: dict[str, int] = {}  # uid -> place in the line
-        self._ahead = Ahead(lambda ask: self._panel(self._profile(ask)).of(ask))
-        self._running: deque[PodFacts] = deque()  # pods of a run that have their nodes, and whose turn is yet to come
+        self._ahead = BatchLookahead(lambda pod_class: self._active(self._profile(pod_class)).of(pod_class))
+        self._running: deque[PodRecord] = deque()  # pods of a run that have their nodes, and whose turn is yet to come
         self._judged: list[ClassEvaluated] = []
         self._outcomes: list[PodOutcome] = []
         self._events: list[Draft] = []
         self._kept: list[Kept] = []
-        self._preemptions = CyclePreemptions(index)
-        self._preemptor = Preemptor(index, self._preemptions, self._kept, lambda: WorkingCopies(index, now_ns))
-        self._fruitless: set[PodAsk] = set()  # classes for which no pod can give way
-        self._nominated: list[PodFacts] = []  # pods for whom room is made, the least first
+        self._preemptions = CyclePreemptions(cache)
+        self._preemptor = Preemptor(cache, self._preemptions, self._kept, lambda: CycleState(cache, now_ns))
+        self._fruitless: set[PodClass] = set()  # classes for which no pod can give way
+        self._nominated: list[PodRecord] = []  # pods for whom room is made, the least first
 
     def expect(self, line: Sequence[Chosen]) -> None:
         """Take note of the pods that are to come, in the order in which they do if none is refused."""
-        self._coming.update(pod.ask for pod, *_ in line)
+        self._coming.update(pod.pod_class for pod, *_ in line)
         coming = {pod.uid for pod, *_ in line}
         self._line = [each.pod for each in line]
         self._kinds = [each.order[1] for each in line]
         self._places = {pod.uid: place for place, pod in enumerate(self._line)}
-        self._nominated = [pod for pod in least_first(self._index.nominated.values()) if pod.uid not in coming]
+        self._nominated = [pod for pod in least_first(self._cache.nominated.values()) if pod.uid not in coming]
 
-    def feasible(self, ask: PodAsk) -> NDArray[Any]:
+    def feasible(self, pod_class: PodClass) -> NDArray[Any]:
         """The nodes that would take a pod of the class."""
-        return self._class(ask).judge.feasible()
+        return self._class(pod_class).evaluation.feasible()
 
-    def is_full(self, pod: PodFacts) -> bool:
+    def is_full(self, pod: PodRecord) -> bool:
         """Whether the pod is left to the next cycle, because its class is new and this cycle has judged enough."""
         return (
-            pod.ask not in self._classes
+            pod.pod_class not in self._classes
             and bool(self._outcomes)
-            and (self._judges_made + 1) * (self._room.size + ALSO_A_CLASS) > MOST_JUDGED
+            and (self._judges_made + 1) * (self._snapshot.size + ALSO_A_CLASS) > MOST_JUDGED
         )
 
-    def has_refused(self, pod: PodFacts) -> bool:
+    def has_refused(self, pod: PodRecord) -> bool:
         """Whether a pod of the same class was refused in this cycle."""
-        return pod.ask in self._classes and self._classes[pod.ask].refused_at >= 0
+        return pod.pod_class in self._classes and self._classes[pod.pod_class].refused_at >= 0
 
-    def take(self, pod: PodFacts, *, due: bool) -> None:
+    def take(self, pod: PodRecord, *, due: bool) -> None:
         """Place the pod on its best node, or note that none will take it."""
         if self._running and self._running[0] is pod:
             self._running.popleft()
             return
-        ask = pod.ask
-        assert ask is not None, "only pods that have been read are queued"
-        if ask.fault:
-            self._refuse(pod, self._record(ClassEvaluated(nodes=int(self._index.table.alive.sum()), feasible=0)))
+        pod_class = pod.pod_class
+        assert pod_class is not None, "only pods that have been read are queued"
+        if pod_class.fault:
+            self._refuse(pod, self._record(ClassEvaluated(nodes=int(self._cache.table.alive.sum()), feasible=0)))
             return
-        self._keep_room_from(ask)
-        foreseen = self._ahead.goes(pod, self._placements, self._next_alone) if self._coming[ask] == 1 else None
-        if foreseen is not None:
+        self._keep_room_from(pod_class)
+        predicted = self._ahead.goes(pod, self._placements, self._next_alone) if self._coming[pod_class] == 1 else None
+        if predicted is not None:
             self._judges_made += 1
-            self._place(pod, ask, foreseen.row, foreseen.score, self._record(foreseen.judged), {})
+            self._place(pod, pod_class, predicted.row, predicted.score, self._record(predicted.judged), {})
             return
-        class_ = self._class(ask)
+        class_ = self._class(pod_class)
         if class_.refused_at >= 0:
-            class_.judge.catch_up()
-            if not class_.judge.none_feasible():
+            class_.evaluation.catch_up()
+            if not class_.evaluation.none_feasible():
                 class_.refused_at = -1  # a pod of this cycle is what it wanted to be near
         if class_.refused_at >= 0:
             if due:
                 self._refuse(pod, class_.refused_at)
-                self._preempt(pod, class_.judge)
+                self._preempt(pod, class_.evaluation)
             return  # others of the pool wait on: this cycle has shown that nothing was cured for them
         pod_hash = name_hash(pod.uid)
-        class_.judge.catch_up()
-        row, given = self._choose(class_.judge, pod_hash, self._preemptions.node_of(pod))
+        class_.evaluation.catch_up()
+        row, given = self._choose(class_.evaluation, pod_hash, self._preemptions.node_of(pod))
         if row < 0:
-            class_.refused_at = self._record(class_.judge.judged(pod_hash))
+            class_.refused_at = self._record(class_.evaluation.judged(pod_hash))
             class_.vain = MOST_VAIN  # its other pods are put back, and others' turns may come between them
             self._refuse(pod, class_.refused_at)
-            self._preempt(pod, class_.judge)
+            self._preempt(pod, class_.evaluation)
             return
         if class_.judged_at < 0:
-            class_.judged_at = self._record(class_.judge.judged(pod_hash))
-        if not self._prepare(pod, ask, row, class_.judge):
-            self._place(pod, ask, row, int(class_.judge.total[row]), class_.judged_at, given)
-            if self._coming[ask] > WORTH_A_RUN and class_.vain < MOST_VAIN:
-                self._run_on(pod, ask, class_)
+            class_.judged_at = self._record(class_.evaluation.judged(pod_hash))
+        if not self._prepare(pod, pod_class, row, class_.evaluation):
+            self._place(pod, pod_class, row, int(class_.evaluation.total[row]), class_.judged_at, given)
+            if self._coming[pod_class] > WORTH_A_RUN and class_.vain < MOST_VAIN:
+                self._run_on(pod, pod_class, class_)
 
-    def _run_on(self, pod: PodFacts, ask: PodAsk, class_: _Class) -> None:
+    def _run_on(self, pod: PodRecord, pod_class: PodClass, class_: _Class) -> None:
         """Place the equal pods that come next, as far as is foreseen: the result is the one that their turns would have."""
         begin = end = self._places[pod.uid] + 1
         # Of fresh pods alone: behind these come those that this cycle puts back, so that nobody else's turn is between them.
-        while end < len(self._line) and self._kinds[end] == FRESH and _is_plain(self._line[end], ask):
+        while end < len(self._line) and self._kinds[end] == FRESH and _is_plain(self._line[end], pod_class):
             end += 1
-        if end - begin < WORTH_A_RUN or ask.pod.spec.volumes:
+        if end - begin < WORTH_A_RUN or pod_class.pod.spec.volumes:
             return
         pods = self._line[begin:end]
-        rows, totals = class_.judge.run([name_hash(each.uid) for each in pods])
-        count = self._copies.count_all(pods[: len(rows)], ask, rows) if rows else 0
+        rows, totals = class_.evaluation.run([name_hash(each.uid) for each in pods])
+        count = self._copies.count_all(pods[: len(rows)], pod_class, rows) if rows else 0
         class_.vain += count < WORTH_A_RUN
         for each, row, total in zip(pods[:count], rows[:count], totals[:count], strict=True):
-            self._say_placed(each, ask, row, total, class_.judged_at, {})
-            self._kept.append((each, ask, row, {}))
-            self._placements.append(Placement(row, ask, foreseen=True))
+            self._say_placed(each, pod_class, row, total, class_.judged_at, {})
+            self._kept.append((each, pod_class, row, {}))
+            self._placements.append(Placement(row, pod_class, predicted=True))
             self._running.append(each)
 
-    def _next_alone(self, pod: PodFacts) -> Iterator[PodFacts]:
+    def _next_alone(self, pod: PodRecord) -> Iterator[PodRecord]:
         """The pod and those that come behind it, for as long as each is the only one of its class, and nothing is special about it."""
-        left = MOST_JUDGED // (self._room.size + ALSO_A_CLASS) - self._judges_made
+        left = MOST_JUDGED // (self._snapshot.size + ALSO_A_CLASS) - self._judges_made
         for other in islice(self._line, place := self._places[pod.uid], place + max(left, 0)):
-            ask = other.ask
+            pod_class = other.pod_class
             if (
-                ask is None
-                or ask.fault
+                pod_class is None
+                or pod_class.fault
                 or other.nominated
-                or self._coming[ask] != 1
-                or ask in self._classes
-                or ask.pod.spec.volumes
+                or self._coming[pod_class] != 1
+                or pod_class in self._classes
+                or pod_class.pod.spec.volumes
             ):
                 return
             yield other
 
-    def forget_if_last(self, pod: PodFacts) -> None:
+    def forget_if_last(self, pod: PodRecord) -> None:
         """Let go of what is known of the pod's class once none of it is to come: a judge holds ten numbers a node."""
-        self._coming[pod.ask] -= 1
-        if not self._coming[pod.ask] and pod.ask is not None:
-            self._classes.pop(pod.ask, None)
+        self._coming[pod.pod_class] -= 1
+        if not self._coming[pod.pod_class] and pod.pod_class is not None:
+            self._classes.pop(pod.pod_class, None)
 
     def drafts(self) -> tuple[Draft, ...]:
         """The cycle's events; none when it took no pod."""
@@ -255,96 +255,107 @@ class _Cycle:
         decided = CycleDecided(cycle=self._number, pods=tuple(self._outcomes), classes=tuple(self._judged))
         return (Draft(decided), *self._events)
 
-    def _choose(self, judge: Judge, pod_hash: np.uint64, nominated: str) -> tuple[int, dict[str, str]]:
+    def _choose(self, evaluation: ClassEvaluation, pod_hash: np.uint64, nominated: str) -> tuple[int, dict[str, str]]:
         """The best node that has what the pod needs, and what the pod gets there; -1 when there is none.
 
         Args:
             nominated: the node where room was made for it; if it passes, it is taken whatever its score.
         """
-        row = self._index.table.rows.get(nominated, -1) if nominated else -1
-        if 0 <= row < self._room.size and judge.total[row] >= 0:
-            given = self._copies.givers.reserve(judge, row)
+        row = self._cache.table.rows.get(nominated, -1) if nominated else -1
+        if 0 <= row < self._snapshot.size and evaluation.total[row] >= 0:
+            given = self._copies.reservers.reserve(evaluation, row)
             if given is not None:
                 return row, given
-        while (row := judge.choose(pod_hash)) >= 0:
-            given = self._copies.givers.reserve(judge, row)
+        while (row := evaluation.choose(pod_hash)) >= 0:
+            given = self._copies.reservers.reserve(evaluation, row)
             if given is not None:
                 return row, given
         return -1, {}
 
-    def _place(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
-        self._say_placed(pod, ask, row, score, judged, given)
-        self._count(pod, ask, row, given)
-        foreseen = not given and self._copies.matched_prediction()
-        self._placements.append(Placement(row, ask, foreseen))
+    def _place(
+        self, pod: PodRecord, pod_class: PodClass, row: int, score: int, judged: int, given: dict[str, str]
+    ) -> None:
+        self._say_placed(pod, pod_class, row, score, judged, given)
+        self._count(pod, pod_class, row, given)
+        predicted = not given and self._copies.matched_prediction()
+        self._placements.append(Placement(row, pod_class, predicted))
 
-    def _say_placed(self, pod: PodFacts, ask: PodAsk, row: int, score: int, judged: int, given: dict[str, str]) -> None:
-        node = self._index.table.names[row]
+    def _say_placed(
+        self, pod: PodRecord, pod_class: PodClass, row: int, score: int, judged: int, given: dict[str, str]
+    ) -> None:
+        node = self._cache.table.names[row]
         self._outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=judged, node=node))
         placed = PodPlaced(
             pod_uid=pod.uid,
             pod=pod.name,
             node=node,
             cycle=self._number,
-            request=ask.request,
+            request=pod_class.request,
             score=score,
             annotations=given,
         )
         self._events.append(Draft(placed, Cause("cluster", pod.since), pod.uid))
 
-    def _count(self, pod: PodFacts, ask: PodAsk, row: int, given: Mapping[str, str]) -> None:
-        self._copies.count(pod, ask, row, given)
-        self._kept.append((pod, ask, row, given))
+    def _count(self, pod: PodRecord, pod_class: PodClass, row: int, given: Mapping[str, str]) -> None:
+        self._copies.count(pod, pod_class, row, given)
+        self._kept.append((pod, pod_class, row, given))
 
     # preemption
 
-    def _keep_room_from(self, ask: PodAsk) -> None:
+    def _keep_room_from(self, pod_class: PodClass) -> None:
         """Count the pods for which room was made before those of their own and of lower priority."""
-        while self._nominated and (first := self._nominated[-1]).ask is not None and first.ask.priority >= ask.priority:
+        while (
+            self._nominated
+            and (first := self._nominated[-1]).pod_class is not None
+            and first.pod_class.priority >= pod_class.priority
+        ):
             self._nominated.pop()
-            self._keep_room(first, first.ask, first.nominated)
+            self._keep_room(first, first.pod_class, first.nominated)
 
-    def _keep_room(self, pod: PodFacts, ask: PodAsk, node: str) -> None:
+    def _keep_room(self, pod: PodRecord, pod_class: PodClass, node: str) -> None:
         """Count a pod on the node where room is made for it, with what it will be given there."""
-        row = self._index.table.rows.get(node, self._room.size)
-        if row < self._room.size:
-            leaving = self._preemptions.leaving_from(row, ask.priority)
-            given = self._copies.nominate(pod, ask, self._profile(ask), row, leaving)
-            self._kept.append((pod, ask, row, given))
-            self._placements.append(Placement(row, ask, foreseen=False))
+        row = self._cache.table.rows.get(node, self._snapshot.size)
+        if row < self._snapshot.size:
+            leaving = self._preemptions.leaving_from(row, pod_class.priority)
+            given = self._copies.nominate(pod, pod_class, self._profile(pod_class), row, leaving)
+            self._kept.append((pod, pod_class, row, given))
+            self._placements.append(Placement(row, pod_class, predicted=False))
 
-    def _preempt(self, pod: PodFacts, judge: Judge) -> None:
+    def _preempt(self, pod: PodRecord, evaluation: ClassEvaluation) -> None:
         """Ask pods of lower priority to give way, if that helps."""
-        ask = judge.ask
+        pod_class = evaluation.pod_class
         node = self._preemptions.node_of(pod)
-        if ask not in self._fruitless:
-            candidate = self._preemptor.victims_for(pod, judge, name_hash(pod.uid))
+        if pod_class not in self._fruitless:
+            candidate = self._preemptor.victims_for(pod, evaluation, name_hash(pod.uid))
             if candidate is not None:
-                cause, follows = Cause("cluster", pod.since), self._preemptor.events(pod, ask, candidate, self._number)
+                cause, follows = (
+                    Cause("cluster", pod.since),
+                    self._preemptor.events(pod, pod_class, candidate, self._number),
+                )
                 self._events += [Draft(event, cause, pod.uid) for event in follows]
                 node = candidate.node
             elif not node and self._preemptor.has_looked:
-                self._fruitless.add(ask)
+                self._fruitless.add(pod_class)
         if node:
-            self._keep_room(pod, ask, node)
+            self._keep_room(pod, pod_class, node)
 
-    def _prepare(self, pod: PodFacts, ask: PodAsk, row: int, judge: Judge) -> bool:
+    def _prepare(self, pod: PodRecord, pod_class: PodClass, row: int, evaluation: ClassEvaluation) -> bool:
         """Ask for what the pod needs before it can go to the node, if anything: its volumes. It is tried again when they are there."""
-        for plugin in judge.profile.plugins if ask.pod.spec.volumes else ():
+        for plugin in evaluation.profile.plugins if pod_class.pod.spec.volumes else ():
             state = self._copies.plugin_states[plugin]
-            choice = state.prepare(ask, row) if isinstance(state, VolumeBindingState) else None
+            choice = state.prepare(pod_class, row) if isinstance(state, VolumeBindingState) else None
             if choice is not None:
                 self._events += [Draft(event, Cause("cluster", pod.since), pod.uid) for event in choice.events()]
                 waits = Rejections(plugin=plugin.name, code="VolumesPending", nodes=1, detail=choice.node)
-                nodes = int(self._index.table.alive.sum())
+                nodes = int(self._cache.table.alive.sum())
                 self._refuse(pod, self._record(ClassEvaluated(nodes=nodes, feasible=0, rejected=(waits,))))
                 return True
         return False
 
-    def _refuse(self, pod: PodFacts, judged: int) -> None:
+    def _refuse(self, pod: PodRecord, judged: int) -> None:
         self._outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=judged))
-        ask, record = pod.ask, self._judged[judged]
-        code = main_code(record) if ask is None or not ask.fault else UNREADABLE_POD
+        pod_class, record = pod.pod_class, self._judged[judged]
+        code = main_code(record) if pod_class is None or not pod_class.fault else UNREADABLE_POD
         if code == pod.told:
             return  # the pod says so already; counts that differ are no news
         told = PodUnschedulable(
@@ -352,7 +363,7 @@ class _Cycle:
             pod=pod.name,
             cycle=self._number,
             code=code,
-            message=message(record) if ask is None or not ask.fault else f"{text(code)}: {ask.fault}",
+            message=message(record) if pod_class is None or not pod_class.fault else f"{text(code)}: {pod_class.fault}",
             plugins=tuple(dict.fromkeys(rejected.plugin for rejected in record.rejected)),
             attempt=pod.attempts + 1,
         )
@@ -362,21 +373,25 @@ class _Cycle:
         self._judged.append(judged)
         return len(self._judged) - 1
 
-    def _class(self, ask: PodAsk) -> _Class:
-        class_ = self._classes.get(ask)
+    def _class(self, pod_class: PodClass) -> _Class:
+        class_ = self._classes.get(pod_class)
         if class_ is None:
-            judge = Judge(self._panel(self._profile(ask)), self._index.table, ask, self._placements)
-            class_ = self._classes[ask] = _Class(judge)
+            evaluation = ClassEvaluation(
+                self._active(self._profile(pod_class)), self._cache.table, pod_class, self._placements
+            )
+            class_ = self._classes[pod_class] = _Class(evaluation)
             self._judges_made += 1
-            if self._coming[ask] >= WORTH_IT:
-                judge.look_ahead(self._room)
+            if self._coming[pod_class] >= WORTH_IT:
+                evaluation.look_ahead(self._snapshot)
         return class_
 
-    def _panel(self, profile: Profile) -> Panel:
-        panel = self._panels.get(profile)
-        if panel is None:
-            panel = self._panels[profile] = Panel(profile, self._copies.plugin_states, self._room)
-        return panel
+    def _active(self, profile: Profile) -> ActivePlugins:
+        active = self._active_by_profile.get(profile)
+        if active is None:
+            active = self._active_by_profile[profile] = ActivePlugins(
+                profile, self._copies.plugin_states, self._snapshot
+            )
+        return active
 
-    def _profile(self, ask: PodAsk) -> Profile:
-        return self._index.profiles[ask.scheduler]
+    def _profile(self, pod_class: PodClass) -> Profile:
+        return self._cache.profiles[pod_class.scheduler]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.state.pod_record import Held, PodFacts
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.state.pod_record import Held, PodRecord
 from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodNominated
@@ -26,16 +26,16 @@ class CyclePreemptions:
         ended: uids of the pods whose nomination this cycle ends.
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, cache: SchedulingCache) -> None:
         """Begins a cycle on a settled index."""
-        self._index = index
+        self._cache = cache
         self.evicted: dict[str, None] = {}
         self.nominated: dict[str, str] = {}
         self.ended: dict[str, None] = {}
 
     def follow(self, events: Iterable[Event]) -> None:
         """Counts what the cycle has decided; other events change nothing."""
-        pods = self._index.view.pods
+        pods = self._cache.view.pods
         victims: list[Victim] = []
         for event in events:
             if isinstance(event, EvictionRequested):
@@ -55,35 +55,39 @@ class CyclePreemptions:
         An eviction that was requested and not carried out yet is not in a budget's status. A pod that is being deleted is: the
         disruption controller counts it as disrupted, or as unhealthy.
         """
-        on_their_way = [victim_of(facts) for facts in self._index.evicting.values() if not facts.deleting]
-        return drawn_down(self._index.surroundings.budgets_of(), on_their_way)
+        on_their_way = [
+            victim_of(pod_record) for pod_record in self._cache.evicting.values() if not pod_record.deleting
+        ]
+        return drawn_down(self._cache.cluster_objects.budgets_of(), on_their_way)
 
-    def node_of(self, pod: PodFacts) -> str:
+    def node_of(self, pod: PodRecord) -> str:
         """The node that a pod is nominated for by now; empty where its nomination is over or it never had one."""
         return self.nominated.get(pod.uid, "" if pod.uid in self.ended else pod.nominated)
 
     def is_evicted(self, uid: str) -> bool:
         """Returns True for a pod whose eviction is requested, in this cycle or before it."""
-        return uid in self.evicted or uid in self._index.evicting
+        return uid in self.evicted or uid in self._cache.evicting
 
     def leaving_from(self, row: int, priority: int) -> list[Held]:
         """The pods of a node, of lower priority than this one, that are being deleted or whose eviction is requested."""
-        there = self._index.on.get(row, {})
+        there = self._cache.on.get(row, {})
         return [
             held
             for uid, held in there.items()
-            if held.ask.priority < priority and (held.ending or self.is_evicted(uid))
+            if held.pod_class.priority < priority and (held.ending or self.is_evicted(uid))
         ]
 
-    def evicted_pods(self) -> Iterator[PodFacts]:
+    def evicted_pods(self) -> Iterator[PodRecord]:
         """Every pod whose eviction is requested, those of earlier cycles first."""
-        yield from self._index.evicting.values()
-        pods = self._index.view.pods
-        yield from (pods[uid] for uid in self.evicted if uid not in self._index.evicting)
+        yield from self._cache.evicting.values()
+        pods = self._cache.view.pods
+        yield from (pods[uid] for uid in self.evicted if uid not in self._cache.evicting)
 
 
-def victim_of(facts: PodFacts) -> Victim:
+def victim_of(pod_record: PodRecord) -> Victim:
     """A pod as preemption compares it; one that has not started counts as the latest."""
-    assert facts.ask is not None, "only pods that have been read are evicted"
-    ask = facts.ask
-    return Victim(facts.uid, facts.name, ask.labels, ask.priority, facts.started_ns or _NEVER_STARTED)
+    assert pod_record.pod_class is not None, "only pods that have been read are evicted"
+    pod_class = pod_record.pod_class
+    return Victim(
+        pod_record.uid, pod_record.name, pod_class.labels, pod_class.priority, pod_record.started_ns or _NEVER_STARTED
+    )

@@ -5,28 +5,30 @@ from copy import copy
 
 import numpy as np
 
-from services.scheduler.cache.cluster_objects import Surroundings
+from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.host_ports import HostPorts
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.pod_index import PodBook
+from services.scheduler.cache.pod_index import PodIndex
 from services.scheduler.kernels.tiles import Int64, Rows, selected
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 
 
-class Room:
+class CycleSnapshot:
     """What is taken on the nodes in the course of a cycle: a copy that placements count in.
 
     Attributes:
         requested, scored, pods: as in NodeTable.
         ports: host ports in use, by row.
-        book: which classes of pods run where, as the cycle began.
-        surroundings: what there is beyond nodes and pods.
+        pod_index: which classes of pods run where, as the cycle began.
+        cluster_objects: what there is beyond nodes and pods.
     """
 
-    def __init__(self, table: NodeTable, book: PodBook | None = None, surroundings: Surroundings | None = None) -> None:
+    def __init__(
+        self, table: NodeTable, pod_index: PodIndex | None = None, cluster_objects: ClusterObjects | None = None
+    ) -> None:
         self.table = table
-        self.book = book or PodBook()
-        self.surroundings = surroundings or Surroundings()
+        self.pod_index = pod_index or PodIndex()
+        self.cluster_objects = cluster_objects or ClusterObjects()
         self.size = table.size
         self.requested: Int64 = table.requested[: self.size].copy(order="F")
         self.scored: Int64 = table.scored[: self.size].copy(order="F")
@@ -42,41 +44,41 @@ class Room:
         """The rows as compiled passes take them."""
         return selected(rows, self.size)
 
-    def after(self, ask: PodAsk) -> "Room":
+    def after(self, pod_class: PodClass) -> "CycleSnapshot":
         """The room as if each node had taken one more pod of the class; ports aside."""
         fuller = copy(self)
         fuller.requested, fuller.scored = self.requested.copy(order="F"), self.scored.copy(order="F")
-        for column, size in self.table.vector(ask):
+        for column, size in self.table.vector(pod_class):
             if column < fuller.requested.shape[1]:
                 fuller.requested[:, column] += size
-        fuller.scored[:, 0] += ask.held.get("cpu", 0)
-        fuller.scored[:, 1] += ask.held.get("memory", 0)
+        fuller.scored[:, 0] += pod_class.held.get("cpu", 0)
+        fuller.scored[:, 1] += pod_class.held.get("memory", 0)
         fuller.pods = self.pods + 1
         return fuller
 
-    def place(self, ask: PodAsk, row: int) -> None:
+    def place(self, pod_class: PodClass, row: int) -> None:
         """Count a pod on a node."""
-        self.move(ask, row, 1)
+        self.move(pod_class, row, 1)
 
-    def place_all(self, ask: PodAsk, rows: Sequence[int]) -> None:
+    def place_all(self, pod_class: PodClass, rows: Sequence[int]) -> None:
         """Count a pod on each of these nodes."""
         which = np.array(rows, np.intp)
-        for column, size in self.table.vector(ask):
+        for column, size in self.table.vector(pod_class):
             if column < self.requested.shape[1]:
                 self.requested[which, column] += size
-        self.scored[which, 0] += ask.held.get("cpu", 0)
-        self.scored[which, 1] += ask.held.get("memory", 0)
+        self.scored[which, 0] += pod_class.held.get("cpu", 0)
+        self.scored[which, 1] += pod_class.held.get("memory", 0)
         self.pods[which] += 1
-        for row in rows if ask.ports else ():
-            self.ports.count(row, ask.ports, 1)
+        for row in rows if pod_class.ports else ():
+            self.ports.count(row, pod_class.ports, 1)
 
-    def move(self, ask: PodAsk, row: int, sign: int) -> None:
+    def move(self, pod_class: PodClass, row: int, sign: int) -> None:
         """Count a pod on a node (+1), or no more (-1)."""
-        for column, size in self.table.vector(ask):
+        for column, size in self.table.vector(pod_class):
             if column < self.requested.shape[1]:  # else no node had the resource when the cycle began
                 self.requested[row, column] += sign * size
-        self.scored[row, 0] += sign * ask.held.get("cpu", 0)
-        self.scored[row, 1] += sign * ask.held.get("memory", 0)
+        self.scored[row, 0] += sign * pod_class.held.get("cpu", 0)
+        self.scored[row, 1] += sign * pod_class.held.get("memory", 0)
         self.pods[row] += sign
-        if ask.ports:
-            self.ports.count(row, ask.ports, sign)
+        if pod_class.ports:
+            self.ports.count(row, pod_class.ports, sign)

@@ -2,61 +2,62 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Plugin, Profile
 from services.scheduler.framework.plugin_state import Placeable, PluginState, Preemptable, Releasable, Surprising
 from services.scheduler.framework.protocols import is_kind
-from services.scheduler.framework.reserve import Givers
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import Held, PodFacts
+from services.scheduler.framework.reserve import Reservers
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import Held, PodRecord
 
 
-class WorkingCopies:
+class CycleState:
     """The nodes as a settled index has them, for one cycle or for one question of what would be.
 
     Attributes:
-        room: what is taken.
+        snapshot: what is taken.
         plugin_states: each plugin's working copy.
-        givers: those that give pods something.
+        reservers: those that give pods something.
     """
 
-    def __init__(self, index: Index, now_ns: int) -> None:
-        self.room = Room(index.table, index.book, index.surroundings)
+    def __init__(self, cache: SchedulingCache, now_ns: int) -> None:
+        self.snapshot = CycleSnapshot(cache.table, cache.pod_index, cache.cluster_objects)
         self.plugin_states: dict[Plugin, PluginState] = {
-            plugin: plugin.new_state(self.room, ledger, now_ns) for plugin, ledger in index.ledgers.items()
+            plugin: plugin.new_state(self.snapshot, plugin_cache, now_ns)
+            for plugin, plugin_cache in cache.plugin_caches.items()
         }
-        self.givers = Givers(self.plugin_states)
+        self.reservers = Reservers(self.plugin_states)
         plugin_states = self.plugin_states.values()
         self._counting = [state for state in plugin_states if is_kind(state, Placeable)]
         self._surprising = [state for state in plugin_states if is_kind(state, Surprising)]
 
-    def count(self, pod: PodFacts, ask: PodAsk, row: int, given: Mapping[str, str]) -> None:
+    def count(self, pod: PodRecord, pod_class: PodClass, row: int, given: Mapping[str, str]) -> None:
         """A pod goes to the node, and gets what it is given there."""
-        self.room.place(ask, row)
+        self.snapshot.place(pod_class, row)
         for state in self._counting:
-            state.place(pod, ask, row)
-        self.givers.assume(pod, ask, row, given)
+            state.place(pod, pod_class, row)
+        self.reservers.assume(pod, pod_class, row, given)
 
     def nominate(
-        self, pod: PodFacts, ask: PodAsk, profile: Profile, row: int, leaving: Sequence[Held]
+        self, pod: PodRecord, pod_class: PodClass, profile: Profile, row: int, leaving: Sequence[Held]
     ) -> dict[str, str]:
         """Counts a pod on the node that it is nominated for, with what it is promised there once these pods have left; returns that."""
-        given = self.givers.reserve_after(profile, ask, row, leaving)
-        self.count(pod, ask, row, given)
+        given = self.reservers.reserve_after(profile, pod_class, row, leaving)
+        self.count(pod, pod_class, row, given)
         return given
 
-    def count_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+    def count_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """Equal pods go to these nodes, each to another, and get nothing but room there; how many: those that change it as is foreseen."""
-        count = min((state.count_predicted(pods, ask, rows) for state in self._surprising), default=len(rows))
+        count = min((state.count_predicted(pods, pod_class, rows) for state in self._surprising), default=len(rows))
         pods, rows = pods[:count], rows[:count]
-        self.room.place_all(ask, rows)
+        self.snapshot.place_all(pod_class, rows)
         for state in self._counting:
             if is_kind(state, Surprising):
-                state.place_all(pods, ask, rows)
+                state.place_all(pods, pod_class, rows)
             else:
                 for pod, row in zip(pods, rows, strict=True):
-                    state.place(pod, ask, row)
+                    state.place(pod, pod_class, row)
         return count
 
     def matched_prediction(self) -> bool:
@@ -65,9 +66,9 @@ class WorkingCopies:
 
     def move(self, held: Held, row: int, sign: int) -> None:
         """A pod that ran when the cycle began is taken off its node (-1), or put back (+1)."""
-        self.room.move(held.ask, row, sign)
+        self.snapshot.move(held.pod_class, row, sign)
         for state in self.plugin_states.values():
             if is_kind(state, Preemptable):
-                state.move(held.ask, row, ending=held.ending, sign=sign)
+                state.move(held.pod_class, row, ending=held.ending, sign=sign)
             if is_kind(state, Releasable):
                 state.release(held, row, sign)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cycle.active_plugins import Filtering, Panel, refuse_by
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, refuse_by
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.fused_scoring import Pass
-from services.scheduler.cycle.lookahead import Foresight, foresee
+from services.scheduler.cycle.lookahead import Lookahead, compute_lookahead
 from services.scheduler.cycle.rejection_summary import BEST, rejections
 from services.scheduler.framework.plugin import Normalize, Plugin, normalized
 from services.scheduler.kernels.select import (
@@ -32,7 +32,7 @@ from services.scheduler.kernels.select import (
     run,
 )
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 
 _HOW = {Normalize.NONE: AS_IT_IS, Normalize.UP: UP, Normalize.DOWN: DOWN}
@@ -42,15 +42,15 @@ class Placement(NamedTuple):
     """A pod of the cycle went to a node.
 
     Attributes:
-        foreseen: it changed the node as `foresee` says of its class.
+        predicted: it changed the node as `compute_lookahead` says of its class.
     """
 
     row: int
-    ask: PodAsk
-    foreseen: bool
+    pod_class: PodClass
+    predicted: bool
 
 
-class Judge:
+class ClassEvaluation:
     """The verdicts and totals of all rows for one class.
 
     Attributes:
@@ -60,29 +60,34 @@ class Judge:
         total: int64[rows]: sum of weighted scores of feasible nodes, -1 elsewhere.
     """
 
-    def __init__(self, panel: Panel, table: NodeTable, ask: PodAsk, placements: Sequence[Placement] = ()) -> None:
+    def __init__(
+        self, active: ActivePlugins, table: NodeTable, pod_class: PodClass, placements: Sequence[Placement] = ()
+    ) -> None:
         """Judge all nodes as they stand.
 
         Args:
-            panel: of the profile.
+            active: of the profile.
             placements: of the cycle so far, and of its next pods: the cycle appends to it.
         """
-        self.ask = ask
-        self.profile = panel.profile
-        self._panel = panel = panel.of(ask)
-        self.gives = panel.gives
+        self.pod_class = pod_class
+        self.profile = active.profile
+        self._active = active = active.of(pod_class)
+        self.gives = active.gives
         self._table = table
         self._size = table.size
         self._hashes = table.hashes[: table.size]
         self._first = [
-            table.rows[name] for guide in panel.guides for name in guide.preferred_nodes(ask) if name in table.rows
+            table.rows[name]
+            for guide in active.guides
+            for name in guide.preferred_nodes(pod_class)
+            if name in table.rows
         ]
         # Whose scores one pass sums up, and who is asked for itself.
-        self._summing, parts, self._scorers = panel.parts(ask)
-        self._pass = Pass(panel.room, panel.fit_term(ask), parts, panel.base)
+        self._summing, parts, self._scorers = active.parts(pod_class)
+        self._pass = Pass(active.snapshot, active.fit_term(pod_class), parts, active.base)
         self._placements = placements
         self._upto = len(placements)  # how many of them are worked in
-        self._foresight: Foresight | None = None
+        self._lookahead: Lookahead | None = None
         self._settled: set[int] = set()  # rows whose next pod is not the foreseen one
         self._behind: list[int] = []  # rows that moved as foreseen, of which the single scores are not known
         self._leaders: tuple[np.uint64, list[int]] | None = None  # the best nodes as they stand, for a pod's hash
@@ -90,28 +95,28 @@ class Judge:
 
     def _judge_all(self) -> None:
         rows = slice(0, self._size)
-        self._own_by = self._panel.nobody.copy()
+        self._own_by = self._active.nobody.copy()
         self._own_verdict = np.zeros(self._size, np.int64)
         self._summed = np.empty(self._size, np.int64)
-        self._pass.judge(rows, self._own_by, self._own_verdict, self._summed)
-        refuse_by(self.ask, self._own_by, self._own_verdict, self._panel.filters, rows)
+        self._pass.evaluate(rows, self._own_by, self._own_verdict, self._summed)
+        refuse_by(self.pod_class, self._own_by, self._own_verdict, self._active.filters, rows)
         self._revisions = self._revised()
         self._judge_wide()
-        self._raw = [state.score(self.ask, rows) for _, _, state in self._scorers]
+        self._raw = [state.score(self.pod_class, rows) for _, _, state in self._scorers]
         self._total_all()
 
     def _revised(self) -> list[int]:
-        return [state.revision(self.ask) for state in self._panel.wide]
+        return [state.revision(self.pod_class) for state in self._active.wide]
 
     def _judge_wide(self) -> None:
         """Ask the wide filters of all nodes, and bring both kinds together: the first that refuses a node is its reason."""
         self._wide_by: Int64 | None = None
         self.by, self.verdict = self._own_by, self._own_verdict
-        said = [state.filter(self.ask, slice(0, self._size)) for _, _, state in self._panel.wide_filters]
+        said = [state.filter(self.pod_class, slice(0, self._size)) for _, _, state in self._active.wide_filters]
         if all(verdicts is None for verdicts in said):
             return
         self._wide_by, self._wide_verdict = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
-        for (index, _, _), verdicts in zip(self._panel.wide_filters, said, strict=True):
+        for (index, _, _), verdicts in zip(self._active.wide_filters, said, strict=True):
             if verdicts is not None:
                 note_refusals(self._wide_by, self._wide_verdict, verdicts, index)
         self.by, self.verdict = self._own_by.copy(), self._own_verdict.copy()
@@ -122,8 +127,8 @@ class Judge:
         self._leaders = None
         self._wide_parts: dict[str, Int64] = {}
         self._wide_total: Int64 | None = None
-        for plugin, weight, state in self._panel.wide_scorers:
-            scores = state.scores(self.ask, self.by == FEASIBLE)
+        for plugin, weight, state in self._active.wide_scorers:
+            scores = state.scores(self.pod_class, self.by == FEASIBLE)
             if scores is not None:
                 part = self._wide_parts[plugin.name] = scores * weight
                 self._wide_total = part if self._wide_total is None else self._wide_total + part
@@ -137,15 +142,15 @@ class Judge:
                 0 if raw is None else add(total, raw, self.by, weight, _HOW[plugin.normalize])
                 for (plugin, weight, _), raw in zip(self._scorers, self._raw, strict=True)
             ]
-        if self._panel.filters or not self._is_sum:
+        if self._active.filters or not self._is_sum:
             close(total, self.by)
         self.total = total
 
-    def look_ahead(self, room: Room) -> None:
+    def look_ahead(self, snapshot: CycleSnapshot) -> None:
         """Work out what one more pod of the class makes of each node, for the many that come."""
         if self._wide_by is None and self._wide_total is None and not self._first:
             asked = self._scorers, self._raw, self._highest
-            self._foresight = foresee(self._panel, self.ask, room, self.by, self._summing, *asked)
+            self._lookahead = compute_lookahead(self._active, self.pod_class, snapshot, self.by, self._summing, *asked)
 
     def catch_up(self) -> None:
         """Work in the cycle's placements since the last call."""
@@ -155,47 +160,47 @@ class Judge:
         self._leaders = None
         others: dict[int, None] = {}
         renormalise = False
-        for row, ask, foreseen in placements[self._upto :]:
-            if foreseen and ask is self.ask and self._foresight is not None and row not in self._settled:
-                renormalise |= self._move_on(self._foresight, row)
+        for row, pod_class, predicted in placements[self._upto :]:
+            if predicted and pod_class is self.pod_class and self._lookahead is not None and row not in self._settled:
+                renormalise |= self._move_on(self._lookahead, row)
             else:
                 others[row] = None
             self._settled.add(row)
         self._upto = len(placements)
         if others:
             renormalise |= self._judge_moved(np.array(list(others)))
-        if self._panel.wide and self._revisions != (revisions := self._revised()):
+        if self._active.wide and self._revisions != (revisions := self._revised()):
             self._revisions = revisions
             self._judge_wide()
-            if self._wide_by is not None or self._panel.wide_scorers:
+            if self._wide_by is not None or self._active.wide_scorers:
                 renormalise = True
         if renormalise:
             self._total_all()
         if self._wide_by is not None or self._wide_total is not None:
-            self._foresight = None  # others than the pods of this class decide now
+            self._lookahead = None  # others than the pods of this class decide now
 
     def _judge_moved(self, rows: NDArray[np.intp]) -> bool:
         """Judge rows that took pods. A placement frees nothing on its node, so who is refused there stays refused, but by the fickle."""
         by = self._own_by[rows]
         refused = by >= 0
         again = [
-            row for row, index in zip(rows[refused], by[refused].tolist(), strict=True) if index in self._panel.fickle
+            row for row, index in zip(rows[refused], by[refused].tolist(), strict=True) if index in self._active.fickle
         ]
         if again:
-            self._judge_rows(np.array(again), self._panel.filters)
+            self._judge_rows(np.array(again), self._active.filters)
         moved = rows[by == FEASIBLE]
-        return bool(again) | (bool(len(moved)) and self._judge_rows(moved, self._panel.moving))
+        return bool(again) | (bool(len(moved)) and self._judge_rows(moved, self._active.moving))
 
-    def _move_on(self, foresight: Foresight, row: int) -> bool:
+    def _move_on(self, lookahead: Lookahead, row: int) -> bool:
         """A feasible row took a pod of the class; whether the scores of all others have to be normalised anew."""
-        total = int(foresight.total[row])
+        total = int(lookahead.total[row])
         if total >= 0:
             self.total[row] = total
             if not self._is_sum:
                 self._behind.append(row)
             return False
-        self._own_by[row] = self.by[row] = foresight.by[row]
-        self._own_verdict[row] = self.verdict[row] = foresight.verdict[row]
+        self._own_by[row] = self.by[row] = lookahead.by[row]
+        self._own_verdict[row] = self.verdict[row] = lookahead.verdict[row]
         self.total[row] = -1
         return any(
             raw is not None and plugin.normalize is not Normalize.NONE and int(raw[row]) == highest > 0
@@ -210,13 +215,13 @@ class Judge:
         self._summed[rows] = self._sums(rows)
         for (plugin, _, state), raw in zip(self._scorers, self._raw, strict=True):
             if raw is not None and not plugin.node_only:
-                scores = state.score(self.ask, rows)
+                scores = state.score(self.pod_class, rows)
                 raw[rows] = 0 if scores is None else scores
         self._behind.clear()
 
     def _sums(self, rows: NDArray[np.intp]) -> Int64:
         by, verdict, sums = np.full(len(rows), FEASIBLE), np.zeros(len(rows), np.int64), np.empty(len(rows), np.int64)
-        self._pass.judge(rows, by, verdict, sums)
+        self._pass.evaluate(rows, by, verdict, sums)
         return sums
 
     def refuse(self, row: int, plugin: Plugin, verdict: int) -> None:
@@ -231,10 +236,10 @@ class Judge:
         Args:
             filters: those that may say otherwise than before.
         """
-        ask, count = self.ask, len(rows)
+        pod_class, count = self.pod_class, len(rows)
         by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
-        self._pass.judge(rows, by, verdict, total)
-        refuse_by(ask, by, verdict, filters, rows)
+        self._pass.evaluate(rows, by, verdict, total)
+        refuse_by(pod_class, by, verdict, filters, rows)
         self._own_by[rows], self._own_verdict[rows], self._summed[rows] = by, verdict, total
         renormalise = self._wide_total is not None and bool((by != FEASIBLE).any())
         if self._wide_by is not None:
@@ -244,7 +249,7 @@ class Judge:
             if raw is None:
                 continue
             if not plugin.node_only:
-                scores = state.score(ask, rows)
+                scores = state.score(pod_class, rows)
                 raw[rows] = 0 if scores is None else scores
                 renormalise |= plugin.normalize is not Normalize.NONE
             if plugin.normalize is not Normalize.NONE:
@@ -277,15 +282,15 @@ class Judge:
             hashes: of their uids.
         """
         self.catch_up()
-        if self._foresight is None or self.gives or self._first:
+        if self._lookahead is None or self.gives or self._first:
             return [], []
-        if not all(state.ignores_own_placements(self.ask) for state in self._panel.wide):
+        if not all(state.ignores_own_placements(self.pod_class) for state in self._active.wide):
             return [], []
         moved = np.zeros(self._size, np.bool_)
         moved[list(self._settled)] = True
         rows, totals = np.empty((2, len(hashes)), np.int64)
         found: int = run(
-            self.total, self._foresight.total, moved, self._hashes, np.array(hashes, np.uint64), rows, totals
+            self.total, self._lookahead.total, moved, self._hashes, np.array(hashes, np.uint64), rows, totals
         )
         return rows[:found].tolist(), totals[:found].tolist()
 
@@ -311,17 +316,17 @@ class Judge:
         pairs = np.stack((self.by[refused], self.verdict[refused]), axis=1)
         kinds, which = np.unique(pairs, axis=0, return_inverse=True)
         filters = self.profile.filters
-        helps = np.array([not filters[by].unresolvable(self.ask, int(verdict)) for by, verdict in kinds.tolist()])
+        helps = np.array([not filters[by].unresolvable(self.pod_class, int(verdict)) for by, verdict in kinds.tolist()])
         rows: NDArray[np.intp] = refused[helps[which.reshape(-1)]]
         return rows
 
     def judged(self, pod_hash: np.uint64) -> ClassEvaluated:
         """The record of how the nodes stand now; `pod_hash` orders equal nodes as `choose` would."""
-        nodes, feasible = self._panel.alive, occurrences(self.by, FEASIBLE)
+        nodes, feasible = self._active.alive, occurrences(self.by, FEASIBLE)
         return ClassEvaluated(
             nodes=nodes,
             feasible=feasible,
-            rejected=rejections(self.profile, self.ask, self.by, self.verdict) if feasible < nodes else (),
+            rejected=rejections(self.profile, self.pod_class, self.by, self.verdict) if feasible < nodes else (),
             best=self.candidates(self._best(pod_hash)),
         )
 
@@ -333,7 +338,7 @@ class Judge:
         plugin = self.profile.filters[index]
         return tuple(
             Rejections(plugin=plugin.name, code=reason.code, nodes=1, detail=reason.detail)
-            for reason in plugin.reasons(self.ask, int(self.verdict[row]))
+            for reason in plugin.reasons(self.pod_class, int(self.verdict[row]))
         )
 
     def candidates(self, rows: list[int]) -> tuple[Candidate, ...]:
@@ -342,7 +347,7 @@ class Judge:
             return ()
         self._score_behind()
         which = np.array(rows)
-        said: dict[str, list[int]] = {name: [score] * len(rows) for name, score in self._panel.flat.items()}
+        said: dict[str, list[int]] = {name: [score] * len(rows) for name, score in self._active.flat.items()}
         summing = (plugin.name for plugin, _, _ in self._summing)
         said |= zip(summing, self._pass.scores(which).tolist(), strict=True)
         for (plugin, weight, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
@@ -350,7 +355,7 @@ class Judge:
                 said[plugin.name] = (normalized(raw[which], highest, plugin.normalize) * weight).tolist()
         for name, scores in self._wide_parts.items():
             said[name] = scores[which].tolist()
-        order = [name for name in self._panel.order if name in said]
+        order = [name for name in self._active.order if name in said]
         names, totals = self._table.names, self.total[which].tolist()
         parts = zip(*(said[name] for name in order), strict=True) if order else [()] * len(rows)
         return tuple(

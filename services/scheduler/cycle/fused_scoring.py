@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from services.scheduler.cycle.cycle_snapshot import Room
-from services.scheduler.framework.score_terms import Evenness, Fullness, Left, Part, Shortage
-from services.scheduler.kernels.fused import judge
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, FitTerm, LoadTerm, ScoreTerm
+from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Int64, Rows
 
 _NO_NUMBERS: Int64 = np.zeros(0, np.int64)
 _NO_ARRAYS: Int64 = np.zeros((0, 0), np.int64)
-_NOT_EVEN = Evenness(_NO_NUMBERS, _NO_NUMBERS)
-_NOT_LEFT = Left(_NO_ARRAYS, _NO_ARRAYS, _NO_NUMBERS, _NO_NUMBERS, 0, 1, _NO_NUMBERS, 0)
+_NOT_EVEN = BalanceTerm(_NO_NUMBERS, _NO_NUMBERS)
+_NOT_LEFT = LoadTerm(_NO_ARRAYS, _NO_ARRAYS, _NO_NUMBERS, _NO_NUMBERS, 0, 1, _NO_NUMBERS, 0)
 _NOT_SHORT = (-1, _NO_NUMBERS, _NO_NUMBERS, 0)
 
 
@@ -31,17 +31,17 @@ class Layout(NamedTuple):
     left: tuple[int, int, Int64, Int64, Int64, Int64, int, int, Int64, int]
 
 
-def lay_out(parts: Sequence[tuple[int, Part]]) -> Layout:
+def lay_out(parts: Sequence[tuple[int, ScoreTerm]]) -> Layout:
     """(weight, what is scored) of each part; at most one Evenness and one Left."""
     full: list[tuple[int, int, int, int, bool]] = []
     terms: tuple[tuple[int, ...], ...] = ((), (), (), ())
     even, left = (0, 0, *_NOT_EVEN[:]), (0, 0, *_NOT_LEFT[:])
     for place, (weight, part) in enumerate(parts):
-        if isinstance(part, Fullness):
+        if isinstance(part, AllocationTerm):
             first = len(terms[0])
             terms = tuple(before + more for before, more in zip(terms, part[:4], strict=True))
             full.append((place, weight, first, len(terms[0]), part.most))
-        elif isinstance(part, Evenness):
+        elif isinstance(part, BalanceTerm):
             even = (place, weight, *part[:])
         else:
             left = (place, weight, *part[:])
@@ -52,7 +52,11 @@ class Pass:
     """One class's pass: it reads the room as it is whenever it is run."""
 
     def __init__(
-        self, room: Room, shortage: tuple[int, Shortage] | None, parts: Sequence[tuple[int, Part]], base: int
+        self,
+        snapshot: CycleSnapshot,
+        shortage: tuple[int, FitTerm] | None,
+        parts: Sequence[tuple[int, ScoreTerm]],
+        base: int,
     ) -> None:
         """Take what is to be worked out.
 
@@ -63,14 +67,14 @@ class Pass:
         """
         layout = lay_out(parts)
         self._parts = len(parts)
-        self._room = room
+        self._snapshot = snapshot
         self._base = base
         self._of_nodes: tuple[Any, ...] = (
-            room.pods,
-            room.table.allowed_pods,
-            room.table.allocatable.T,
-            room.requested.T,
-            room.scored.T,
+            snapshot.pods,
+            snapshot.table.allowed_pods,
+            snapshot.table.allocatable.T,
+            snapshot.requested.T,
+            snapshot.scored.T,
             *((shortage[0], *shortage[1]) if shortage else _NOT_SHORT),
             layout.full,
             layout.terms,
@@ -78,18 +82,18 @@ class Pass:
             *layout.left,
         )
 
-    def judge(self, rows: Rows, by: Int64, verdict: Int64, total: Int64) -> None:
+    def evaluate(self, rows: Rows, by: Int64, verdict: Int64, total: Int64) -> None:
         """Note the nodes that are short, and sum up the scores.
 
         Args:
             by, verdict, total: [rows], written to, as in Judge; `by` says who has been refused before.
         """
-        judge(*self._room.which(rows), by, verdict, total, _NO_ARRAYS, self._base, *self._of_nodes)
+        evaluate(*self._snapshot.which(rows), by, verdict, total, _NO_ARRAYS, self._base, *self._of_nodes)
 
     def scores(self, rows: Int64) -> Int64:
         """[parts, rows]: the weighted scores one by one."""
         count = len(rows)
         each = np.zeros((self._parts, count), np.int64)
         by, verdict, total = np.full(count, FEASIBLE), np.zeros(count, np.int64), np.empty(count, np.int64)
-        judge(rows, count, by, verdict, total, each, self._base, *self._of_nodes)
+        evaluate(rows, count, by, verdict, total, each, self._base, *self._of_nodes)
         return each

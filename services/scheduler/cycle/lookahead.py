@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.cycle.active_plugins import Panel, Scoring
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.active_plugins import ActivePlugins, Scoring
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.fused_scoring import Pass
 from services.scheduler.framework.plugin import Normalize, normalized
 from services.scheduler.framework.plugin_state import LookaheadScore, PluginState, Summed
 from services.scheduler.framework.protocols import is_kind
-from services.scheduler.framework.score_terms import Part
+from services.scheduler.framework.score_terms import ScoreTerm
 from services.scheduler.kernels.select import close, note_refusals
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 
 WORTH_IT = 12
 """Equal pods of a cycle from which on it pays to look ahead."""
 
 
-class Foresight(NamedTuple):
+class Lookahead(NamedTuple):
     """The nodes with one more pod of the class each.
 
     Attributes:
@@ -36,42 +36,42 @@ class Foresight(NamedTuple):
     total: Int64
 
 
-def foresee(
-    panel: Panel,
-    ask: PodAsk,
-    room: Room,
+def compute_lookahead(
+    active: ActivePlugins,
+    pod_class: PodClass,
+    snapshot: CycleSnapshot,
     by: Int64,
     summing: Sequence[Scoring],
     scorers: Sequence[Scoring],
     raw: Sequence[Int64 | None],
     highest: Sequence[int],
-) -> Foresight | None:
+) -> Lookahead | None:
     """Look one pod ahead. None: a plugin cannot, or scores by what other nodes score.
 
     Args:
-        panel: of the class.
-        room: the cycle's.
+        active: of the class.
+        snapshot: the cycle's.
         by: who refuses which node now, FEASIBLE where none does.
         summing: those of the panel whose scores one pass sums up.
         scorers: those that are asked each for itself; raw, highest: what they say now.
     """
-    fuller, rows = room.after(ask), slice(0, len(by))
+    fuller, rows = snapshot.after(pod_class), slice(0, len(by))
     later_by, verdict, total = by.copy(), np.zeros(len(by), np.int64), np.empty(len(by), np.int64)
-    parts: list[tuple[int, Part]] = []
+    parts: list[tuple[int, ScoreTerm]] = []
     for _, weight, state in summing:
-        later = _after(state, ask, fuller)
-        part = later.score_term(ask) if is_kind(later, Summed) else None
+        later = _after(state, pod_class, fuller)
+        part = later.score_term(pod_class) if is_kind(later, Summed) else None
         if part is None:
             return None
         parts.append((weight, part))
-    Pass(fuller, panel.fit_term(ask), parts, panel.base).judge(rows, later_by, verdict, total)
-    for index, _, state in panel.moving:
-        later = _after(state, ask, fuller)
+    Pass(fuller, active.fit_term(pod_class), parts, active.base).evaluate(rows, later_by, verdict, total)
+    for index, _, state in active.moving:
+        later = _after(state, pod_class, fuller)
         if later is None:
-            if state.filter(ask, rows) is None:
+            if state.filter(pod_class, rows) is None:
                 continue
             return None
-        verdicts = later.filter(ask, rows)
+        verdicts = later.filter(pod_class, rows)
         if verdicts is not None:
             note_refusals(later_by, verdict, verdicts, index)
     for (plugin, weight, state), now, top in zip(scorers, raw, highest, strict=True):
@@ -80,14 +80,14 @@ def foresee(
         if plugin.node_only:
             total += normalized(now, top, plugin.normalize) * weight
             continue
-        later = _after(state, ask, fuller) if plugin.normalize is Normalize.NONE else None
-        scores = None if later is None else later.score(ask, rows)
+        later = _after(state, pod_class, fuller) if plugin.normalize is Normalize.NONE else None
+        scores = None if later is None else later.score(pod_class, rows)
         if scores is None:
             return None
         total += scores * weight
     close(total, later_by)
-    return Foresight(later_by, verdict, total)
+    return Lookahead(later_by, verdict, total)
 
 
-def _after(state: PluginState, ask: PodAsk, fuller: Room) -> PluginState | None:
-    return state.after_one_more(ask, fuller) if is_kind(state, LookaheadScore) else None
+def _after(state: PluginState, pod_class: PodClass, fuller: CycleSnapshot) -> PluginState | None:
+    return state.after_one_more(pod_class, fuller) if is_kind(state, LookaheadScore) else None

@@ -6,11 +6,11 @@ Source: spec/scheduler-core.md 2.7.
 from collections.abc import Iterable, Iterator, Sequence
 
 from services.scheduler.cache.disruption_budgets import Victim
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
 from services.scheduler.framework.victim_selection import Candidate
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 from shared.events import Event
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import PodNominated
@@ -20,7 +20,7 @@ NOMINATED_NODE = "nominated-node"
 
 
 def nomination(
-    pod: PodFacts, candidate: Candidate, cycle: int, *, candidates: int = 0, quota: str = ""
+    pod: PodRecord, candidate: Candidate, cycle: int, *, candidates: int = 0, quota: str = ""
 ) -> PodNominated:
     """A choice as it is recorded.
 
@@ -44,24 +44,24 @@ def nomination(
 
 
 def consequences(
-    index: Index,
+    cache: SchedulingCache,
     cycle: CyclePreemptions,
-    pod: PodFacts,
-    ask: PodAsk,
+    pod: PodRecord,
+    pod_class: PodClass,
     said: PodNominated,
     victims: Sequence[Victim],
 ) -> tuple[Event, ...]:
     """The nomination, the victims' evictions, and the end of lesser nominations for the node; the cycle counts them from here on."""
-    events = tuple(_consequences(index, cycle, pod, ask, said, victims))
+    events = tuple(_consequences(cache, cycle, pod, pod_class, said, victims))
     cycle.follow(events)
     return events
 
 
 def _consequences(
-    index: Index,
+    cache: SchedulingCache,
     cycle: CyclePreemptions,
-    pod: PodFacts,
-    ask: PodAsk,
+    pod: PodRecord,
+    pod_class: PodClass,
     said: PodNominated,
     victims: Sequence[Victim],
 ) -> Iterator[Event]:
@@ -69,24 +69,24 @@ def _consequences(
     yield nominated_node(pod, said.node)
     where = f"in quota {said.quota}" if said.quota else f"on node {said.node}"
     for victim in victims:
-        facts = index.view.pods[victim.uid]
-        if not facts.is_leaving():
-            reason = f"preempted by {pod.name} of priority {ask.priority} {where}"
+        pod_record = cache.view.pods[victim.uid]
+        if not pod_record.is_leaving():
+            reason = f"preempted by {pod.name} of priority {pod_class.priority} {where}"
             yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
-    for other in index.nominated.values():
+    for other in cache.nominated.values():
         if other.uid in cycle.ended or other.nominated != said.node:
             continue
-        if other.ask is not None and other.ask.priority < ask.priority:
+        if other.pod_class is not None and other.pod_class.priority < pod_class.priority:
             yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=said.cycle)
             yield nominated_node(other, "")
 
 
-def least_first(nominated: Iterable[PodFacts]) -> list[PodFacts]:
+def least_first(nominated: Iterable[PodRecord]) -> list[PodRecord]:
     """Nominated pods by priority, equal ones by uid: capacity is kept for the last one first."""
-    return sorted(nominated, key=lambda pod: (pod.ask.priority if pod.ask else 0, pod.uid))
+    return sorted(nominated, key=lambda pod: (pod.pod_class.priority if pod.pod_class else 0, pod.uid))
 
 
-def nominated_node(pod: PodFacts, node: str) -> FieldsDesired:
+def nominated_node(pod: PodRecord, node: str) -> FieldsDesired:
     """The intent that the pod's status names the node."""
     patch = {"status": {"nominatedNodeName": node or None}}
     return FieldsDesired(

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import Victim, overdrawn
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
-from services.scheduler.cycle.cycle_state import WorkingCopies
-from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.cycle.cycle_state import CycleState
+from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import consequences, nomination
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick
@@ -22,8 +22,8 @@ from services.scheduler.kernels.select import standings
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
 from services.scheduler.quota.capacity import Entry
 from services.scheduler.quota.own_quota import OwnQuota
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import Held, PodFacts
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import Held, PodRecord
 from shared.domain.amounts import Amounts, mask, sub
 from shared.events import Event
 
@@ -32,14 +32,14 @@ MOST_A_ROUND = 8
 
 _HIGHEST = 1 << 62
 
-Kept = tuple[PodFacts, PodAsk, int, Mapping[str, str]]
+Kept = tuple[PodRecord, PodClass, int, Mapping[str, str]]
 """(pod, class, row, what it was given) of what counts on a node in the cycle, besides what ran there as it began."""
 
 
-class WhatIf:
+class DryRun:
     """The nodes as a cycle sees them, from which pods can be taken and to which they can be put back."""
 
-    def __init__(self, copies: WorkingCopies, kept: Sequence[Kept]) -> None:
+    def __init__(self, copies: CycleState, kept: Sequence[Kept]) -> None:
         """Take over working copies of one's own.
 
         Args:
@@ -51,17 +51,17 @@ class WhatIf:
 
     def catch_up(self) -> None:
         """Count what the cycle has counted since the last call."""
-        for pod, ask, row, given in self._kept[self._upto :]:
-            self._copies.count(pod, ask, row, given)
+        for pod, pod_class, row, given in self._kept[self._upto :]:
+            self._copies.count(pod, pod_class, row, given)
         self._upto = len(self._kept)
 
     def move(self, held: Held, row: int, sign: int) -> None:
         """Take a pod that runs off its node (-1), or put it back (+1)."""
         self._copies.move(held, row, sign)
 
-    def fits(self, profile: Profile, ask: PodAsk, row: int) -> bool:
+    def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
         """Whether every filter lets the class onto the node as it stands."""
-        return not any(self._copies.plugin_states[plugin].filter_at(ask, row) for plugin in profile.filters)
+        return not any(self._copies.plugin_states[plugin].filter_at(pod_class, row) for plugin in profile.filters)
 
 
 class Preemptor:
@@ -73,7 +73,7 @@ class Preemptor:
     """
 
     def __init__(
-        self, index: Index, cycle: CyclePreemptions, kept: Sequence[Kept], copies: Callable[[], WorkingCopies]
+        self, cache: SchedulingCache, cycle: CyclePreemptions, kept: Sequence[Kept], copies: Callable[[], CycleState]
     ) -> None:
         """Prepare for a cycle.
 
@@ -82,49 +82,49 @@ class Preemptor:
             kept: what the cycle has counted so far, and will: it appends to it.
             copies: makes the working copies, once the first pod needs them.
         """
-        self._index = index
+        self._cache = cache
         self._cycle = cycle
         self._kept = kept
         self._copies = copies
-        self._what_if: WhatIf | None = None
+        self._dry_run: DryRun | None = None
         self._tries = 0
         self.has_looked = False
         self.candidates = 0
         self._lowest: int | None = None  # priority of any pod that counts on a node
 
-    def victims_for(self, pod: PodFacts, judge: Judge, pod_hash: np.uint64) -> Candidate | None:
+    def victims_for(self, pod: PodRecord, evaluation: ClassEvaluation, pod_hash: np.uint64) -> Candidate | None:
         """The node and the pods that have to go from it; None when there is none, or the pod may not or need not ask."""
-        args, ask, self.has_looked = judge.profile.preemption, judge.ask, False
-        if args is None or ask.pod.spec.preemption_policy == "Never" or self._tries >= MOST_A_ROUND:
+        args, pod_class, self.has_looked = evaluation.profile.preemption, evaluation.pod_class, False
+        if args is None or pod_class.pod.spec.preemption_policy == "Never" or self._tries >= MOST_A_ROUND:
             return None
-        if self._waits_for_victims(pod, ask):
+        if self._waits_for_victims(pod, pod_class):
             return None
         if self._lowest is None:
-            self._lowest = min((held.priority for held, _ in self._index.book.classes()), default=_HIGHEST)
-        if self._lowest >= ask.priority:
+            self._lowest = min((held.priority for held, _ in self._cache.pod_index.classes()), default=_HIGHEST)
+        if self._lowest >= pod_class.priority:
             self.has_looked = True
             return None
         self._tries += 1
         self.has_looked = True
-        if self._what_if is None:
-            self._what_if = WhatIf(self._copies(), self._kept)
-        self._what_if.catch_up()
-        for own in self._own(pod, ask):
-            candidates = list(self._candidates(judge, args, pod_hash, own))
+        if self._dry_run is None:
+            self._dry_run = DryRun(self._copies(), self._kept)
+        self._dry_run.catch_up()
+        for own in self._own(pod, pod_class):
+            candidates = list(self._candidates(evaluation, args, pod_hash, own))
             self.candidates = len(candidates)
             if candidates:
                 return pick(candidates)
         return None
 
-    def _own(self, pod: PodFacts, ask: PodAsk) -> Iterator[OwnQuota | None]:
+    def _own(self, pod: PodRecord, pod_class: PodClass) -> Iterator[OwnQuota | None]:
         """Among whose pods to look for victims: of the pod's own quota first, where it has one; then among all (None), unless its quota has
         no room: others would go in vain.
         """
-        quota = self._index.view.quota
-        entry = quota.entry_of(pod.uid, ask.namespace, ask.labels, ask.request)
+        quota = self._cache.view.quota
+        entry = quota.entry_of(pod.uid, pod_class.namespace, pod_class.labels, pod_class.request)
         if entry is None:
             yield None
-        elif (short := self._short_of(entry, ask.priority)) is not None:
+        elif (short := self._short_of(entry, pod_class.priority)) is not None:
             yield OwnQuota(quota, entry.quota, short)
             if not short:
                 yield None
@@ -133,49 +133,54 @@ class Preemptor:
         """Resource -> amount that a pod's quota lacks for it once the pods that the cycle placed or nominated before it are charged and
         the pods of the quota that are evicted for them are gone; None where no preemptible pod can free it.
         """
-        quota = self._index.view.quota
+        quota = self._cache.view.quota
         charged: dict[str, Amounts] = {}
         np_charged: dict[str, Amounts] = {}
-        for pod, ask, *_ in self._kept:
-            other = quota.entry_of(pod.uid, ask.namespace, ask.labels, ask.request)
+        for pod, pod_class, *_ in self._kept:
+            other = quota.entry_of(pod.uid, pod_class.namespace, pod_class.labels, pod_class.request)
             if other is not None and not other.charged:
                 quota.take(other, charged, np_charged)
         short = quota.shortage(entry, charged, np_charged)
         if not short:
             return short
-        for facts in self._cycle.evicted_pods():
-            gone = quota.pods.get(facts.uid)
-            if gone is not None and gone.quota == entry.quota and gone.charged and victim_of(facts).priority < priority:
+        for pod_record in self._cycle.evicted_pods():
+            gone = quota.pods.get(pod_record.uid)
+            if (
+                gone is not None
+                and gone.quota == entry.quota
+                and gone.charged
+                and victim_of(pod_record).priority < priority
+            ):
                 short = sub(short, mask(gone.request, short))
         return {name: size for name, size in short.items() if size > 0}
 
-    def _waits_for_victims(self, pod: PodFacts, ask: PodAsk) -> bool:
+    def _waits_for_victims(self, pod: PodRecord, pod_class: PodClass) -> bool:
         """Whether a pod of lower priority is on its way out of the node that the pod is nominated for."""
         node = self._cycle.node_of(pod)
-        row = self._index.table.rows.get(node) if node else None
-        return row is not None and bool(self._cycle.leaving_from(row, ask.priority))
+        row = self._cache.table.rows.get(node) if node else None
+        return row is not None and bool(self._cycle.leaving_from(row, pod_class.priority))
 
     def _candidates(
-        self, judge: Judge, args: PreemptionArgs, pod_hash: np.uint64, own: OwnQuota | None
+        self, evaluation: ClassEvaluation, args: PreemptionArgs, pod_hash: np.uint64, own: OwnQuota | None
     ) -> Iterator[Candidate]:
-        index, ask = self._index, judge.ask
-        rows = judge.resolvable()
+        cache, pod_class = self._cache, evaluation.pod_class
+        rows = evaluation.resolvable()
         if not len(rows):
             return
         enough = args.candidates(len(rows))
         found = clean = 0
         # From another node for each pod, and by names: rows differ from process to process.
-        for row in rows[np.argsort(standings(index.table.hashes[rows], pod_hash), kind="stable")]:
+        for row in rows[np.argsort(standings(cache.table.hashes[rows], pod_hash), kind="stable")]:
             potential: dict[str, Held] = {}
             leaving: list[Held] = []
-            for uid, held in index.on.get(int(row), {}).items():
-                if held.ask.priority >= ask.priority:
+            for uid, held in cache.on.get(int(row), {}).items():
+                if held.pod_class.priority >= pod_class.priority:
                     continue
                 if self._cycle.is_evicted(uid):
                     leaving.append(held)
                 elif own is None or own.holds(uid):
                     potential[uid] = held
-            candidate = self._candidate(judge, int(row), potential, leaving, own) if potential or leaving else None
+            candidate = self._candidate(evaluation, int(row), potential, leaving, own) if potential or leaving else None
             if candidate is None:
                 continue
             yield candidate
@@ -186,7 +191,7 @@ class Preemptor:
 
     def _candidate(
         self,
-        judge: Judge,
+        evaluation: ClassEvaluation,
         row: int,
         potential: Mapping[str, Held],
         leaving: Sequence[Held],
@@ -196,33 +201,35 @@ class Preemptor:
 
         What leaves is free for this pod only beside the nominated pods: they are counted on the node.
         """
-        what_if, view, budgets = self._what_if, self._index.view, self._cycle.budgets
-        assert what_if is not None, "made before candidates are looked for"
+        dry_run, view, budgets = self._dry_run, self._cache.view, self._cycle.budgets
+        assert dry_run is not None, "made before candidates are looked for"
         victims = [victim_of(view.pods[uid]) for uid in potential]
         gone: set[str] = set()
 
         def move(victim: Victim, sign: int) -> None:
-            what_if.move(potential[victim.uid], row, sign)
+            dry_run.move(potential[victim.uid], row, sign)
             (gone.add if sign < 0 else gone.discard)(victim.uid)
 
         for held in leaving:
-            what_if.move(held, row, -1)
+            dry_run.move(held, row, -1)
         chosen = choose_victims(
             victims,
             budgets,
             remove=lambda victim: move(victim, -1),
             put_back=lambda victim: move(victim, +1),
-            fits=lambda: (own is None or own.fits_without(gone)) and what_if.fits(judge.profile, judge.ask, row),
+            fits=lambda: (
+                (own is None or own.fits_without(gone)) and dry_run.fits(evaluation.profile, evaluation.pod_class, row)
+            ),
         )
         for held in leaving:
-            what_if.move(held, row, +1)
+            dry_run.move(held, row, +1)
         if chosen is None or not (chosen[0] or leaving):
             return None
         beyond = overdrawn(by_importance(victims), budgets) if chosen[1] else {}
         names = sorted({name for victim in chosen[0] for name in beyond.get(victim.uid, ())})
-        return Candidate(self._index.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
+        return Candidate(self._cache.table.names[row], tuple(chosen[0]), chosen[1], tuple(names))
 
-    def events(self, pod: PodFacts, ask: PodAsk, candidate: Candidate, cycle: int) -> tuple[Event, ...]:
+    def events(self, pod: PodRecord, pod_class: PodClass, candidate: Candidate, cycle: int) -> tuple[Event, ...]:
         """The events of a choice."""
         said = nomination(pod, candidate, cycle, candidates=self.candidates)
-        return consequences(self._index, self._cycle, pod, ask, said, candidate.victims)
+        return consequences(self._cache, self._cycle, pod, pod_class, said, candidate.victims)

@@ -5,14 +5,14 @@ from collections import Counter
 from services.scheduler.framework.plugin import Plugin, Profile
 from services.scheduler.kernels.select import NO_NODE, tally
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.events.scheduling import Rejections
 
 BEST = 3
 """How many of the best nodes a cycle records per class."""
 
 
-def rejections(profile: Profile, ask: PodAsk, by: Int64, verdict: Int64) -> tuple[Rejections, ...]:
+def rejections(profile: Profile, pod_class: PodClass, by: Int64, verdict: Int64) -> tuple[Rejections, ...]:
     """Reasons by plugin, in the order in which these are asked.
 
     Args:
@@ -24,11 +24,11 @@ def rejections(profile: Profile, ask: PodAsk, by: Int64, verdict: Int64) -> tupl
         rejection
         for index, nodes in enumerate(counts[-NO_NODE:])
         if nodes
-        for rejection in listed(filters[index], ask, Counter(verdict[by == index].tolist()))
+        for rejection in listed(filters[index], pod_class, Counter(verdict[by == index].tolist()))
     )
 
 
-def listed(plugin: Plugin, ask: PodAsk, verdicts: Counter[int]) -> tuple[Rejections, ...]:
+def listed(plugin: Plugin, pod_class: PodClass, verdicts: Counter[int]) -> tuple[Rejections, ...]:
     """A plugin's reasons, those that hold for most nodes first.
 
     Args:
@@ -36,7 +36,7 @@ def listed(plugin: Plugin, ask: PodAsk, verdicts: Counter[int]) -> tuple[Rejecti
     """
     counts: Counter[tuple[str, str]] = Counter()
     for verdict, nodes in verdicts.items():
-        for reason in plugin.reasons(ask, verdict):
+        for reason in plugin.reasons(pod_class, verdict):
             counts[reason.code, reason.detail] += nodes
     return tuple(
         Rejections(plugin=plugin.name, code=code, nodes=nodes, detail=detail)

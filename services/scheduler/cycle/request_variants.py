@@ -6,23 +6,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.cycle.active_plugins import Panel, refuse_by
+from services.scheduler.cycle.active_plugins import ActivePlugins, refuse_by
 from services.scheduler.cycle.fused_scoring import lay_out
 from services.scheduler.cycle.rejection_summary import BEST, listed, rejections
 from services.scheduler.framework.plugin_state import LookaheadScore
 from services.scheduler.framework.protocols import is_kind
-from services.scheduler.framework.score_terms import Evenness, Fullness, Left
+from services.scheduler.framework.score_terms import AllocationTerm, BalanceTerm, LoadTerm
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.sequential import place
 from services.scheduler.kernels.tiles import Int64
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, Rejections
 
 _KINDS = 16
 """So many kinds of shortage are told apart: of two resources and the number of pods there are not that many."""
 
 
-class Foreseen(NamedTuple):
+class PredictedPlacement(NamedTuple):
     """Where a pod goes.
 
     Attributes:
@@ -35,52 +35,56 @@ class Foreseen(NamedTuple):
     judged: ClassEvaluated
 
 
-class Kin:
+class VariantBatch:
     """Classes that differ in amounts alone, in one cycle."""
 
-    def __init__(self, panel: Panel, ask: PodAsk) -> None:
+    def __init__(self, active: ActivePlugins, pod_class: PodClass) -> None:
         """Find out what is said of all of them.
 
         Args:
-            panel: narrowed to them.
-            ask: one of them.
+            active: narrowed to them.
+            pod_class: one of them.
         """
-        self._panel = panel
-        self._ask = ask
-        self._before: Int64 = panel.nobody.copy()
+        self._active = active
+        self._pod_class = pod_class
+        self._before: Int64 = active.nobody.copy()
         verdict = np.zeros(len(self._before), np.int64)
-        refuse_by(ask, self._before, verdict, panel.filters, slice(0, panel.room.size))
+        refuse_by(pod_class, self._before, verdict, active.filters, slice(0, active.snapshot.size))
         self._feasible = int((self._before == FEASIBLE).sum())
         self._rejected: tuple[Rejections, ...] = ()
-        if self._feasible < panel.alive:
-            self._rejected = rejections(panel.profile, ask, self._before, verdict)
-        scorers = [plugin.name for plugin, _, _ in panel.scorers]
-        order = [name for name in panel.order if name in panel.flat or name in scorers]
+        if self._feasible < active.alive:
+            self._rejected = rejections(active.profile, pod_class, self._before, verdict)
+        scorers = [plugin.name for plugin, _, _ in active.scorers]
+        order = [name for name in active.order if name in active.flat or name in scorers]
         self._order = [
-            (name, scorers.index(name) if name in scorers else -1, panel.flat.get(name, 0)) for name in order
+            (name, scorers.index(name) if name in scorers else -1, active.flat.get(name, 0)) for name in order
         ]
         self._is_arithmetic = self._can_be_foreseen()
 
     def _can_be_foreseen(self) -> bool:
-        panel, ask = self._panel, self._ask
-        if panel.fitting is None or any(guide.preferred_nodes(ask) for guide in panel.guides):
+        active, pod_class = self._active, self._pod_class
+        if active.fitting is None or any(guide.preferred_nodes(pod_class) for guide in active.guides):
             return False
         # Who refuses a node before room is asked for refuses it for good; of one behind, its reason may be another.
-        if any(index > panel.fitting[0] or not plugin.node_only for index, plugin, _ in panel.filters):
+        if any(index > active.fitting[0] or not plugin.node_only for index, plugin, _ in active.filters):
             return False
-        summing, _, others = panel.parts(ask)
-        return not others and all(is_kind(state, LookaheadScore) and state.can_predict(ask) for _, _, state in summing)
+        summing, _, others = active.parts(pod_class)
+        return not others and all(
+            is_kind(state, LookaheadScore) and state.can_predict(pod_class) for _, _, state in summing
+        )
 
     def is_arithmetic(self) -> bool:
         """Whether all that is said of the classes now, and all that their pods change, is arithmetic or the same for all of them."""
         if not self._is_arithmetic:
             return False
-        panel, every = self._panel, slice(0, self._panel.room.size)
-        return not any(state.filter(self._ask, every) is not None for _, _, state in panel.wide_filters) and not any(
-            state.scores(self._ask, panel.nobody == FEASIBLE) is not None for _, _, state in panel.wide_scorers
+        active, every = self._active, slice(0, self._active.snapshot.size)
+        return not any(
+            state.filter(self._pod_class, every) is not None for _, _, state in active.wide_filters
+        ) and not any(
+            state.scores(self._pod_class, active.nobody == FEASIBLE) is not None for _, _, state in active.wide_scorers
         )
 
-    def place(self, asks: Sequence[PodAsk], hashes: Sequence[np.uint64]) -> list[Foreseen]:
+    def place(self, pod_classes: Sequence[PodClass], hashes: Sequence[np.uint64]) -> list[PredictedPlacement]:
         """Place pods one after the other, where `is_arithmetic` holds.
 
         Args:
@@ -89,28 +93,29 @@ class Kin:
         Returns:
             The first of them: as many as a node will take, and are not special in some way.
         """
-        panel, room, table = self._panel, self._panel.room, self._panel.room.table
-        said = [panel.parts(ask)[1] for ask in asks]
+        active, snapshot, table = self._active, self._active.snapshot, self._active.snapshot.table
+        said = [active.parts(pod_class)[1] for pod_class in pod_classes]
         layout = lay_out(said[0])
-        fits = [fit for ask in asks if (fit := panel.fit_term(ask)) is not None]
+        fits = [fit for pod_class in pod_classes if (fit := active.fit_term(pod_class)) is not None]
         index, shortage = fits[0]
         taken = [
-            [(column, size) for column, size in table.vector(ask) if column < room.requested.shape[1]] for ask in asks
+            [(column, size) for column, size in table.vector(pod_class) if column < snapshot.requested.shape[1]]
+            for pod_class in pod_classes
         ]
-        rows, totals = np.full((len(asks), BEST), -1, np.int64), np.zeros((len(asks), BEST), np.int64)
-        each = np.zeros((len(asks), len(said[0]), BEST), np.int64)
-        kinds, counts = np.zeros((2, len(asks), _KINDS), np.int64)
+        rows, totals = np.full((len(pod_classes), BEST), -1, np.int64), np.zeros((len(pod_classes), BEST), np.int64)
+        each = np.zeros((len(pod_classes), len(said[0]), BEST), np.int64)
+        kinds, counts = np.zeros((2, len(pod_classes), _KINDS), np.int64)
         even_place, even_weight, even_resources, _ = layout.even
         left_place, left_weight, left_allocatable, load = layout.left[:4]
         done: int = place(
             self._before,
-            table.hashes[: room.size],
-            panel.base,
-            room.pods,
+            table.hashes[: snapshot.size],
+            active.base,
+            snapshot.pods,
             table.allowed_pods,
             table.allocatable.T,
-            room.requested.T,
-            room.scored.T,
+            snapshot.requested.T,
+            snapshot.scored.T,
             index,
             shortage.resources,
             _table([fit.sizes for _, fit in fits]),
@@ -118,24 +123,29 @@ class Kin:
             layout.full,
             layout.terms,
             _table(
-                [[size for _, part in parts if isinstance(part, Fullness) for size in part.asked] for parts in said]
+                [
+                    [size for _, part in parts if isinstance(part, AllocationTerm) for size in part.asked]
+                    for parts in said
+                ]
             ),
             even_place,
             even_weight,
             even_resources,
             _table(
-                [[size for _, part in parts if isinstance(part, Evenness) for size in part.asked] for parts in said]
+                [[size for _, part in parts if isinstance(part, BalanceTerm) for size in part.asked] for parts in said]
             ),
             left_place,
             left_weight,
             left_allocatable,
             load,
-            _table([[size for _, part in parts if isinstance(part, Left) for size in part.incoming] for parts in said]),
+            _table(
+                [[size for _, part in parts if isinstance(part, LoadTerm) for size in part.incoming] for parts in said]
+            ),
             *layout.left[5:],
             np.array(hashes, np.uint64),
             np.array([column for column, _ in taken[0]], np.int64),
             _table([[size for _, size in pairs] for pairs in taken]),
-            _table([(ask.held.get("cpu", 0), ask.held.get("memory", 0)) for ask in asks]),
+            _table([(pod_class.held.get("cpu", 0), pod_class.held.get("memory", 0)) for pod_class in pod_classes]),
             rows,
             totals,
             each,
@@ -143,7 +153,7 @@ class Kin:
             counts,
         )
         return [
-            Foreseen(rows.item(number, 0), totals.item(number, 0), self._judged(asks[number], *found))
+            PredictedPlacement(rows.item(number, 0), totals.item(number, 0), self._judged(pod_classes[number], *found))
             for number, found in enumerate(
                 zip(*(array[:done].tolist() for array in (rows, totals, each, kinds, counts)), strict=True)
             )
@@ -151,21 +161,21 @@ class Kin:
 
     def _judged(
         self,
-        ask: PodAsk,
+        pod_class: PodClass,
         rows: list[int],
         totals: list[int],
         each: list[list[int]],
         kinds: list[int],
         counts: list[int],
     ) -> ClassEvaluated:
-        names, rejected, feasible = self._panel.room.table.names, self._rejected, self._feasible
-        if counts[0] and self._panel.fitting is not None:
-            plugin = self._panel.profile.filters[self._panel.fitting[0]]
+        names, rejected, feasible = self._active.snapshot.table.names, self._rejected, self._feasible
+        if counts[0] and self._active.fitting is not None:
+            plugin = self._active.profile.filters[self._active.fitting[0]]
             short = {kind: nodes for kind, nodes in zip(kinds, counts, strict=True) if nodes}
-            rejected += listed(plugin, ask, Counter(short))
+            rejected += listed(plugin, pod_class, Counter(short))
             feasible -= sum(counts)
         return ClassEvaluated(
-            nodes=self._panel.alive,
+            nodes=self._active.alive,
             feasible=feasible,
             rejected=rejected,
             best=tuple(

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.condition_message import message
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.extender.evaluation_query import BadQuery, EvaluationQuery
@@ -21,7 +21,7 @@ from services.scheduler.framework.reasons import text
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.explanation_requests import QUESTIONS, Answered, digest_of
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_record import PodRecord
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns, instant_text
@@ -38,9 +38,9 @@ MOST_NAMED = 1_000
 Json = dict[str, Any]
 
 
-def answers(index: Index, now_ns: int) -> tuple[Draft, ...]:
+def answers(cache: SchedulingCache, now_ns: int) -> tuple[Draft, ...]:
     """What is to be said to the questions there are: nothing for most, most of the time. Judges each of them: not for each cycle."""
-    view = index.view
+    view = cache.view
     if not view.questions:
         return ()
     drafts: list[Draft] = []
@@ -55,7 +55,7 @@ def answers(index: Index, now_ns: int) -> tuple[Draft, ...]:
         if _is_over(question, now_ns):
             drafts.append(Draft(ObjectDesired(resource=QUESTIONS, name=key, body=None)))
             continue
-        answer = _answer(index, pods, key, question, now_ns)
+        answer = _answer(cache, pods, key, question, now_ns)
         before, digest = _before(view.answered, key, question), digest_of(answer)
         if before is None or before.digest != digest or now_ns - before.at_ns >= HEARTBEAT_NS:
             status = {**answer, "lastUpdateTime": instant_text(now_ns // SECOND * SECOND)}
@@ -88,66 +88,73 @@ def _is_over(question: Json, now_ns: int) -> bool:
         return False  # kept until it is mended: the answer says what is wrong
 
 
-def _asked_about(view: ClusterView) -> dict[str, PodFacts]:
+def _asked_about(view: ClusterView) -> dict[str, PodRecord]:
     """The pods that questions name, by `namespace/name`: one look at all pods for all questions."""
     names = {(question.get("spec") or {}).get("questionObjectKey") for question in view.questions.values()}
-    found: dict[str, PodFacts] = {}
-    for facts in view.pods.values():
-        if facts.name in names and facts.since:
-            found.setdefault(facts.name, facts)
+    found: dict[str, PodRecord] = {}
+    for pod_record in view.pods.values():
+        if pod_record.name in names and pod_record.since:
+            found.setdefault(pod_record.name, pod_record)
     return found
 
 
-def _answer(index: Index, pods: Mapping[str, PodFacts], key: str, question: Json, now_ns: int) -> Json:
+def _answer(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, question: Json, now_ns: int) -> Json:
     try:
-        return _asked(index, pods, key, question.get("spec") or {}, now_ns)
+        return _asked(cache, pods, key, question.get("spec") or {}, now_ns)
     except BadQuery as error:
         return {"schedulable": False, "schedulableAfterPreemption": False, "failedMessage": str(error)}
 
 
-def _asked(index: Index, pods: Mapping[str, PodFacts], key: str, spec: Json, now_ns: int) -> Json:
+def _asked(cache: SchedulingCache, pods: Mapping[str, PodRecord], key: str, spec: Json, now_ns: int) -> Json:
     if spec.get("questionObjectTemplate"):
-        return _judged(index, _from_template(key, spec["questionObjectTemplate"]), now_ns)
+        return _judged(cache, _from_template(key, spec["questionObjectTemplate"]), now_ns)
     asked = str(spec.get("questionObjectKey") or "")
     if not asked:
         raise BadQuery("give spec.questionObjectKey, as namespace/pod, or spec.questionObjectTemplate")
-    facts = pods.get(asked)
-    if facts is None:
+    pod_record = pods.get(asked)
+    if pod_record is None:
         raise BadQuery(f"there is no pod {asked}; gangs and jobs are not asked about in this release")
-    return _of_pod(index, facts, now_ns)
+    return _of_pod(cache, pod_record, now_ns)
 
 
-def _of_pod(index: Index, facts: PodFacts, now_ns: int) -> Json:
-    held = facts.held()
+def _of_pod(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Json:
+    held = pod_record.held()
     if held is not None:
-        return _explained([_result(facts.name, facts.uid, held.node)], "", [])
-    if facts.ended:
-        raise BadQuery(f"pod {facts.name} has ended")
-    if facts.ask is None or facts.ask.fault:
-        raise BadQuery(f"pod {facts.name}: {facts.ask.fault if facts.ask else 'it has not been read yet'}")
-    if facts.ask.gated:
+        return _explained([_result(pod_record.name, pod_record.uid, held.node)], "", [])
+    if pod_record.ended:
+        raise BadQuery(f"pod {pod_record.name} has ended")
+    if pod_record.pod_class is None or pod_record.pod_class.fault:
+        raise BadQuery(
+            f"pod {pod_record.name}: {pod_record.pod_class.fault if pod_record.pod_class else 'it has not been read yet'}"
+        )
+    if pod_record.pod_class.gated:
         raise BadQuery(text("SchedulingGated"))
     metadata = msgspec.structs.replace(
-        facts.ask.pod.metadata, namespace=facts.name.partition("/")[0], name=facts.name.partition("/")[2], uid=facts.uid
+        pod_record.pod_class.pod.metadata,
+        namespace=pod_record.name.partition("/")[0],
+        name=pod_record.name.partition("/")[2],
+        uid=pod_record.uid,
     )
-    return _judged(index, msgspec.structs.replace(facts.ask.pod, metadata=metadata), now_ns)
+    return _judged(cache, msgspec.structs.replace(pod_record.pod_class.pod, metadata=metadata), now_ns)
 
 
-def _judged(index: Index, pod: Pod, now_ns: int) -> Json:
-    query = EvaluationQuery(index, pod, now_ns)
-    judge, names = query.evaluation, index.table.names
-    row = judge.choose(name_hash(pod.metadata.uid))
+def _judged(cache: SchedulingCache, pod: Pod, now_ns: int) -> Json:
+    query = EvaluationQuery(cache, pod, now_ns)
+    evaluation, names = query.evaluation, cache.table.names
+    row = evaluation.choose(name_hash(pod.metadata.uid))
     refused: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
-    for number in range(index.table.size):
-        if judge.by[number] > FEASIBLE:
+    for number in range(cache.table.size):
+        if evaluation.by[number] > FEASIBLE:
             why, unresolvable = query.why_not(names[number])
-            refused[judge.profile.filters[int(judge.by[number])].name, why, not unresolvable].append(names[number])
+            refused[evaluation.profile.filters[int(evaluation.by[number])].name, why, not unresolvable].append(
+                names[number]
+            )
     details = [
         {"failedPlugin": plugin, "reason": why, "preemptMightHelp": helps, "failedNodes": sorted(nodes)[:MOST_NAMED]}
         for (plugin, why, helps), nodes in sorted(refused.items())
     ]
     results = [_result(pod.metadata.key, pod.metadata.uid, names[row])] if row >= 0 else []
-    failed = "" if results else message(judge.judged(name_hash(pod.metadata.uid)))
+    failed = "" if results else message(evaluation.judged(name_hash(pod.metadata.uid)))
     return _explained(results, failed, details)
 
 

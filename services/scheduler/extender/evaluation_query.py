@@ -6,16 +6,16 @@ pod is free for pods of higher priority alone.
 
 from collections.abc import Iterable
 
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.cycle.active_plugins import Panel
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions
-from services.scheduler.cycle.cycle_state import WorkingCopies
-from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.cycle.cycle_state import CycleState
+from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.nomination import least_first
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, text
 from services.scheduler.kernels.select import NO_NODE
-from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
+from services.scheduler.state.pod_class import PodClass, class_key, common_part
 from shared.errors import KoordError
 from shared.kube.pod import Pod
 
@@ -28,34 +28,34 @@ class EvaluationQuery:
     """One pod against all nodes.
 
     Attributes:
-        judge: verdicts and totals.
+        evaluation: verdicts and totals.
     """
 
-    def __init__(self, index: Index, pod: Pod, now_ns: int, profile: str = "") -> None:
+    def __init__(self, cache: SchedulingCache, pod: Pod, now_ns: int, profile: str = "") -> None:
         """Judge the pod by the named profile; else by the one it asks for, else by the first.
 
         Raises:
             BadQuery: the pod's requests cannot be read, or there is no such profile.
         """
-        index.settle()
-        self._index = index
-        self.ask = ask = PodAsk(ask_key(pod), common_part(pod))
-        if ask.fault:
-            raise BadQuery(f"pod {pod.metadata.key}: {ask.fault}")
-        self._copies = copies = WorkingCopies(index, now_ns)
+        cache.settle()
+        self._cache = cache
+        self.pod_class = pod_class = PodClass(class_key(pod), common_part(pod))
+        if pod_class.fault:
+            raise BadQuery(f"pod {pod.metadata.key}: {pod_class.fault}")
+        self._copies = copies = CycleState(cache, now_ns)
         self._count_nominated(pod.metadata.uid)
-        panel = Panel(_profile(index, profile, ask.scheduler), copies.plugin_states, copies.room)
-        self.evaluation = Judge(panel, index.table, ask)
+        active = ActivePlugins(_profile(cache, profile, pod_class.scheduler), copies.plugin_states, copies.snapshot)
+        self.evaluation = ClassEvaluation(active, cache.table, pod_class)
 
     def _count_nominated(self, uid: str) -> None:
         """Counts the nominated pods of the pod's own and of higher priority on their nodes, the pod itself excepted."""
-        index, cycle = self._index, CyclePreemptions(self._index)
-        for nominated in reversed(least_first(index.nominated.values())):
-            ask, row = nominated.ask, index.table.rows.get(nominated.nominated)
-            if ask is None or row is None or nominated.uid == uid or ask.priority < self.ask.priority:
+        cache, cycle = self._cache, CyclePreemptions(self._cache)
+        for nominated in reversed(least_first(cache.nominated.values())):
+            pod_class, row = nominated.pod_class, cache.table.rows.get(nominated.nominated)
+            if pod_class is None or row is None or nominated.uid == uid or pod_class.priority < self.pod_class.priority:
                 continue
-            leaving = cycle.leaving_from(row, ask.priority)
-            self._copies.nominate(nominated, ask, index.profiles[ask.scheduler], row, leaving)
+            leaving = cycle.leaving_from(row, pod_class.priority)
+            self._copies.nominate(nominated, pod_class, cache.profiles[pod_class.scheduler], row, leaving)
 
     def feasible(self, node: str) -> bool:
         """Whether the node may take the pod."""
@@ -69,19 +69,20 @@ class EvaluationQuery:
 
     def given(self, node: str) -> dict[str, str] | None:
         """What the pod gets on a node that passed, as annotations; None when there is nothing to give after all."""
-        return self._copies.givers.reserve(self.evaluation, self._row(node))
+        return self._copies.reservers.reserve(self.evaluation, self._row(node))
 
     def feasible_without(self, node: str, uids: Iterable[str]) -> bool:
         """Whether the node may take the pod once these pods have left it. Pods that do not run there change nothing."""
         row = self._row(node)
         if row < 0:
             return False
-        there = self._index.on.get(row, {})
+        there = self._cache.on.get(row, {})
         leaving = [there[uid] for uid in dict.fromkeys(uids) if uid in there]
         for held in leaving:
             self._copies.move(held, row, -1)
         refused = any(
-            self._copies.plugin_states[plugin].filter_at(self.ask, row) for plugin in self.evaluation.profile.filters
+            self._copies.plugin_states[plugin].filter_at(self.pod_class, row)
+            for plugin in self.evaluation.profile.filters
         )
         for held in leaving:
             self._copies.move(held, row, +1)
@@ -94,17 +95,17 @@ class EvaluationQuery:
             return text(NODE_UNKNOWN), True
         plugin = self.evaluation.profile.filters[int(self.evaluation.by[row])]
         words = ", ".join(text(refusal.code, refusal.detail) for refusal in self.evaluation.refusals(row))
-        return words, plugin.unresolvable(self.ask, int(self.evaluation.verdict[row]))
+        return words, plugin.unresolvable(self.pod_class, int(self.evaluation.verdict[row]))
 
     def _row(self, node: str) -> int:
-        row = self._index.table.rows.get(node, -1)
+        row = self._cache.table.rows.get(node, -1)
         return -1 if row < 0 or self.evaluation.by[row] == NO_NODE else row
 
 
-def _profile(index: Index, name: str, asked: str) -> Profile:
+def _profile(cache: SchedulingCache, name: str, asked: str) -> Profile:
     if not name:
-        return index.profiles.get(asked) or next(iter(index.profiles.values()))
-    profile = index.profiles.get(name)
+        return cache.profiles.get(asked) or next(iter(cache.profiles.values()))
+    profile = cache.profiles.get(name)
     if profile is None:
-        raise BadQuery(f"there is no profile {name!r}; the configuration has {', '.join(index.profiles)}")
+        raise BadQuery(f"there is no profile {name!r}; the configuration has {', '.join(cache.profiles)}")
     return profile

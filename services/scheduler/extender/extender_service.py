@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.extender.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
 from services.scheduler.extender.evaluation_query import EvaluationQuery
@@ -15,7 +15,7 @@ from services.scheduler.extender.pending_evictions import PendingEvictions
 from services.scheduler.extender.verbs import cheapest, feasible_candidates, names_of
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_record import PodRecord
 from shared.events import Cause, Draft
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
@@ -43,7 +43,7 @@ class ExtenderService:
     """The part of a leading scheduler that serves other schedulers.
 
     Attributes:
-        index: the scheduling cache; None while this replica does not lead.
+        cache: the scheduling cache; None while this replica does not lead.
         config_digest: of the configuration that the cache was made with.
         charge_client: charges placements to the quota ledger; made with the cache.
         turn: held while a decision is made and appended.
@@ -52,7 +52,7 @@ class ExtenderService:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.index: Index | None = None
+        self.cache: SchedulingCache | None = None
         self.config_digest = ""
         self.charge_client: ChargeClient | None = None
         self.turn = asyncio.Lock()
@@ -66,8 +66,8 @@ class ExtenderService:
         Raises:
             BadQuery: its requests cannot be read.
         """
-        assert self.index is not None, "requests are served only while leading"
-        return EvaluationQuery(self.index, pod, self.runtime.now_ns(), self.profile)
+        assert self.cache is not None, "requests are served only while leading"
+        return EvaluationQuery(self.cache, pod, self.runtime.now_ns(), self.profile)
 
     async def query_after_evictions(self, args: ExtenderArgs) -> EvaluationQuery:
         """Evaluates a pod; where victims are leaving one of the nodes for it, waits until they have left.
@@ -106,7 +106,7 @@ class ExtenderService:
             return f"pod {pod} is refused by its quota; see: koord quota why {pod}"
 
         def outcome() -> str | None:
-            now = self.index and self.index.view.pods.get(args.pod_uid)
+            now = self.cache and self.cache.view.pods.get(args.pod_uid)
             if not now:
                 return f"pod {pod} is gone"
             if now.node:
@@ -151,36 +151,36 @@ class ExtenderService:
         Returns:
             The cycle to append; else the response without one: empty for a pod that is bound to the node already.
         """
-        if self.index is None or self.charge_client is None:
+        if self.cache is None or self.charge_client is None:
             return f"this replica does not lead any more; pod {pod} was not bound: bind it again"
-        facts = self._known(args.pod_uid)
-        if facts is None:
+        pod_record = self._known(args.pod_uid)
+        if pod_record is None:
             return f"pod {pod} is gone"
-        if facts.node:
-            return "" if facts.node == args.node else f"pod {pod} is bound to {facts.node} already"
-        if facts.ended or facts.deleting:
+        if pod_record.node:
+            return "" if pod_record.node == args.node else f"pod {pod} is bound to {pod_record.node} already"
+        if pod_record.ended or pod_record.deleting:
             return f"pod {pod} has ended or is being deleted; it is not bound"
-        assert facts.ask is not None, "_known returns only pods that have been read"
-        view, now_ns = self.index.view, self.runtime.now_ns()
-        query = EvaluationQuery(self.index, facts.ask.pod, now_ns, self.profile)
+        assert pod_record.pod_class is not None, "_known returns only pods that have been read"
+        view, now_ns = self.cache.view, self.runtime.now_ns()
+        query = EvaluationQuery(self.cache, pod_record.pod_class.pod, now_ns, self.profile)
         given = query.given(args.node) if query.feasible(args.node) else None
         if given is None:
             return f"node {args.node} does not take pod {pod}: {query.why_not(args.node)[0]}"
         seen, number = dict(view.positions), view.cycle + 1
-        evaluated = query.evaluation.judged(name_hash(facts.uid))
-        outcome = PodOutcome(pod_uid=facts.uid, class_index=0, node=args.node)
+        evaluated = query.evaluation.judged(name_hash(pod_record.uid))
+        outcome = PodOutcome(pod_uid=pod_record.uid, class_index=0, node=args.node)
         decided = CycleDecided(cycle=number, pods=(outcome,), classes=(evaluated,), by=EXTENDER)
         placed = PodPlaced(
-            pod_uid=facts.uid,
-            pod=facts.name,
+            pod_uid=pod_record.uid,
+            pod=pod_record.name,
             node=args.node,
             cycle=number,
-            request=facts.ask.request,
+            request=pod_record.pod_class.request,
             score=query.score(args.node),
             annotations=given,
         )
-        drafts = (Draft(decided), Draft(placed, Cause("cluster", facts.since), facts.uid))
-        preemptor = QuotaPreemptor(self.index)
+        drafts = (Draft(decided), Draft(placed, Cause("cluster", pod_record.since), pod_record.uid))
+        preemptor = QuotaPreemptor(self.cache)
         charged = await self.charge_client.charge(drafts, seen, preemptor, evicts=False)
         return _ChargedCycle(charged, now_ns, seen, self.config_digest)
 
@@ -192,39 +192,39 @@ class ExtenderService:
             is not there: it may be gone by now, so that another node's pods would be evicted for nothing.
         """
         pending = self._pending_node(pod)
-        if self.index is None or (pending and pending not in candidates):
+        if self.cache is None or (pending and pending not in candidates):
             return ""
-        now_ns, seen = self.runtime.now_ns(), dict(self.index.view.positions)
-        able = feasible_candidates(candidates, EvaluationQuery(self.index, pod, now_ns, self.profile))
+        now_ns, seen = self.runtime.now_ns(), dict(self.cache.view.positions)
+        able = feasible_candidates(candidates, EvaluationQuery(self.cache, pod, now_ns, self.profile))
         node = cheapest(able, self._is_evicted)
         uids = _uids(able[node]) if node else []
-        known = [facts for uid in uids if (facts := self._known(uid))]
+        known = [pod_record for uid in uids if (pod_record := self._known(uid))]
         if not node or len(known) < len(uids):
             return ""
         reason = f"makes room for pod {pod.metadata.key}"
         drafts = [
             Draft(
-                EvictionRequested(pod_uid=facts.uid, pod=facts.name, reason=reason),
-                Cause("cluster", facts.since),
-                facts.uid,
+                EvictionRequested(pod_uid=pod_record.uid, pod=pod_record.name, reason=reason),
+                Cause("cluster", pod_record.since),
+                pod_record.uid,
             )
-            for facts in known
-            if not facts.is_leaving()
+            for pod_record in known
+            if not pod_record.is_leaving()
         ]
         if drafts:
             await self.runtime.append(drafts, now_ns=now_ns, seen=seen, config=self.config_digest)
-        self._pending_evictions.note(pod.metadata.uid, node, uids, self.index.view.pods)
+        self._pending_evictions.note(pod.metadata.uid, node, uids, self.cache.view.pods)
         return node
 
     async def _all_terminating(self, uids: list[str], ends: float) -> bool | None:
         """True once all victims are terminating, False when one stays, None when that is not known in time."""
 
         def terminating() -> bool | None:
-            if self.index is None:
+            if self.cache is None:
                 return None
-            here = [facts for uid in uids if (facts := self.index.view.pods.get(uid))]
-            left = [facts for facts in here if not facts.deleting and not facts.ended]
-            if any(not facts.is_asked_to_go() for facts in left):
+            here = [pod_record for uid in uids if (pod_record := self.cache.view.pods.get(uid))]
+            left = [pod_record for pod_record in here if not pod_record.deleting and not pod_record.ended]
+            if any(not pod_record.is_asked_to_go() for pod_record in left):
                 return False
             return None if left else True
 
@@ -232,20 +232,20 @@ class ExtenderService:
 
     def _pending_node(self, pod: Pod) -> str:
         """The node that victims are leaving for the pod; empty for none."""
-        return "" if self.index is None else self._pending_evictions.node_of(pod.metadata.uid, self.index.view.pods)
+        return "" if self.cache is None else self._pending_evictions.node_of(pod.metadata.uid, self.cache.view.pods)
 
     def _is_evicted(self, uid: str) -> bool:
-        facts = self._known(uid)
-        return facts is not None and facts.is_asked_to_go()
+        pod_record = self._known(uid)
+        return pod_record is not None and pod_record.is_asked_to_go()
 
-    def _known(self, uid: str) -> PodFacts | None:
-        if self.index is None:
+    def _known(self, uid: str) -> PodRecord | None:
+        if self.cache is None:
             return None
-        facts = self.index.view.pods.get(uid)
-        if facts is None or not facts.since:
+        pod_record = self.cache.view.pods.get(uid)
+        if pod_record is None or not pod_record.since:
             return None
-        self.index.settle()
-        return facts if facts.ask is not None else None
+        self.cache.settle()
+        return pod_record if pod_record.pod_class is not None else None
 
     async def _until(self, found: Callable[[], T | None], ends: float) -> T | None:
         """Returns the value of `found` as soon as it is not None; None when the time is over."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.extender import node_views
 from services.scheduler.extender.api_types import (
     ExtenderArgs,
@@ -59,9 +59,9 @@ class _Handlers:
         self._service = extender
 
     @property
-    def index(self) -> Index:
-        assert self._service.index is not None, "asked only while leading"
-        return self._service.index
+    def cache(self) -> SchedulingCache:
+        assert self._service.cache is not None, "asked only while leading"
+        return self._service.cache
 
     async def filter(self, request: web.Request) -> web.Response:
         ask = await _read(request, ExtenderArgs)
@@ -89,19 +89,19 @@ class _Handlers:
 
     async def node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        return _found(node_views.node_info(self.index, name), name)
+        return _found(node_views.node_info(self.cache, name), name)
 
     async def plugin_node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
         route = f"{request.match_info['plugin']}/{request.match_info['view']}"
-        view = node_views.plugin_views(self.index).get(route)
+        view = node_views.plugin_views(self.cache).get(route)
         if view is None:
             raise web.HTTPNotFound(text=f"there is no view {route}\n")
         return _found(view(name), name)
 
     async def standing(self, request: web.Request) -> web.Response:
         pod = f"{request.match_info['namespace']}/{request.match_info['pod']}"
-        found = told(self.index, pod, self._service.runtime.now_ns())
+        found = told(self.cache, pod, self._service.runtime.now_ns())
         return (
             json_response({"message": f"cannot find pod {pod}"}, status=404) if found is None else json_response(found)
         )
@@ -114,13 +114,13 @@ class _Handlers:
         return web.Response(text=node_views.scores(query, int(top)), content_type="text/markdown")
 
     async def filters(self, request: web.Request) -> web.Response:
-        return json_response(node_views.failures(self._query(await _read(request, Pod)), self.index.table.rows))
+        return json_response(node_views.failures(self._query(await _read(request, Pod)), self.cache.table.rows))
 
     async def configz(self, _: web.Request) -> web.Response:
-        return web.Response(text=self.index.view.config_text, content_type="application/yaml")
+        return web.Response(text=self.cache.view.config_text, content_type="application/yaml")
 
     async def services(self, _: web.Request) -> web.Response:
-        plugins = [f"/apis/v1/plugins/{route}/:nodeName" for route in node_views.plugin_views(self.index)]
+        plugins = [f"/apis/v1/plugins/{route}/:nodeName" for route in node_views.plugin_views(self.cache)]
         own = [
             path.replace("{node}", ":nodeName").replace("{", ":").replace("}", "")
             for path in _GETS
@@ -154,7 +154,7 @@ _GETS = {
 
 def _application(extender: ExtenderService) -> web.Application:
     handlers = _Handlers(extender)
-    app = for_leaders(lambda: extender.index is not None, largest=LARGEST_QUESTION)
+    app = for_leaders(lambda: extender.cache is not None, largest=LARGEST_QUESTION)
     app.add_routes([web.get(path, getattr(handlers, name)) for path, name in _GETS.items()])
     app.add_routes([web.post(path, getattr(handlers, name)) for path, name in _POSTS.items()])
     return app

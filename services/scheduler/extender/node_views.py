@@ -3,22 +3,24 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.extender.evaluation_query import EvaluationQuery
 
 Json = dict[str, Any]
 
 
-def node_info(index: Index, name: str) -> Json | None:
+def node_info(cache: SchedulingCache, name: str) -> Json | None:
     """What a node offers, what its pods hold of it, and what remains; None when there is no such node."""
-    index.settle()
-    table = index.table
+    cache.settle()
+    table = cache.table
     row = table.rows.get(name)
     if row is None or not table.alive[row]:
         return None
     allocatable = {resource: int(table.allocatable[row, column]) for resource, column in table.columns.items()}
     requested = {resource: int(table.requested[row, column]) for resource, column in table.columns.items()}
-    held = sorted(facts.name for facts in index.view.pods.values() if (at := facts.held()) and at.node == name)
+    held = sorted(
+        pod_record.name for pod_record in cache.view.pods.values() if (at := pod_record.held()) and at.node == name
+    )
     return {
         "node": name,
         "allocatable": _some(allocatable),
@@ -32,9 +34,9 @@ def node_info(index: Index, name: str) -> Json | None:
 
 def scores(query: EvaluationQuery, top: int) -> str:
     """The best nodes for a pod as a table in Markdown, with each plugin's part: upstream's dump of scores."""
-    judge = query.evaluation
-    rows = sorted((int(row) for row in judge.feasible()), key=lambda row: -int(judge.total[row]))[:top]
-    candidates = judge.candidates(rows)
+    evaluation = query.evaluation
+    rows = sorted((int(row) for row in evaluation.feasible()), key=lambda row: -int(evaluation.total[row]))[:top]
+    candidates = evaluation.candidates(rows)
     plugins = sorted({plugin for candidate in candidates for plugin in candidate.plugin_scores})
     head = ["#", "Node", "Score", *plugins]
     lines = [head, ["---"] * len(head)]
@@ -49,14 +51,14 @@ def failures(query: EvaluationQuery, names: Mapping[str, int]) -> Json:
     return {name: query.why_not(name)[0] for name in sorted(names) if name and not query.feasible(name)}
 
 
-def plugin_views(index: Index) -> dict[str, Callable[[str], Json | None]]:
+def plugin_views(cache: SchedulingCache) -> dict[str, Callable[[str], Json | None]]:
     """Route below /apis/v1/plugins/ -> what the plugin's account says of a node, for the plugins that tell."""
     views: dict[str, Callable[[str], Json | None]] = {}
-    for plugin, ledger in index.ledgers.items():
+    for plugin, plugin_cache in cache.plugin_caches.items():
         route = ROUTES.get(plugin.name)
-        told = getattr(ledger, "told", None)
+        told = getattr(plugin_cache, "told", None)
         if route and told:
-            views.setdefault(f"{plugin.name}/{route}", _of_node(index, told))
+            views.setdefault(f"{plugin.name}/{route}", _of_node(cache, told))
     return views
 
 
@@ -64,10 +66,10 @@ ROUTES = {"LoadAwareScheduling": "node", "NodeNUMAResource": "nodes"}
 """Plugin -> the part of its route before the node's name."""
 
 
-def _of_node(index: Index, told: Callable[[int], Json]) -> Callable[[str], Json | None]:
+def _of_node(cache: SchedulingCache, told: Callable[[int], Json]) -> Callable[[str], Json | None]:
     def view(name: str) -> Json | None:
-        index.settle()
-        row = index.table.rows.get(name)
+        cache.settle()
+        row = cache.table.rows.get(name)
         return None if row is None else told(row)
 
     return view

@@ -15,14 +15,14 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 
 MAX_SCORE = 100
 
@@ -54,21 +54,21 @@ class Plugin(Protocol):
     node_only: ClassVar[bool]
     cross_node: ClassVar[bool]
     normalize: ClassVar[Normalize]
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]]
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]]
 
-    def new_ledger(self) -> Ledger | None:
+    def new_cache(self) -> PluginCache | None:
         """An empty account for an index to keep up to date, if the plugin needs one."""
         ...
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:
-        """A working copy for the cycle that is decided at `now_ns`; `ledger` is what `new_ledger` returned."""
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
+        """A working copy for the cycle that is decided at `now_ns`; `plugin_cache` is what `new_cache` returned."""
         ...
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
         """What a verdict of this plugin means; several reasons where several hold."""
         ...
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:
         """Whether no pod that went from the node would help: upstream's UnschedulableAndUnresolvable."""
         ...
 
@@ -77,7 +77,7 @@ class Plugin(Protocol):
 class PreferredNodes(Protocol):
     """A plugin that knows nodes which come before all scores."""
 
-    def preferred_nodes(self, ask: PodAsk) -> Sequence[str]:
+    def preferred_nodes(self, pod_class: PodClass) -> Sequence[str]:
         """Names of nodes; the first of them that is feasible is taken."""
         ...
 
@@ -123,10 +123,12 @@ class Profile:
         """Whether a change on one node can end one of the reasons on another."""
         return any(plugin in self._wide for plugin, _ in reasons)
 
-    def queueing_hints(self, reasons: Sequence[tuple[str, str]]) -> frozenset[Change]:
+    def queueing_hints(self, reasons: Sequence[tuple[str, str]]) -> frozenset[ClusterEvent]:
         """The changes that can end one of the reasons. A new node always can; a reason nobody knows is ended by any."""
-        every = frozenset(Change)
-        return frozenset((Change.NODE_ADDED,)).union(*(self._queueing_hints.get(reason, every) for reason in reasons))
+        every = frozenset(ClusterEvent)
+        return frozenset((ClusterEvent.NODE_ADDED,)).union(
+            *(self._queueing_hints.get(reason, every) for reason in reasons)
+        )
 
 
 def normalized(raw: Int64, highest: int, how: Normalize) -> Int64:

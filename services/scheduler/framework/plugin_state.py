@@ -6,17 +6,17 @@ In a cycle, pods are placed one after the other; `place` moves a state on. All j
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from services.scheduler.cycle.cycle_snapshot import Room
-from services.scheduler.framework.score_terms import Part, Shortage
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
+from services.scheduler.framework.score_terms import FitTerm, ScoreTerm
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import Held, PodFacts
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import Held, PodRecord
 
 
 class PluginState(Protocol):
     """A plugin's working copy for one cycle."""
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """Judge nodes for a class of pods.
 
         Returns:
@@ -24,7 +24,7 @@ class PluginState(Protocol):
         """
         ...
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """Prefer nodes: the higher the better. None: the plugin has no opinion on this class, which counts 0.
 
         Returns:
@@ -32,11 +32,11 @@ class PluginState(Protocol):
         """
         ...
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node, 0 where `filter` returns None: the same in plain integers, for after a placement."""
         ...
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
+    def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node, 0 where `score` returns None."""
         ...
 
@@ -45,7 +45,7 @@ class PluginState(Protocol):
 class Placeable(PluginState, Protocol):
     """The state of a plugin that counts more of a cycle's placements than the room does."""
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
+    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
         """Count a pod of the class on the node, for the pods that come after it in the cycle."""
         ...
 
@@ -54,7 +54,7 @@ class Placeable(PluginState, Protocol):
 class Preemptable(PluginState, Protocol):
     """The state of a plugin of which pods that run can be taken, to see what would fit without them. Of others they stay."""
 
-    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:
+    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:
         """A pod that ran on the node when the cycle began is taken off it (-1), or put back (+1).
 
         Args:
@@ -76,7 +76,7 @@ class Releasable(PluginState, Protocol):
 class Selective(PluginState, Protocol):
     """The state of a plugin that has nothing to say of most classes, whatever happens in the cycle."""
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether it may say anything of the class, or give its pods anything, at any time of the cycle.
 
         Classes that differ in amounts alone are answered alike.
@@ -88,7 +88,7 @@ class Selective(PluginState, Protocol):
 class Fitting(PluginState, Protocol):
     """The state of a plugin whose filter is arithmetic alone, and can be worked out with other plugins' scores."""
 
-    def fit_term(self, ask: PodAsk) -> Shortage:
+    def fit_term(self, pod_class: PodClass) -> FitTerm:
         """What `filter` is worked out from; one state of a profile has this."""
         ...
 
@@ -97,7 +97,7 @@ class Fitting(PluginState, Protocol):
 class Summed(PluginState, Protocol):
     """The state of a plugin whose score is arithmetic alone, and can be worked out together with that of others."""
 
-    def score_term(self, ask: PodAsk) -> Part | None:
+    def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
         """What `score` is worked out from; None: it has to be asked for it."""
         ...
 
@@ -109,12 +109,12 @@ class LookaheadScore(PluginState, Protocol):
     A state that is none, and has no opinion on a class, has none after any number of its pods.
     """
 
-    def can_predict(self, ask: PodAsk) -> bool:
+    def can_predict(self, pod_class: PodClass) -> bool:
         """Whether `after` can say, for the class and for those that differ from it in amounts alone."""
         ...
 
-    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:
-        """The state as if each node had taken one more pod of the class; `room` is `Room.after`. None: it cannot say."""
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
+        """The state as if each node had taken one more pod of the class; `snapshot` is `CycleSnapshot.after`. None: it cannot say."""
         ...
 
 
@@ -126,11 +126,11 @@ class Surprising(LookaheadScore, Protocol):
         """Whether the pod that was placed last changed its node as `after` would have said."""
         ...
 
-    def count_predicted(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+    def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """How many equal pods, from the first on, would change their nodes as `after` says, each another node."""
         ...
 
-    def place_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> None:
+    def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> None:
         """Count the first of the pods that `count_predicted` was asked about last: no more than it said."""
         ...
 
@@ -142,15 +142,15 @@ class CrossNodeState(PluginState, Protocol):
     Its `score` is None: it scores by `scores`.
     """
 
-    def revision(self, ask: PodAsk) -> int:
+    def revision(self, pod_class: PodClass) -> int:
         """A number that grows when a placement of the cycle may have changed `filter` or `scores` for the class."""
         ...
 
-    def ignores_own_placements(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, pod_class: PodClass) -> bool:
         """Whether it makes no difference to what it says of the class where pods of the class go."""
         ...
 
-    def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
+    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
         """Prefer nodes, measured against the feasible ones. None: no opinion, which counts 0.
 
         Args:
@@ -170,10 +170,10 @@ class Reserver(PluginState, Protocol):
     it refused.
     """
 
-    def reserve(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
+    def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
         """What a pod of the class gets on the node, as annotations of the pod; or the verdict that refuses it after all."""
         ...
 
-    def assume(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:
+    def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:
         """Count what a pod was given, by whichever profile's plugin, for the pods that come after it in the cycle."""
         ...

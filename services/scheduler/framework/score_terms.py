@@ -7,16 +7,16 @@ import numpy as np
 from services.scheduler.kernels.tiles import Int64
 
 
-class Shortage(NamedTuple):
-    """What nodes may be short of: the arguments of `kernels.room.shortages`."""
+class FitTerm(NamedTuple):
+    """What nodes may be short of: the arguments of `kernels.snapshot.shortages`."""
 
     resources: Int64
     sizes: Int64
     too_small: int
 
 
-class Fullness(NamedTuple):
-    """How full nodes would be: the arguments of `kernels.room.filled`, those over resources in plain numbers."""
+class AllocationTerm(NamedTuple):
+    """How full nodes would be: the arguments of `kernels.snapshot.filled`, those over resources in plain numbers."""
 
     resources: tuple[int, ...]
     sources: tuple[int, ...]
@@ -30,14 +30,14 @@ class Fullness(NamedTuple):
         return resources, sources, asked, weights, self.most
 
 
-class Evenness(NamedTuple):
-    """How evenly the resources of nodes would be used: the arguments of `kernels.room.evenness`."""
+class BalanceTerm(NamedTuple):
+    """How evenly the resources of nodes would be used: the arguments of `kernels.snapshot.evenness`."""
 
     resources: Int64
     asked: Int64
 
 
-class Left(NamedTuple):
+class LoadTerm(NamedTuple):
     """What of nodes a pod would leave, by measured load: the arguments of `kernels.load.left`."""
 
     allocatable: Int64
@@ -50,4 +50,4 @@ class Left(NamedTuple):
     now_ns: int
 
 
-Part = Fullness | Evenness | Left
+ScoreTerm = AllocationTerm | BalanceTerm | LoadTerm

@@ -21,7 +21,7 @@ _LEFT = "int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int
 
 
 @compiled(f"void({_NODES}, int64, {_ROOM}, {_SHORT}, {_FULL}, {_EVEN}, {_LEFT})")
-def judge(  # noqa: C901 (one pass over what several plugins say)
+def evaluate(  # noqa: C901 (one pass over what several plugins say)
     rows: Int64,
     count: int,
     by: Int64,

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.kernels.compiled import Number, compiled, part
-from services.scheduler.kernels.fused import judge
+from services.scheduler.kernels.fused import evaluate
 from services.scheduler.kernels.select import FEASIBLE, leading
 from services.scheduler.kernels.tiles import Int64
 
@@ -107,8 +107,8 @@ def place(
 
     Args:
         before: [nodes]: who refuses all of them whatever they ask for, FEASIBLE where nobody does, NO_NODE where the row is free.
-        pods, requested, scored, left_load: what is taken, as in `whole.judge`: counted on, and put back at the end.
-        short_sizes, full_asked, even_asked, left_incoming: [pods, ...] each: what differs between the classes, else as in `whole.judge`.
+        pods, requested, scored, left_load: what is taken, as in `whole.evaluate`: counted on, and put back at the end.
+        short_sizes, full_asked, even_asked, left_incoming: [pods, ...] each: what differs between the classes, else as in `whole.evaluate`.
         pod_hashes: [pods], of their uids.
         taken_resources: rows of `requested` in which a pod counts; taken_sizes: [pods, of these], with how much of each.
         held: [pods, 2]: likewise in `scored`.
@@ -129,7 +129,7 @@ def place(
         by[:] = before
         which, found, here, sums, parts = everything, size, by, total, none
         for closer in range(2):  # all nodes; then the best again, for what their totals are the sums of
-            judge(
+            evaluate(
                 which, found, here, verdict, sums, parts, base, pods, allowed_pods, allocatable, requested, scored,
                 index, short_resources, short_sizes[pod], too_small, full, terms,
                 even_place, even_weight, even_resources, even_asked[pod],

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush, heapreplace
 
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 
 FRESH, REFUSED_BEFORE, WOKEN = range(3)
 """Due, of a class of which no waiting pod has been refused; due, of another; woken by a change."""
@@ -31,10 +31,10 @@ class _Class:
         shown: its newest entry among the heads; not later than its first pod.
     """
 
-    __slots__ = ("ask", "entries", "number", "shown", "start")
+    __slots__ = ("entries", "number", "pod_class", "shown", "start")
 
-    def __init__(self, ask: PodAsk, number: int) -> None:
-        self.ask = ask
+    def __init__(self, pod_class: PodClass, number: int) -> None:
+        self.pod_class = pod_class
         self.number = number
         self.entries: list[Entry] = []
         self.start = 0
@@ -56,34 +56,34 @@ class _Class:
         return self.start
 
 
-class Due:
+class ActiveQueue:
     """Due pods; `tickets` (uid -> ticket) tells which entries hold."""
 
     def __init__(self, tickets: Mapping[str, int]) -> None:
         self._tickets = tickets
-        self._classes: dict[PodAsk, _Class] = {}
-        self._refused: Counter[PodAsk] = Counter()
+        self._classes: dict[PodClass, _Class] = {}
+        self._refused: Counter[PodClass] = Counter()
         self._numbers = 0
         self._numbered: dict[int, _Class] = {}
         self._heads: list[tuple[Order, int, int]] = []  # with the class's number
 
-    def push(self, ask: PodAsk, since: int, uid: str, ticket: int) -> None:
+    def push(self, pod_class: PodClass, since: int, uid: str, ticket: int) -> None:
         """The pod has to be tried from now on, until its ticket is another."""
-        class_ = self._classes.get(ask)
+        class_ = self._classes.get(pod_class)
         if class_ is None:
             self._numbers += 1
-            class_ = self._classes[ask] = self._numbered[self._numbers] = _Class(ask, self._numbers)
-        insort(class_.entries, ((-ask.priority, FRESH, since, uid), ticket), lo=class_.start)
+            class_ = self._classes[pod_class] = self._numbered[self._numbers] = _Class(pod_class, self._numbers)
+        insort(class_.entries, ((-pod_class.priority, FRESH, since, uid), ticket), lo=class_.start)
         self._show(class_)
 
-    def note_refused(self, ask: PodAsk, by: int) -> None:
+    def note_refused(self, pod_class: PodClass, by: int) -> None:
         """So many more of the class's waiting pods have been refused."""
-        before = self._refused[ask]
-        self._refused[ask] = before + by
+        before = self._refused[pod_class]
+        self._refused[pod_class] = before + by
         if not before + by:
-            del self._refused[ask]
-        if bool(before) != bool(before + by) and ask in self._classes:
-            self._show(self._classes[ask])
+            del self._refused[pod_class]
+        if bool(before) != bool(before + by) and pod_class in self._classes:
+            self._show(self._classes[pod_class])
 
     def in_order(self) -> Iterator[Entry]:
         """All of them, the first first; nothing may change until the last that is wanted was taken."""
@@ -134,7 +134,7 @@ class Due:
         """Have the class's first pod stand for it; drop a class that has none."""
         place = class_.begin(self._tickets)
         if place == len(class_.entries):
-            del self._classes[class_.ask], self._numbered[class_.number]
+            del self._classes[class_.pod_class], self._numbered[class_.number]
             return
         first = self._entry(class_, place)
         if first != class_.shown:
@@ -144,7 +144,7 @@ class Due:
     def _entry(self, class_: _Class, place: int) -> Entry:
         """An entry as it counts now."""
         entry = class_.entries[place]
-        if class_.ask not in self._refused:
+        if class_.pod_class not in self._refused:
             return entry
         (priority, _, since, uid), ticket = entry
         return (priority, REFUSED_BEFORE, since, uid), ticket

@@ -7,52 +7,54 @@ Source: spec/scheduler-core.md 1.3.
 
 from typing import Any
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.framework.reasons import Reason, text
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_record import PodRecord
 from shared.kube.instants import instant_text
 
 
-def standing_of(index: Index, facts: PodFacts, now_ns: int) -> Reason | None:
+def pending_status_of(cache: SchedulingCache, pod_record: PodRecord, now_ns: int) -> Reason | None:
     """Why the pod is not attempted, or when it will be; None for one that needs no node any more."""
-    view, ask = index.view, facts.ask
-    if facts.node or facts.ended or ask is None:
+    view, pod_class = cache.view, pod_record.pod_class
+    if pod_record.node or pod_record.ended or pod_class is None:
         return None
-    if facts.deleting:
+    if pod_record.deleting:
         return Reason("Deleting")
-    if ask.gated:
-        return Reason("SchedulingGated", ", ".join(gate.name for gate in ask.pod.spec.scheduling_gates))
-    if ask.scheduler not in index.profiles:
-        return Reason("OtherScheduler", ask.scheduler)
-    if facts.placed_seq > facts.refused_seq:
-        return Reason("BindingUnderWay", facts.placed_node)
-    if facts.withheld_seq and facts.withheld_seq >= view.gateway_since:
+    if pod_class.gated:
+        return Reason("SchedulingGated", ", ".join(gate.name for gate in pod_class.pod.spec.scheduling_gates))
+    if pod_class.scheduler not in cache.profiles:
+        return Reason("OtherScheduler", pod_class.scheduler)
+    if pod_record.placed_seq > pod_record.refused_seq:
+        return Reason("BindingUnderWay", pod_record.placed_node)
+    if pod_record.withheld_seq and pod_record.withheld_seq >= view.gateway_since:
         return Reason("Withheld")
-    index.queue.advance(now_ns)
-    stands = index.queue.standing(facts.uid)
+    cache.queue.advance(now_ns)
+    stands = cache.queue.standing(pod_record.uid)
     if stands is None:
         return Reason("AwaitsQuota")
     code, until_ns = stands
     return Reason(code, instant_text(until_ns) if until_ns else "")
 
 
-def told(index: Index, name: str, now_ns: int) -> dict[str, Any] | None:
+def told(cache: SchedulingCache, name: str, now_ns: int) -> dict[str, Any] | None:
     """A pod's standing as JSON, by `namespace/name`; None when there is no such pod."""
-    index.settle()
-    facts = next((facts for facts in index.view.pods.values() if facts.name == name and facts.since), None)
-    if facts is None:
+    cache.settle()
+    pod_record = next(
+        (pod_record for pod_record in cache.view.pods.values() if pod_record.name == name and pod_record.since), None
+    )
+    if pod_record is None:
         return None
-    reason = standing_of(index, facts, now_ns)
-    refused = [{"plugin": plugin, "code": code} for plugin, code in facts.reasons]
+    reason = pending_status_of(cache, pod_record, now_ns)
+    refused = [{"plugin": plugin, "code": code} for plugin, code in pod_record.reasons]
     if reason is None:
-        return {"pod": name, "uid": facts.uid, "waits": False, "node": facts.node}
+        return {"pod": name, "uid": pod_record.uid, "waits": False, "node": pod_record.node}
     return {
         "pod": name,
-        "uid": facts.uid,
+        "uid": pod_record.uid,
         "waits": True,
         "code": reason.code,
         "detail": reason.detail,
         "text": {language: text(reason.code, reason.detail, language) for language in ("en", "zh")},
-        "attempts": facts.attempts,
-        "refusedBy": refused if facts.attempts else [],
+        "attempts": pod_record.attempts,
+        "refusedBy": refused if pod_record.attempts else [],
     }

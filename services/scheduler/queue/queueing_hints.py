@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.queue.scheduling_queue import BinKey, PoolKey
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import PluginReason
 
 EXACT_CLASSES = 64
 """Up to so many refused classes are judged on what changed before one of their pods is tried; beyond, a pod tries it."""
 
 
-def awake(index: Index, feasible: Callable[[PodAsk], NDArray[Any]]) -> Sequence[BinKey | PoolKey]:
+def bins_to_requeue(cache: SchedulingCache, feasible: Callable[[PodClass], NDArray[Any]]) -> Sequence[BinKey | PoolKey]:
     """The refused pods to try.
 
     Every change of the right kind counts when there are many classes. For a few, they are judged anew and only
@@ -28,40 +28,40 @@ def awake(index: Index, feasible: Callable[[PodAsk], NDArray[Any]]) -> Sequence[
     Args:
         feasible: rows of the nodes that would take a pod of a class.
     """
-    bins, classes = _touched(index)
+    bins, classes = _touched(cache)
     if len(classes) > EXACT_CLASSES:
         return bins
-    view, table, queue = index.view, index.table, index.queue
+    view, table, queue = cache.view, cache.table, cache.queue
     changed, alive = table.changed[: table.size], table.alive[: table.size]
-    cured: dict[tuple[PodAsk, tuple[PluginReason, ...]], tuple[int, NDArray[Any]]] = {}
-    pools = [PoolKey(bin_, ask) for bin_ in bins for ask in queue.asks(bin_)]
-    for bin_, ask in pools:
+    cured: dict[tuple[PodClass, tuple[PluginReason, ...]], tuple[int, NDArray[Any]]] = {}
+    pools = [PoolKey(bin_, pod_class) for bin_ in bins for pod_class in queue.pod_classes(bin_)]
+    for bin_, pod_class in pools:
         reasons = bin_.reasons
-        if (ask, reasons) in cured:
+        if (pod_class, reasons) in cured:
             continue
-        profile = index.profiles[ask.scheduler]
+        profile = cache.profiles[pod_class.scheduler]
         kinds = sorted(profile.queueing_hints(reasons))
-        open_ = feasible(ask)
+        open_ = feasible(pod_class)
         # What a wide plugin refuses, a change on a node that itself stays closed may have opened elsewhere.
         there = alive if profile.reaches_far(reasons) else open_
         last = int(changed[there][:, kinds].max(initial=0))
         if len(open_):
-            cured[ask, reasons] = max(last, view.released_seq, _around(index, kinds)), there
+            cured[pod_class, reasons] = max(last, view.released_seq, _around(cache, kinds)), there
         else:
-            cured[ask, reasons] = -1, open_
+            cured[pod_class, reasons] = -1, open_
 
     def is_cured(pool: PoolKey) -> bool:
-        last, there = cured[pool.ask, pool.bin.reasons]
+        last, there = cured[pool.pod_class, pool.bin.reasons]
         saw_reports = pool.bin.saw_reports
         return last > pool.bin.saw or (saw_reports is not None and bool(table.reported_since(saw_reports)[there].any()))
 
     return [pool for pool in pools if is_cured(pool)]
 
 
-def _touched(index: Index) -> tuple[list[BinKey], dict[PodAsk, None]]:
+def _touched(cache: SchedulingCache) -> tuple[list[BinKey], dict[PodClass, None]]:
     """The bins since whose refusal something of the right kind changed anywhere, and their classes, or more than EXACT_CLASSES of them."""
-    view, table, queue = index.view, index.table, index.queue
-    bins, classes = list[BinKey](), dict[PodAsk, None]()
+    view, table, queue = cache.view, cache.table, cache.queue
+    bins, classes = list[BinKey](), dict[PodClass, None]()
     if not (waiting := queue.bins()):
         return bins, classes
     changed, alive = table.changed[: table.size], table.alive[: table.size]
@@ -70,17 +70,17 @@ def _touched(index: Index) -> tuple[list[BinKey], dict[PodAsk, None]]:
     for bin_ in waiting:
         group = bin_.scheduler, bin_.reasons
         if group not in newest:
-            kinds = sorted(index.profiles[bin_.scheduler].queueing_hints(bin_.reasons))
-            newest[group] = max(int(newest_by_kind[kinds].max(initial=0)), view.released_seq, _around(index, kinds))
+            kinds = sorted(cache.profiles[bin_.scheduler].queueing_hints(bin_.reasons))
+            newest[group] = max(int(newest_by_kind[kinds].max(initial=0)), view.released_seq, _around(cache, kinds))
         if newest[group] > bin_.saw or (
             bin_.saw_reports is not None and bool(table.reported_since(bin_.saw_reports)[alive].any())
         ):
             bins.append(bin_)
             if len(classes) <= EXACT_CLASSES:
-                classes.update(dict.fromkeys(queue.asks(bin_)))
+                classes.update(dict.fromkeys(queue.pod_classes(bin_)))
     return bins, classes
 
 
-def _around(index: Index, kinds: Sequence[Change]) -> int:
+def _around(cache: SchedulingCache, kinds: Sequence[ClusterEvent]) -> int:
     """The newest change of these kinds that is of no node."""
-    return max((index.view.changed[kind] for kind in kinds), default=0)
+    return max((cache.view.changed[kind] for kind in kinds), default=0)

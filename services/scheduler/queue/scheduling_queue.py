@@ -22,10 +22,10 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from services.scheduler.framework.plugin import Profile
-from services.scheduler.queue.active_queue import WOKEN, Due, Entry, Order, first_of
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PluginReason, PodFacts
+from services.scheduler.queue.active_queue import WOKEN, ActiveQueue, Entry, Order, first_of
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PluginReason, PodRecord
 from shared.kube.instants import SECOND
 
 FIRST_BACKOFF_S = 1
@@ -52,7 +52,7 @@ class PoolKey(NamedTuple):
     """One class of a bin."""
 
     bin: BinKey
-    ask: PodAsk
+    pod_class: PodClass
 
 
 class Chosen(NamedTuple):
@@ -64,7 +64,7 @@ class Chosen(NamedTuple):
         order: when its turn is, among pods of equal right to room that was made.
     """
 
-    pod: PodFacts
+    pod: PodRecord
     due: bool
     order: Order
 
@@ -81,11 +81,11 @@ class Queue:
 
     def __init__(self, profiles: Mapping[str, Profile]) -> None:
         self._profiles = profiles
-        self._pods: dict[str, PodFacts] = {}
+        self._pods: dict[str, PodRecord] = {}
         self._tickets: dict[str, int] = {}
         self._stands: dict[str, _Stands] = {}
         self._ticket = 0
-        self._due = Due(self._tickets)
+        self._due = ActiveQueue(self._tickets)
         self._cooling: list[tuple[int, str, int, bool]] = []
         self._overdue: list[tuple[int, str, int]] = []
         self._advanced_ns = 0
@@ -98,7 +98,9 @@ class Queue:
         """How many pods wait, whether or not they may be tried now."""
         return len(self._pods)
 
-    def put(self, uid: str, facts: PodFacts | None, gateway_since: int, config_seq: int, stayed_at: int = 0) -> None:
+    def put(
+        self, uid: str, pod_record: PodRecord | None, gateway_since: int, config_seq: int, stayed_at: int = 0
+    ) -> None:
         """Take a pod's place over from the state; None and a pod that does not wait have none.
 
         Args:
@@ -107,17 +109,17 @@ class Queue:
             stayed_at: `cluster` seq at which a pod that was to make room for this one was last allowed to stay.
         """
         if (
-            facts is None
-            or facts.ask is None
-            or facts.ask.scheduler not in self._profiles
-            or not facts.waiting(gateway_since)
+            pod_record is None
+            or pod_record.pod_class is None
+            or pod_record.pod_class.scheduler not in self._profiles
+            or not pod_record.waiting(gateway_since)
         ):
             if uid in self._pods:
                 self._leave(uid)
                 del self._pods[uid], self._tickets[uid], self._stands[uid]
             return
-        is_new_question = _is_new_question(facts, config_seq) or stayed_at > facts.saw
-        stands = _stands(facts, facts.ask, is_new_question=is_new_question)
+        is_new_question = _is_new_question(pod_record, config_seq) or stayed_at > pod_record.saw
+        stands = _stands(pod_record, pod_record.pod_class, is_new_question=is_new_question)
         if self._stands.get(uid) == stands:
             return  # what changed has no part in its place; heaps do not grow with every update of a pod
         if uid in self._pods:
@@ -125,16 +127,18 @@ class Queue:
         self._stands[uid] = stands
         self._ticket += 1
         ticket = self._tickets[uid] = self._ticket
-        self._pods[uid] = facts
-        if facts.attempts:
-            self._due.note_refused(facts.ask, 1)
-            heappush(self._cooling, (facts.tried_ns + backoff_ns(facts.attempts), uid, ticket, is_new_question))
-            heappush(self._overdue, (facts.tried_ns + FLUSH_S * SECOND, uid, ticket))
-        elif facts.refusals:
+        self._pods[uid] = pod_record
+        if pod_record.attempts:
+            self._due.note_refused(pod_record.pod_class, 1)
+            heappush(
+                self._cooling, (pod_record.tried_ns + backoff_ns(pod_record.attempts), uid, ticket, is_new_question)
+            )
+            heappush(self._overdue, (pod_record.tried_ns + FLUSH_S * SECOND, uid, ticket))
+        elif pod_record.refusals:
             # From the placement on: that was by the clock of this log, the refusal by the gateway's.
-            heappush(self._cooling, (facts.placed_ns + backoff_ns(facts.refusals), uid, ticket, True))
+            heappush(self._cooling, (pod_record.placed_ns + backoff_ns(pod_record.refusals), uid, ticket, True))
         else:
-            self._due.push(facts.ask, facts.since, uid, ticket)
+            self._due.push(pod_record.pod_class, pod_record.since, uid, ticket)
 
     def advance(self, now_ns: int) -> None:
         """Move what is over by `now_ns`: backoffs, and the wait of pods that nothing has woken for long."""
@@ -171,19 +175,19 @@ class Queue:
         """The bins that hold pods."""
         return list(self._bins)
 
-    def asks(self, key: BinKey) -> Iterable[PodAsk]:
+    def pod_classes(self, key: BinKey) -> Iterable[PodClass]:
         """The classes of a bin."""
         return self._bins[key].pools
 
-    def choose(self, limit: int, awake: Iterable[BinKey | PoolKey]) -> list[Chosen]:
+    def choose(self, limit: int, bins_to_requeue: Iterable[BinKey | PoolKey]) -> list[Chosen]:
         """The first `limit` pods that may be tried, in order. Takes nothing out: a pod leaves when the state says so.
 
         Args:
-            awake: bins and pools for whose pods a change may have cured what refused them.
+            bins_to_requeue: bins and pools for whose pods a change may have cured what refused them.
         """
         heaps = [
-            self._bins[key.bin].pools[key.ask].heap if isinstance(key, PoolKey) else self._bins[key].heap
-            for key in awake
+            self._bins[key.bin].pools[key.pod_class].heap if isinstance(key, PoolKey) else self._bins[key].heap
+            for key in bins_to_requeue
         ]
         heads = [(head, number) for number, heap in enumerate(heaps) if (head := first_of(heap, self._tickets))]
         heapify(heads)
@@ -211,35 +215,37 @@ class Queue:
     def _leave(self, uid: str) -> None:
         """A pod gives up its place."""
         self._unpool(uid)
-        ask, attempts = self._stands[uid].ask, self._stands[uid].attempts
+        pod_class, attempts = self._stands[uid].pod_class, self._stands[uid].attempts
         if attempts:
-            self._due.note_refused(ask, -1)
+            self._due.note_refused(pod_class, -1)
 
     def _unpool(self, uid: str) -> None:
         key = self._pooled.pop(uid, None)
         if key is not None:
             bin_ = self._bins[key]
-            bin_.leave(self._stands[uid].ask)
+            bin_.leave(self._stands[uid].pod_class)
             if not bin_.pools:
                 del self._bins[key]
 
-    def _warm(self, facts: PodFacts, ticket: int, *, is_due: bool) -> None:
-        ask = facts.ask
-        assert ask is not None, "only pods that have been read wait"
+    def _warm(self, pod_record: PodRecord, ticket: int, *, is_due: bool) -> None:
+        pod_class = pod_record.pod_class
+        assert pod_class is not None, "only pods that have been read wait"
         if is_due:
-            self._due.push(ask, facts.since, facts.uid, ticket)
-        elif not ask.fault:  # what cannot be read is not cured by what others do
-            key = self._pooled[facts.uid] = self._bin_of(facts, ask)
-            self._bins.setdefault(key, _Bin()).enter(ask, ((-ask.priority, WOKEN, facts.since, facts.uid), ticket))
+            self._due.push(pod_class, pod_record.since, pod_record.uid, ticket)
+        elif not pod_class.fault:  # what cannot be read is not cured by what others do
+            key = self._pooled[pod_record.uid] = self._bin_of(pod_record, pod_class)
+            self._bins.setdefault(key, _Bin()).enter(
+                pod_class, ((-pod_class.priority, WOKEN, pod_record.since, pod_record.uid), ticket)
+            )
 
-    def _bin_of(self, facts: PodFacts, ask: PodAsk) -> BinKey:
-        group = ask.scheduler, facts.reasons
+    def _bin_of(self, pod_record: PodRecord, pod_class: PodClass) -> BinKey:
+        group = pod_class.scheduler, pod_record.reasons
         measured = self._measured.get(group)
         if measured is None:
-            measured = self._measured[group] = Change.METRIC in self._profiles[ask.scheduler].queueing_hints(
-                facts.reasons
-            )
-        return BinKey(*group, facts.saw, tuple(sorted(facts.saw_reports.items())) if measured else None)
+            measured = self._measured[group] = ClusterEvent.METRIC in self._profiles[
+                pod_class.scheduler
+            ].queueing_hints(pod_record.reasons)
+        return BinKey(*group, pod_record.saw, tuple(sorted(pod_record.saw_reports.items())) if measured else None)
 
 
 class _Pool:
@@ -259,25 +265,25 @@ class _Bin:
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
-        self.pools: dict[PodAsk, _Pool] = {}
+        self.pools: dict[PodClass, _Pool] = {}
 
-    def enter(self, ask: PodAsk, entry: Entry) -> None:
+    def enter(self, pod_class: PodClass, entry: Entry) -> None:
         heappush(self.heap, entry)
-        pool = self.pools.setdefault(ask, _Pool())
+        pool = self.pools.setdefault(pod_class, _Pool())
         heappush(pool.heap, entry)
         pool.pods += 1
 
-    def leave(self, ask: PodAsk) -> None:
-        pool = self.pools[ask]
+    def leave(self, pod_class: PodClass) -> None:
+        pool = self.pools[pod_class]
         pool.pods -= 1
         if not pool.pods:
-            del self.pools[ask]
+            del self.pools[pod_class]
 
 
 class _Stands(NamedTuple):
     """All that a pod's place follows from."""
 
-    ask: PodAsk
+    pod_class: PodClass
     since: int
     attempts: int
     tried_ns: int
@@ -289,21 +295,21 @@ class _Stands(NamedTuple):
     is_new_question: bool
 
 
-def _stands(facts: PodFacts, ask: PodAsk, *, is_new_question: bool) -> _Stands:
+def _stands(pod_record: PodRecord, pod_class: PodClass, *, is_new_question: bool) -> _Stands:
     return _Stands(
-        ask,
-        facts.since,
-        facts.attempts,
-        facts.tried_ns,
-        facts.saw,
-        facts.saw_reports,
-        facts.reasons,
-        facts.refusals,
-        facts.placed_ns,
+        pod_class,
+        pod_record.since,
+        pod_record.attempts,
+        pod_record.tried_ns,
+        pod_record.saw,
+        pod_record.saw_reports,
+        pod_record.reasons,
+        pod_record.refusals,
+        pod_record.placed_ns,
         is_new_question,
     )
 
 
-def _is_new_question(facts: PodFacts, config_seq: int) -> bool:
+def _is_new_question(pod_record: PodRecord, config_seq: int) -> bool:
     """Whether a refused pod asks for something else than when it was refused, or the rules are others."""
-    return facts.changed_seq > facts.saw or facts.tried_seq < config_seq
+    return pod_record.changed_seq > pod_record.saw or pod_record.tried_seq < config_seq

@@ -101,12 +101,14 @@ class ChargeClient:
 
 
 def _needs_charge(view: ClusterView, uid: str) -> bool:
-    facts = view.pods.get(uid)
+    pod_record = view.pods.get(uid)
     return (
-        facts is not None and facts.ask is not None and view.quota.needs_charge(facts.ask.namespace, facts.ask.labels)
+        pod_record is not None
+        and pod_record.pod_class is not None
+        and view.quota.needs_charge(pod_record.pod_class.namespace, pod_record.pod_class.labels)
     )
 
 
 def _told(view: ClusterView, uid: str) -> Told:
-    facts = view.pods.get(uid)
-    return Told(facts.told, facts.attempts + 1) if facts is not None else Told("", 1)
+    pod_record = view.pods.get(uid)
+    return Told(pod_record.told, pod_record.attempts + 1) if pod_record is not None else Told("", 1)

@@ -10,15 +10,15 @@ Source: spec/quota.md 6.3.
 from collections.abc import Iterator, Mapping, Sequence
 
 from services.scheduler.cache.disruption_budgets import Victim
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle_preemptions import CyclePreemptions, victim_of
 from services.scheduler.cycle.nomination import consequences, nomination
 from services.scheduler.framework.victim_selection import Candidate, by_importance
 from services.scheduler.quota.capacity import Entry
 from services.scheduler.quota.reasons import waits_for_quota
 from services.scheduler.quota.victims import QuotaVictim, eviction_order, select_victims
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 from shared.domain.amounts import Amounts, largest, sub
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Cause, Draft
@@ -28,12 +28,12 @@ from shared.events.scheduling import PodPlaced
 class QuotaPreemptor:
     """Makes and keeps room in quotas, for one index."""
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    def __init__(self, cache: SchedulingCache) -> None:
+        self._cache = cache
 
     def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
         """The pods of a cycle that would take room which is kept for one of their own or of higher priority; of a group, all of them."""
-        return _NominatedCapacity(self._index).refused_for_nominated(groups)
+        return _NominatedCapacity(self._cache).refused_for_nominated(groups)
 
     def made(
         self, before: Sequence[Draft], after: Sequence[Draft], refused: Mapping[str, QuotaShort | None]
@@ -44,40 +44,45 @@ class QuotaPreemptor:
             before: the cycle as it was decided, with the node of each pod.
             after: the cycle without those that were refused.
         """
-        index = self._index
+        cache = self._cache
         placed = {draft.event.pod_uid: draft.event for draft in before if isinstance(draft.event, PodPlaced)}
-        cycle = CyclePreemptions(index)
+        cycle = CyclePreemptions(cache)
         cycle.follow(draft.event for draft in after)
-        making = _QuotaPreemption(index, cycle)
+        making = _QuotaPreemption(cache, cycle)
         for draft in after:
             if isinstance(draft.event, PodPlaced):
                 making.take(draft.event.pod_uid)
         asking = [uid for uid, short in refused.items() if short is not None and short.stage != "nonPreemptible"]
-        for uid in sorted(asking, key=lambda each: -_priority(index, each)):
-            facts, short = index.view.pods.get(uid), refused[uid]
-            if facts is None or facts.ask is None or short is None or not _may_preempt(index, facts.ask):
+        for uid in sorted(asking, key=lambda each: -_priority(cache, each)):
+            pod_record, short = cache.view.pods.get(uid), refused[uid]
+            if (
+                pod_record is None
+                or pod_record.pod_class is None
+                or short is None
+                or not _may_preempt(cache, pod_record.pod_class)
+            ):
                 continue
-            if (chosen := making.select_for(facts, facts.ask, short.short)) is None:
+            if (chosen := making.select_for(pod_record, pod_record.pod_class, short.short)) is None:
                 continue
             quota, gone = chosen
             victims = tuple(by_importance(each.victim for each in gone))
             broken = sorted({name for each in gone for name in each.breaks})
             candidate = Candidate(placed[uid].node, victims, sum(bool(each.breaks) for each in gone), tuple(broken))
-            said = nomination(facts, candidate, placed[uid].cycle, quota=quota)
-            for event in consequences(index, cycle, facts, facts.ask, said, victims):
-                yield Draft(event, Cause("cluster", facts.since), uid)
+            said = nomination(pod_record, candidate, placed[uid].cycle, quota=quota)
+            for event in consequences(cache, cycle, pod_record, pod_record.pod_class, said, victims):
+                yield Draft(event, Cause("cluster", pod_record.since), uid)
 
 
 class _NominatedCapacity:
     """The room that is kept in quotas for the pods that wait for it."""
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
-        self._waiting = sorted(_waiting(index), key=lambda each: (-each[0], each[1]))
+    def __init__(self, cache: SchedulingCache) -> None:
+        self._cache = cache
+        self._waiting = sorted(_waiting(cache), key=lambda each: (-each[0], each[1]))
 
     def refused_for_nominated(self, groups: Sequence[Sequence[str]]) -> dict[str, QuotaShort]:
         found: dict[str, QuotaShort] = {}
-        view = self._index.view.quota
+        view = self._cache.view.quota
         taken: dict[str, Amounts] = {}
         np_taken: dict[str, Amounts] = {}
         for group in groups if self._waiting else ():
@@ -85,14 +90,14 @@ class _NominatedCapacity:
             for uid in group:
                 if why is not None:
                     found[uid] = why
-                elif (entry := _entry(self._index, uid)) is not None:
+                elif (entry := _entry(self._cache, uid)) is not None:
                     view.take(entry, taken, np_taken)
         return found
 
     def _refused_for_nominated(
         self, uid: str, taken: Mapping[str, Amounts], np_taken: Mapping[str, Amounts]
     ) -> QuotaShort | None:
-        view, entry, priority = self._index.view.quota, _entry(self._index, uid), _priority(self._index, uid)
+        view, entry, priority = self._cache.view.quota, _entry(self._cache, uid), _priority(self._cache, uid)
         first = [
             each
             for each in self._waiting
@@ -107,7 +112,7 @@ class _NominatedCapacity:
         short = view.shortage(entry, beside, np_beside)
         if short == {}:
             return None
-        whose = self._index.view.pods[first[0][1]].name
+        whose = self._cache.view.pods[first[0][1]].name
         message = f"Insufficient quotas, quotaName: {entry.quota}, the room in it is kept for {whose} of priority {first[0][0]}"
         return QuotaShort(quota=entry.quota, stage="quota", short=short or {}, message=message)
 
@@ -118,41 +123,41 @@ class _QuotaPreemption:
     A pod that the cycle nominates for a node has the room that its victims free in its quota; they leave, and nobody else rests on it.
     """
 
-    def __init__(self, index: Index, cycle: CyclePreemptions) -> None:
-        self._index = index
+    def __init__(self, cache: SchedulingCache, cycle: CyclePreemptions) -> None:
+        self._cache = cache
         self._cycle = cycle
         self._budgets = cycle.budgets
-        self._view = index.view.quota
+        self._view = cache.view.quota
         self._taken: dict[str, Amounts] = {}
         self._np_taken: dict[str, Amounts] = {}
-        self._waiting = list(_waiting(index))
+        self._waiting = list(_waiting(cache))
         waiting = {uid for _, uid, _ in self._waiting}
         for uid in cycle.nominated:
-            if uid not in waiting and (entry := _entry(index, uid)) is not None:
-                self._waiting.append((_priority(index, uid), uid, entry))
+            if uid not in waiting and (entry := _entry(cache, uid)) is not None:
+                self._waiting.append((_priority(cache, uid), uid, entry))
         self._turns: dict[str, list[QuotaVictim]] = {}
         self._leaving: dict[str, dict[str, Entry]] = {}
 
     def take(self, uid: str) -> None:
         """The cycle has charged a pod, which the ledger's log may not have said yet."""
-        entry = _entry(self._index, uid)
+        entry = _entry(self._cache, uid)
         if entry is not None and not entry.charged:
             self._view.take(entry, self._taken, self._np_taken)
 
     def select_for(
-        self, facts: PodFacts, ask: PodAsk, short: Mapping[str, int]
+        self, pod_record: PodRecord, pod_class: PodClass, short: Mapping[str, int]
     ) -> tuple[str, list[QuotaVictim]] | None:
         """The quota of a pod, and those of its pods that have to go; None when nobody has to, or all would not be enough.
 
         Args:
             short: what the ledger says is missing. It may know more than what has been read of it here, and less: what is kept for others.
         """
-        entry = _entry(self._index, facts.uid)
+        entry = _entry(self._cache, pod_record.uid)
         if entry is None:
             return None
         taken, np_taken = _copied(self._taken), _copied(self._np_taken)
         for priority, uid, waits in self._waiting:
-            if priority >= ask.priority and uid != facts.uid:
+            if priority >= pod_class.priority and uid != pod_record.uid:
                 self._view.take(waits, taken, np_taken)
         known = self._view.shortage(entry, taken, np_taken)
         if known is None:
@@ -160,24 +165,25 @@ class _QuotaPreemption:
         missing = largest(known, short)
         leaving = self._leaving_from(entry.quota)
         for uid, gone in leaving.items():
-            if _priority(self._index, uid) < ask.priority:
+            if _priority(self._cache, uid) < pod_class.priority:
                 missing = sub(missing, {name: size for name, size in gone.request.items() if name in missing})
-        chosen = select_victims(self._turns_of(entry.quota), ask.priority, missing)
+        chosen = select_victims(self._turns_of(entry.quota), pod_class.priority, missing)
         if not chosen:
             return None
         names = {each.victim.uid for each in chosen}
         self._turns[entry.quota] = [each for each in self._turns[entry.quota] if each.victim.uid not in names]
         leaving.update((uid, self._view.pods[uid]) for uid in names)
-        self._waiting.append((ask.priority, facts.uid, entry))
+        self._waiting.append((pod_class.priority, pod_record.uid, entry))
         return entry.quota, chosen
 
     def _leaving_from(self, quota: str) -> dict[str, Entry]:
         if quota not in self._leaving:
-            pods = self._index.view.pods
+            pods = self._cache.view.pods
             self._leaving[quota] = {
                 uid: entry
                 for uid, entry in self._charged(quota)
-                if (facts := pods.get(uid)) is not None and (facts.is_leaving() or self._cycle.is_evicted(uid))
+                if (pod_record := pods.get(uid)) is not None
+                and (pod_record.is_leaving() or self._cycle.is_evicted(uid))
             }
         return self._leaving[quota]
 
@@ -186,16 +192,22 @@ class _QuotaPreemption:
             self._budgets = self._cycle.budgets
             self._turns.clear()
         if quota not in self._turns:
-            index = self._index
+            cache = self._cache
             leaving = self._leaving_from(quota)
             candidates: list[tuple[Victim, Mapping[str, int]]] = []
             stayed = []
             for uid, entry in self._charged(quota):
-                facts = index.view.pods.get(uid)
-                if facts is None or facts.ask is None or uid in leaving or not entry.preemptible or not facts.held():
+                pod_record = cache.view.pods.get(uid)
+                if (
+                    pod_record is None
+                    or pod_record.pod_class is None
+                    or uid in leaving
+                    or not entry.preemptible
+                    or not pod_record.held()
+                ):
                     continue
-                candidates.append((victim_of(facts), entry.request))
-                if facts.stayed_seq:
+                candidates.append((victim_of(pod_record), entry.request))
+                if pod_record.stayed_seq:
                     stayed.append(uid)
             self._turns[quota] = eviction_order(candidates, self._budgets, stayed)
         return self._turns[quota]
@@ -206,29 +218,31 @@ class _QuotaPreemption:
                 yield uid, entry
 
 
-def _waiting(index: Index) -> Iterator[tuple[int, str, Entry]]:
+def _waiting(cache: SchedulingCache) -> Iterator[tuple[int, str, Entry]]:
     """(priority, uid, entry) of the pods for whom room is made in their quota."""
-    for uid, facts in index.nominated.items():
-        entry = _entry(index, uid) if waits_for_quota(facts.reasons) else None
+    for uid, pod_record in cache.nominated.items():
+        entry = _entry(cache, uid) if waits_for_quota(pod_record.reasons) else None
         if entry is not None:
-            yield _priority(index, uid), uid, entry
+            yield _priority(cache, uid), uid, entry
 
 
-def _may_preempt(index: Index, ask: PodAsk) -> bool:
-    profile = index.profiles.get(ask.scheduler)
-    return profile is not None and profile.preemption is not None and ask.pod.spec.preemption_policy != "Never"
+def _may_preempt(cache: SchedulingCache, pod_class: PodClass) -> bool:
+    profile = cache.profiles.get(pod_class.scheduler)
+    return profile is not None and profile.preemption is not None and pod_class.pod.spec.preemption_policy != "Never"
 
 
-def _entry(index: Index, uid: str) -> Entry | None:
-    facts = index.view.pods.get(uid)
-    if facts is None or facts.ask is None:
+def _entry(cache: SchedulingCache, uid: str) -> Entry | None:
+    pod_record = cache.view.pods.get(uid)
+    if pod_record is None or pod_record.pod_class is None:
         return None
-    return index.view.quota.entry_of(uid, facts.ask.namespace, facts.ask.labels, facts.ask.request)
+    return cache.view.quota.entry_of(
+        uid, pod_record.pod_class.namespace, pod_record.pod_class.labels, pod_record.pod_class.request
+    )
 
 
-def _priority(index: Index, uid: str) -> int:
-    facts = index.view.pods.get(uid)
-    return facts.ask.priority if facts is not None and facts.ask is not None else 0
+def _priority(cache: SchedulingCache, uid: str) -> int:
+    pod_record = cache.view.pods.get(uid)
+    return pod_record.pod_class.priority if pod_record is not None and pod_record.pod_class is not None else 0
 
 
 def _copied(sums: Mapping[str, Amounts]) -> dict[str, Amounts]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from services.scheduler.quota.reasons import waits_for_ledger, waits_for_quota
 from services.scheduler.quota.view import QuotaView
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_record import PodRecord
 from shared.domain.amounts import Amounts
 
 MOST_REFUSED = 64
@@ -20,43 +20,43 @@ class QuotaGate:
 
     def __init__(self, view: QuotaView) -> None:
         self._view = view
-        self._blocked: dict[str, PodFacts] = {}
+        self._blocked: dict[str, PodRecord] = {}
         self._of_quota: dict[str, dict[str, None]] = {}
         self._where: dict[str, str] = {}
         self._through: dict[str, dict[str, None]] = {}
         self._saw: dict[str, int] = {}
         self._due: dict[str, None] = {}
 
-    def place(self, uid: str, facts: PodFacts | None, stayed_at: int) -> tuple[PodFacts | None, int]:
+    def place(self, uid: str, pod_record: PodRecord | None, stayed_at: int) -> tuple[PodRecord | None, int]:
         """What the queue is told of a pod: nothing of one that waits for room; of one that may have room, or waits for the ledger, that
         it has to be tried once its backoff is over.
 
         Args:
-            facts: None when it is gone.
+            pod_record: None when it is gone.
             stayed_at: what the queue would be told otherwise: when a pod that was to make room for it was last allowed to stay.
         """
-        if facts is None or not facts.attempts or not waits_for_quota(facts.reasons):
+        if pod_record is None or not pod_record.attempts or not waits_for_quota(pod_record.reasons):
             self._leave(uid)
-            if facts is not None and facts.attempts and waits_for_ledger(facts.reasons):
-                return facts, facts.saw + 1
-            return facts, stayed_at
-        self._enter(uid, facts)
-        has_new_request = facts.changed_seq > facts.saw
+            if pod_record is not None and pod_record.attempts and waits_for_ledger(pod_record.reasons):
+                return pod_record, pod_record.saw + 1
+            return pod_record, stayed_at
+        self._enter(uid, pod_record)
+        has_new_request = pod_record.changed_seq > pod_record.saw
         if has_new_request or uid in self._through.get(self._where[uid], {}):
-            return facts, facts.saw + 1
-        return (facts, stayed_at) if stayed_at > facts.saw else (None, 0)
+            return pod_record, pod_record.saw + 1
+        return (pod_record, stayed_at) if stayed_at > pod_record.saw else (None, 0)
 
     def changed(self) -> list[str]:
         """Pods, by uid, of which `place` says something else than before."""
         view = self._view
-        for name in view.touched:
+        for name in view.dirty:
             if name in self._of_quota:
                 self._due[name] = None
             if name in self._blocked:
                 self._enter(name, self._blocked[name])
-        if view.touched and view.rules is not None and view.rules.check_parents:
+        if view.dirty and view.rules is not None and view.rules.check_parents:
             self._due.update(dict.fromkeys(self._of_quota))  # any of them may be above
-        view.touched.clear()
+        view.dirty.clear()
         moved: list[str] = []
         for quota in self._due:
             before = self._through.get(quota, {})
@@ -74,12 +74,12 @@ class QuotaGate:
         np_taken: dict[str, Amounts] = {}
         refused = 0
         for uid in sorted(self._of_quota.get(quota, ()), key=self._order):
-            entry, facts = view.pods.get(uid), self._blocked[uid]
+            entry, pod_record = view.pods.get(uid), self._blocked[uid]
             if entry is None:
                 continue
-            is_new = max(freed, entry.since) > facts.saw_quota
+            is_new = max(freed, entry.since) > pod_record.saw_quota
             has_room = is_new and view.has_room(entry, taken, np_taken)
-            if has_room or facts.nominated:
+            if has_room or pod_record.nominated:
                 view.take(entry, taken, np_taken)  # what comes free is kept for whom it was made, until it is enough
             if has_room:
                 yield uid
@@ -89,19 +89,19 @@ class QuotaGate:
                     return
 
     def _order(self, uid: str) -> tuple[int, int, str]:
-        facts = self._blocked[uid]
-        return (-facts.ask.priority if facts.ask else 0, facts.since, uid)
+        pod_record = self._blocked[uid]
+        return (-pod_record.pod_class.priority if pod_record.pod_class else 0, pod_record.since, uid)
 
-    def _enter(self, uid: str, facts: PodFacts) -> None:
+    def _enter(self, uid: str, pod_record: PodRecord) -> None:
         entry = self._view.pods.get(uid)
         quota = entry.quota if entry else ""
         if self._where.get(uid) != quota:
             self._leave(uid)
             self._where[uid] = quota
             self._of_quota.setdefault(quota, {})[uid] = None
-        self._blocked[uid] = facts
-        if self._saw.get(uid) != facts.saw_quota:
-            self._saw[uid] = facts.saw_quota
+        self._blocked[uid] = pod_record
+        if self._saw.get(uid) != pod_record.saw_quota:
+            self._saw[uid] = pod_record.saw_quota
             self._due[quota] = None
 
     def _leave(self, uid: str) -> None:

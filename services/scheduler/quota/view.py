@@ -56,7 +56,7 @@ class QuotaView(QuotaCapacity):
         is_led: whether a ledger ever wrote; without one nobody is asked.
         pods: uid -> how the ledger has it; pods_of: quota -> uids of its pods.
         freed: quota -> `quota` seq of the last event that may have made room in it.
-        touched: quotas and pods, by uid, of which something changed since the last look.
+        dirty: quotas and pods, by uid, of which something changed since the last look.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class QuotaView(QuotaCapacity):
         self.pods: dict[str, Entry] = {}
         self.pods_of: dict[str, dict[str, None]] = {}
         self.freed: dict[str, int] = {}
-        self.touched: dict[str, None] = {}
+        self.dirty: dict[str, None] = {}
         self._observed: dict[str, DeclaredQuota] = {}
         self._observed_names = QuotaLookup()
 
@@ -187,7 +187,7 @@ class QuotaView(QuotaCapacity):
     def _enter(self, uid: str, entry: Entry) -> None:
         self.pods[uid] = entry
         self.pods_of.setdefault(entry.quota, {})[uid] = None
-        self.touched[uid] = None
+        self.dirty[uid] = None
         if entry.charged:
             self._count(entry, +1)
 
@@ -198,7 +198,7 @@ class QuotaView(QuotaCapacity):
         del self.pods_of[entry.quota][uid]
         if not self.pods_of[entry.quota]:
             del self.pods_of[entry.quota]
-        self.touched[uid] = None
+        self.dirty[uid] = None
         if entry.charged:
             self._count(entry, -1)
         self._free(entry.quota, seq)  # one that was not charged may have had room kept for it
@@ -227,10 +227,10 @@ class QuotaView(QuotaCapacity):
         for quota in more:
             if quota in self.names.quotas:
                 self.freed[quota] = seq
-                self.touched[quota] = None
+                self.dirty[quota] = None
 
     def _free(self, quota: str, seq: int) -> None:
         if quota:
             for one in self.path(quota):
                 self.freed[one.name] = seq
-                self.touched[one.name] = None
+                self.dirty[one.name] = None

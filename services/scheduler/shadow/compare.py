@@ -5,15 +5,15 @@ Source: architecture.md, "Shadow mode".
 
 from typing import NamedTuple
 
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.cycle.active_plugins import Panel
-from services.scheduler.cycle.cycle_state import WorkingCopies
-from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.active_plugins import ActivePlugins
+from services.scheduler.cycle.cycle_state import CycleState
+from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.reasons import NODE_UNKNOWN, UNREADABLE_POD
 from services.scheduler.kernels.select import NO_NODE
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.events.scheduling import Candidate, ClassEvaluated, PlacementCompared, Rejections
 
 
@@ -28,41 +28,41 @@ class Binding(NamedTuple):
 
     uid: str
     pod: str
-    ask: PodAsk
+    pod_class: PodClass
     node: str
     seq: int
     at_ns: int
 
 
-def profile_for(index: Index, scheduler: str) -> Profile:
+def profile_for(cache: SchedulingCache, scheduler: str) -> Profile:
     """Whose rules judge another scheduler's pods: the profile of its name, else the first of the configuration."""
-    return index.profiles.get(scheduler) or next(iter(index.profiles.values()))
+    return cache.profiles.get(scheduler) or next(iter(cache.profiles.values()))
 
 
-def compare(index: Index, binding: Binding) -> PlacementCompared:
+def compare(cache: SchedulingCache, binding: Binding) -> PlacementCompared:
     """Judge the pod on the state as it is, before its binding is folded, and hold the other's choice against ours.
 
     A pure function of the state and the binding: judged again at the recorded positions it comes out the same.
     """
-    index.settle()
-    ask, table, profile = binding.ask, index.table, profile_for(index, binding.ask.scheduler)
+    cache.settle()
+    pod_class, table, profile = binding.pod_class, cache.table, profile_for(cache, binding.pod_class.scheduler)
     judged, ours, theirs = ClassEvaluated(nodes=int(table.alive.sum()), feasible=0), _NONE, _NONE
-    refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=ask.fault),)
-    if not ask.fault:
-        copies = WorkingCopies(index, binding.at_ns)
-        judge = Judge(Panel(profile, copies.plugin_states, copies.room), table, ask)
+    refused: tuple[Rejections, ...] = (Rejections(plugin="", code=UNREADABLE_POD, nodes=1, detail=pod_class.fault),)
+    if not pod_class.fault:
+        copies = CycleState(cache, binding.at_ns)
+        evaluation = ClassEvaluation(ActivePlugins(profile, copies.plugin_states, copies.snapshot), table, pod_class)
         pod_hash = name_hash(binding.uid)
-        judged, row = judge.judged(pod_hash), judge.choose(pod_hash)
-        ours = judge.candidates([row])[0] if row >= 0 else _NONE
-        refused = _refusals(judge, table.rows.get(binding.node, -1))
-        theirs = _NONE if refused else judge.candidates([table.rows[binding.node]])[0]
+        judged, row = evaluation.judged(pod_hash), evaluation.choose(pod_hash)
+        ours = evaluation.candidates([row])[0] if row >= 0 else _NONE
+        refused = _refusals(evaluation, table.rows.get(binding.node, -1))
+        theirs = _NONE if refused else evaluation.candidates([table.rows[binding.node]])[0]
     return PlacementCompared(
         pod_uid=binding.uid,
         pod=binding.pod,
-        scheduler=ask.scheduler,
+        scheduler=pod_class.scheduler,
         profile=profile.name,
-        request=ask.request,
-        as_of={**index.view.positions, "cluster": binding.seq - 1},
+        request=pod_class.request,
+        as_of={**cache.view.positions, "cluster": binding.seq - 1},
         as_of_ns=binding.at_ns,
         evaluation=judged,
         their_node=binding.node,
@@ -75,10 +75,10 @@ def compare(index: Index, binding: Binding) -> PlacementCompared:
     )
 
 
-def _refusals(judge: Judge, row: int) -> tuple[Rejections, ...]:
-    if row < 0 or judge.by[row] == NO_NODE:
+def _refusals(evaluation: ClassEvaluation, row: int) -> tuple[Rejections, ...]:
+    if row < 0 or evaluation.by[row] == NO_NODE:
         return (Rejections(plugin="", code=NODE_UNKNOWN, nodes=1),)
-    return judge.refusals(row)
+    return evaluation.refusals(row)
 
 
 _NONE = Candidate(node="", score=0, plugin_scores={})

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.follow import pod_class_of
@@ -39,7 +39,7 @@ class Counterfactual:
         self._compared = {found.pod_uid: found for found in compared}
         self._configs = deque(configs)
         self._view = ClusterView()
-        self._index: Index | None = None
+        self._cache: SchedulingCache | None = None
 
     def tell(self, record: RecordedEvent) -> None:
         """Fold one observation."""
@@ -51,19 +51,19 @@ class Counterfactual:
         self._view.apply(record)
 
     def _decide(self, record: RecordedEvent, event: PodObserved) -> str:
-        real, ask = event.object.spec.node_name, pod_class_of(self._view, event)
-        index = self._configured(self._compared[event.pod_uid].as_of.get("scheduling", 0))
-        found = compare(index, Binding(event.pod_uid, event.pod, ask, real, record.seq, record.at_ns))
+        real, pod_class = event.object.spec.node_name, pod_class_of(self._view, event)
+        cache = self._configured(self._compared[event.pod_uid].as_of.get("scheduling", 0))
+        found = compare(cache, Binding(event.pod_uid, event.pod, pod_class, real, record.seq, record.at_ns))
         return found.our_node or real
 
-    def _configured(self, upto: int) -> Index:
+    def _configured(self, upto: int) -> SchedulingCache:
         """The index under the configuration that was in force at that `scheduling` seq."""
         while self._configs and self._configs[0].seq <= upto:
             self._view.apply(self._configs.popleft())
-            self._index = None
-        if self._index is None:
-            self._index = Index(self._view, config_of(self._view).profiles)
-        return self._index
+            self._cache = None
+        if self._cache is None:
+            self._cache = SchedulingCache(self._view, config_of(self._view).profiles)
+        return self._cache
 
 
 def _moved(record: RecordedEvent, event: PodObserved, node: str) -> RecordedEvent:

@@ -6,10 +6,10 @@ be appended. What was bound before that was possible (nobody led, the gateway ha
 built) is not compared; `koord shadow report` counts it.
 """
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import SCHEDULER_NAME, PodAsk, ask_key, common_part
+from services.scheduler.state.pod_class import SCHEDULER_NAME, PodClass, class_key, common_part
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import PodObserved
 from shared.kube.pod import Pod
@@ -24,13 +24,13 @@ class Shadow:
     def __init__(self, view: ClusterView, scheduler: str) -> None:
         self._view = view
         self._scheduler = scheduler
-        self._index: Index | None = None
+        self._cache: SchedulingCache | None = None
         self._config = ""
         self._drafts: list[Draft] = []
 
-    def use_cache(self, index: Index | None, config_digest: str = "") -> None:
+    def use_cache(self, cache: SchedulingCache | None, config_digest: str = "") -> None:
         """Compare by a settled index, which was made for this configuration; None while there is none."""
-        self._index = index
+        self._cache = cache
         self._config = config_digest
 
     def look(self, record: RecordedEvent) -> None:
@@ -39,14 +39,14 @@ class Shadow:
         if (
             type(event) is PodObserved
             and event.object.spec.node_name
-            and self._index is not None
+            and self._cache is not None
             and self._view.config_digest == self._config
-            and (ask := self._bound_just_now(event)) is not None
+            and (pod_class := self._bound_just_now(event)) is not None
         ):
             binding = Binding(
-                event.pod_uid, event.pod, ask, event.object.spec.node_name, seq=record.seq, at_ns=record.at_ns
+                event.pod_uid, event.pod, pod_class, event.object.spec.node_name, seq=record.seq, at_ns=record.at_ns
             )
-            compared = compare(self._index, binding)
+            compared = compare(self._cache, binding)
             self._drafts.append(Draft(compared, Cause(record.context, record.seq), event.pod_uid))
 
     def take(self) -> tuple[Draft, ...]:
@@ -54,29 +54,29 @@ class Shadow:
         taken, self._drafts = tuple(self._drafts[:AT_ONCE]), self._drafts[AT_ONCE:]
         return taken
 
-    def _bound_just_now(self, event: PodObserved) -> PodAsk | None:
+    def _bound_just_now(self, event: PodObserved) -> PodClass | None:
         """What the pod asks for, if this is how its binding by that scheduler shows; None otherwise."""
         view, pod = self._view, event.object
         if ((pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name) != self._scheduler:
             return None
         if view.listed_seq < view.gateway_since:  # both are 0 when retention has dropped them: that was long ago
             return None  # the gateway is still telling what happened while it was away
-        facts = view.pods.get(event.pod_uid)
-        if facts is None or not facts.since:
+        pod_record = view.pods.get(event.pod_uid)
+        if pod_record is None or not pod_record.since:
             return pod_class_of(view, event) if _was_scheduled(pod) else None
-        if facts.node or facts.compared or facts.held() is not None:
+        if pod_record.node or pod_record.compared or pod_record.held() is not None:
             return None
         return pod_class_of(view, event)
 
 
-def pod_class_of(view: ClusterView, event: PodObserved) -> PodAsk:
+def pod_class_of(view: ClusterView, event: PodObserved) -> PodClass:
     """What a pod asks for, by what was known of it before this observation; by the observation if it is the first."""
     view.read()
-    facts = view.pods.get(event.pod_uid)
-    if facts is not None and facts.ask is not None:
-        return facts.ask
-    key = ask_key(event.object)
-    return view.asks.get(key) or PodAsk(key, common_part(event.object))
+    pod_record = view.pods.get(event.pod_uid)
+    if pod_record is not None and pod_record.pod_class is not None:
+        return pod_record.pod_class
+    key = class_key(event.object)
+    return view.pod_classes.get(key) or PodClass(key, common_part(event.object))
 
 
 def _was_scheduled(pod: Pod) -> bool:

@@ -6,7 +6,7 @@ Source: spec/scheduler-core.md 1.3, queueing hints.
 from enum import IntEnum
 
 
-class Change(IntEnum):
+class ClusterEvent(IntEnum):
     """What changed. The state keeps the seq of the last change per class, for those of a node per node and class."""
 
     NODE_ADDED = 0

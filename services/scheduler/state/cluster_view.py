@@ -1,7 +1,7 @@
 """What the scheduler knows: a fold over `cluster` and its own `scheduling`, kept as facts.
 
 The fold only notes what each context has said; arrays over nodes, queues and ledgers are functions of it and live in
-`index.py`, brought up to date when a decision needs them. That keeps `apply` under two microseconds, and a history in which a
+`cache.py`, brought up to date when a decision needs them. That keeps `apply` under two microseconds, and a history in which a
 pod changes five times is read into the arrays once.
 
 Source: architecture.md, "The core of a service".
@@ -10,8 +10,8 @@ Source: architecture.md, "The core of a service".
 from typing import ClassVar, Final
 
 from services.scheduler.quota.view import FOLDED as QUOTA_FOLDED
-from services.scheduler.state.fold_cluster import ObservedFacts
-from services.scheduler.state.fold_scheduling import DecidedFacts
+from services.scheduler.state.fold_cluster import ClusterFold
+from services.scheduler.state.fold_scheduling import SchedulingFold
 from services.scheduler.state.snapshot import encode, restore
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -54,13 +54,13 @@ FOLDED: Final[dict[str, tuple[type[Event], ...]]] = {
 """Context -> event types folded; the others pass."""
 
 
-_FOLDS = {**ObservedFacts.folds, **DecidedFacts.folds}
+_FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 
 
-class ClusterView(ObservedFacts, DecidedFacts):
-    """What the scheduler knows of the cluster and of its own decisions; its fields are those of `KnownFacts`."""
+class ClusterView(ClusterFold, SchedulingFold):
+    """What the scheduler knows of the cluster and of its own decisions; its fields are those of `StateFields`."""
 
-    SCHEMA: ClassVar[int] = 13
+    SCHEMA: ClassVar[int] = 14
 
     def apply(self, record: RecordedEvent) -> None:
         """Fold one event. Types that are not in FOLDED move the position only."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from services.scheduler.cache.cluster_objects import FOLLOWED, NODE_TOPOLOGIES
-from services.scheduler.state.cluster_event import Change
+from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.explanation_requests import QUESTIONS
 from services.scheduler.state.pod_changes import (
     asks_less,
@@ -14,9 +14,9 @@ from services.scheduler.state.pod_changes import (
     last_seen,
 )
 from services.scheduler.state.pod_class import has_same_marks
-from services.scheduler.state.pod_record import PodFacts
-from services.scheduler.state.records import MetricFacts, NodeFacts
-from services.scheduler.state.state_fields import KnownFacts
+from services.scheduler.state.pod_record import PodRecord
+from services.scheduler.state.records import MetricRecord, NodeRecord
+from services.scheduler.state.state_fields import StateFields
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -48,100 +48,100 @@ _ENDED = frozenset(("Succeeded", "Failed"))
 _MAX_UNREAD = 4096
 
 
-class ObservedFacts(KnownFacts):
+class ClusterFold(StateFields):
     """Folds observations, and the outcomes of what we decided."""
 
     def _node_observed(self, record: RecordedEvent, event: NodeObserved) -> None:
-        seq, node, facts = record.seq, event.object, self.nodes.get(event.node)
-        if facts is None:
-            changed = [0] * len(Change)
-            changed[Change.NODE_ADDED] = seq
-            self.nodes[event.node] = NodeFacts(node, changed)
+        seq, node, node_record = record.seq, event.object, self.nodes.get(event.node)
+        if node_record is None:
+            changed = [0] * len(ClusterEvent)
+            changed[ClusterEvent.NODE_ADDED] = seq
+            self.nodes[event.node] = NodeRecord(node, changed)
         else:
-            before, changed = facts.node, facts.changed
+            before, changed = node_record.node, node_record.changed
             if before.status.allocatable != node.status.allocatable:
-                changed[Change.ALLOCATABLE] = seq
+                changed[ClusterEvent.ALLOCATABLE] = seq
             if before.spec != node.spec:
-                changed[Change.TAINTS] = seq
+                changed[ClusterEvent.TAINTS] = seq
             if before.metadata.labels != node.metadata.labels:
-                changed[Change.LABELS] = seq
+                changed[ClusterEvent.LABELS] = seq
             if before.metadata.annotations != node.metadata.annotations:
-                changed[Change.ANNOTATIONS] = seq
-            facts.node = node
-        if self.touched is not None:
-            self.touched.nodes[event.node] = None
+                changed[ClusterEvent.ANNOTATIONS] = seq
+            node_record.node = node
+        if self.dirty is not None:
+            self.dirty.nodes[event.node] = None
 
     def _node_deleted(self, _: RecordedEvent, event: NodeDeleted) -> None:
         self.nodes.pop(event.node, None)
-        if self.touched is not None:
-            self.touched.nodes[event.node] = None
+        if self.dirty is not None:
+            self.dirty.nodes[event.node] = None
 
     def _pod_observed(self, record: RecordedEvent, event: PodObserved) -> None:
         uid, pod = event.pod_uid, event.object
-        facts = self.pods.get(uid)
-        if facts is None:
-            facts = self.pods[uid] = PodFacts(uid)
+        pod_record = self.pods.get(uid)
+        if pod_record is None:
+            pod_record = self.pods[uid] = PodRecord(uid)
         spec = pod.spec
         node = spec.node_name
         ended = pod.status.phase in _ENDED
-        if facts.since == 0:
-            facts.since = record.seq
-            facts.name = event.pod
-        elif node and facts.node == node:
-            if (ended and not facts.ended) or asks_less(facts, pod):
-                self._changed(node, Change.POD_RELEASED, record.seq)
-            if is_other(facts, pod):
-                self._changed(node, Change.POD_CHANGED, record.seq)
-            if facts.load_ask is not None or not has_same_marks(last_seen(facts), pod):
-                self._settle_load_ask(facts, pod)
+        if pod_record.since == 0:
+            pod_record.since = record.seq
+            pod_record.name = event.pod
+        elif node and pod_record.node == node:
+            if (ended and not pod_record.ended) or asks_less(pod_record, pod):
+                self._changed(node, ClusterEvent.POD_RELEASED, record.seq)
+            if is_other(pod_record, pod):
+                self._changed(node, ClusterEvent.POD_CHANGED, record.seq)
+            if pod_record.load_class is not None or not has_same_marks(last_seen(pod_record), pod):
+                self._settle_load_class(pod_record, pod)
         elif ended:
             self.released_seq = record.seq
-        elif not node and asks_otherwise(facts, pod):
-            facts.changed_seq = record.seq
-        if facts.node != node:
+        elif not node and asks_otherwise(pod_record, pod):
+            pod_record.changed_seq = record.seq
+        if pod_record.node != node:
             if node:
-                self._changed(node, Change.POD_ADDED, record.seq)
-            facts.node = node
-            facts.node_since_ns = record.at_ns
-            self._drop_load_ask(facts)
-        facts.ended = ended
-        facts.deleting = pod.metadata.deletion_timestamp is not None
-        if facts.observed is None:
-            self._unread.append(facts)
+                self._changed(node, ClusterEvent.POD_ADDED, record.seq)
+            pod_record.node = node
+            pod_record.node_since_ns = record.at_ns
+            self._drop_load_class(pod_record)
+        pod_record.ended = ended
+        pod_record.deleting = pod.metadata.deletion_timestamp is not None
+        if pod_record.observed is None:
+            self._unread.append(pod_record)
             if len(self._unread) >= _MAX_UNREAD:
-                facts.observed = pod
+                pod_record.observed = pod
                 self.read()
-        facts.observed = pod
-        if self.touched is not None:
-            self.touched.pods[uid] = None
+        pod_record.observed = pod
+        if self.dirty is not None:
+            self.dirty.pods[uid] = None
 
     def _pod_deleted(self, record: RecordedEvent, event: PodDeleted) -> None:
-        facts = self.pods.pop(event.pod_uid, None)
-        if facts is None:
+        pod_record = self.pods.pop(event.pod_uid, None)
+        if pod_record is None:
             return
-        if not facts.node:
+        if not pod_record.node:
             self.released_seq = record.seq
-        elif not facts.ended:
-            self._changed(facts.node, Change.POD_RELEASED, record.seq)
-        facts.observed = None
-        self._drop_load_ask(facts)
-        if facts.ask is not None:
-            self._forget(facts.ask)
-        if self.touched is not None:
-            self.touched.pods[event.pod_uid] = None
+        elif not pod_record.ended:
+            self._changed(pod_record.node, ClusterEvent.POD_RELEASED, record.seq)
+        pod_record.observed = None
+        self._drop_load_class(pod_record)
+        if pod_record.pod_class is not None:
+            self._forget(pod_record.pod_class)
+        if self.dirty is not None:
+            self.dirty.pods[event.pod_uid] = None
 
     def _metric_observed(self, record: RecordedEvent, event: NodeMetricObserved) -> None:
         before, updated = self.metrics.get(event.node), event.object.status.update_time
-        self.metrics[event.node] = MetricFacts(event.object, updated or (before.updated if before else ""))
-        self._changed(event.node, Change.METRIC, record.seq)
-        if self.touched is not None:
-            self.touched.metrics[event.node] = None
+        self.metrics[event.node] = MetricRecord(event.object, updated or (before.updated if before else ""))
+        self._changed(event.node, ClusterEvent.METRIC, record.seq)
+        if self.dirty is not None:
+            self.dirty.metrics[event.node] = None
 
     def _metric_deleted(self, record: RecordedEvent, event: NodeMetricDeleted) -> None:
         self.metrics.pop(event.node, None)
-        self._changed(event.node, Change.METRIC, record.seq)
-        if self.touched is not None:
-            self.touched.metrics[event.node] = None
+        self._changed(event.node, ClusterEvent.METRIC, record.seq)
+        if self.dirty is not None:
+            self.dirty.metrics[event.node] = None
 
     def _placement_refused(self, record: RecordedEvent, event: BindRejected | BindFailed | BindSuppressed) -> None:
         self._refused(record, event.pod_uid, withheld=isinstance(event, BindSuppressed))
@@ -152,15 +152,15 @@ class ObservedFacts(KnownFacts):
 
     def _refused(self, record: RecordedEvent, uid: str, *, withheld: bool) -> None:
         self.released_seq = record.seq
-        facts = self.pods.get(uid)
-        if facts is None or record.cause is None or record.cause.context != "scheduling":
+        pod_record = self.pods.get(uid)
+        if pod_record is None or record.cause is None or record.cause.context != "scheduling":
             return
-        facts.refused_seq = max(facts.refused_seq, record.cause.seq)
-        facts.refusals += 1
+        pod_record.refused_seq = max(pod_record.refused_seq, record.cause.seq)
+        pod_record.refusals += 1
         if withheld:
-            facts.withheld_seq = record.seq
-        if self.touched is not None:
-            self.touched.pods[uid] = None
+            pod_record.withheld_seq = record.seq
+        if self.dirty is not None:
+            self.dirty.pods[uid] = None
 
     def _object_observed(self, record: RecordedEvent, event: ObjectObserved) -> None:
         if event.resource in FOLLOWED:
@@ -192,8 +192,8 @@ class ObservedFacts(KnownFacts):
             self._hear_clock(record.at_ns)
             return
         self.gateway_since = record.seq
-        if self.touched is not None:
-            self.touched.pods.update((uid, None) for uid, facts in self.pods.items() if facts.withheld_seq)
+        if self.dirty is not None:
+            self.dirty.pods.update((uid, None) for uid, pod_record in self.pods.items() if pod_record.withheld_seq)
 
     def _listed(self, record: RecordedEvent, _: InitialListCompleted) -> None:
         self.listed_seq = record.seq
@@ -206,8 +206,8 @@ class ObservedFacts(KnownFacts):
         if before is None or before.at_ns <= event.at_ns:
             reports[record.context] = event
             self.reported.setdefault(event.node, {})[record.context] = record.seq
-            if self.touched is not None:
-                self.touched.metrics[event.node] = None
+            if self.dirty is not None:
+                self.dirty.metrics[event.node] = None
 
     def _node_forgotten(self, record: RecordedEvent, event: NodeReportsExpired) -> None:
         reports = self.reports.get(event.node, {})
@@ -217,25 +217,25 @@ class ObservedFacts(KnownFacts):
         del reports[record.context], self.reported[event.node][record.context]
         if not reports:
             del self.reports[event.node], self.reported[event.node]
-        if self.touched is not None:
-            self.touched.metrics[event.node] = None
+        if self.dirty is not None:
+            self.dirty.metrics[event.node] = None
 
-    def _settle_load_ask(self, facts: PodFacts, pod: Pod) -> None:
+    def _settle_load_class(self, pod_record: PodRecord, pod: Pod) -> None:
         """Keeps the class that the pod's load is estimated by, as upstream's cache does: a change of spec or conditions replaces it, one of
         labels or annotations alone does not. Source: spec/scheduler-core.md 3.3.
         """
-        if has_other_spec_or_conditions(facts, pod):
-            self._drop_load_ask(facts)
-        elif facts.load_ask is None:
-            self._keep_load_ask(facts)
+        if has_other_spec_or_conditions(pod_record, pod):
+            self._drop_load_class(pod_record)
+        elif pod_record.load_class is None:
+            self._keep_load_class(pod_record)
 
     def _changed_around(self, record: RecordedEvent, event: ObjectObserved | ObjectDeleted) -> None:
         if event.resource == NODE_TOPOLOGIES:
-            self._changed(event.name, Change.TOPOLOGY, record.seq)
+            self._changed(event.name, ClusterEvent.TOPOLOGY, record.seq)
         else:
             self.changed[FOLLOWED[event.resource]] = record.seq
-        if self.touched is not None:
-            self.touched.objects[event.resource, event.name] = None
+        if self.dirty is not None:
+            self.dirty.objects[event.resource, event.name] = None
 
     folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {
         NodeObserved: _node_observed,

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from services.scheduler.cache.volume_catalog import VOLUMES
 from services.scheduler.state.explanation_requests import QUESTIONS, Answered, digest_of, forget_old
 from services.scheduler.state.pod_class import allotments
-from services.scheduler.state.pod_record import PluginReason, PodFacts
-from services.scheduler.state.state_fields import KnownFacts
+from services.scheduler.state.pod_record import PluginReason, PodRecord
+from services.scheduler.state.state_fields import StateFields
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,
@@ -25,7 +25,7 @@ from shared.events.scheduling import (
 )
 
 
-class DecidedFacts(KnownFacts):
+class SchedulingFold(StateFields):
     """Folds what we decided, and what we took for our configuration."""
 
     def _cycle_decided(self, record: RecordedEvent, event: CycleDecided) -> None:
@@ -37,54 +37,54 @@ class DecidedFacts(KnownFacts):
         saw_quota = max((event.seen or {}).get("quota", 0), event.charged_at)
         reasons: dict[int, tuple[PluginReason, ...]] = {}
         for outcome in event.pods:
-            if outcome.node or (facts := self._seen_by_round(outcome.pod_uid)) is None:
+            if outcome.node or (pod_record := self._seen_by_round(outcome.pod_uid)) is None:
                 continue
             if outcome.class_index not in reasons:
                 reasons[outcome.class_index] = _reasons(event.classes[outcome.class_index])
-            facts.attempts += 1
-            facts.tried_ns = self.cycle_ns
-            facts.tried_seq = record.seq
-            facts.saw = self.cycle_saw
-            facts.saw_quota = saw_quota
-            facts.saw_reports = saw_reports
-            facts.reasons = reasons[outcome.class_index]
-            if self.touched is not None:
-                self.touched.pods[facts.uid] = None
+            pod_record.attempts += 1
+            pod_record.tried_ns = self.cycle_ns
+            pod_record.tried_seq = record.seq
+            pod_record.saw = self.cycle_saw
+            pod_record.saw_quota = saw_quota
+            pod_record.saw_reports = saw_reports
+            pod_record.reasons = reasons[outcome.class_index]
+            if self.dirty is not None:
+                self.dirty.pods[pod_record.uid] = None
 
     def _pod_placed(self, record: RecordedEvent, event: PodPlaced) -> None:
-        facts = self._seen_by_round(event.pod_uid)
-        if facts is None:
+        pod_record = self._seen_by_round(event.pod_uid)
+        if pod_record is None:
             return
-        facts.placed_node = event.node
-        facts.placed_seq = record.seq
-        facts.placed_ns = self.cycle_ns
-        facts.placed_allotted = allotments(event.annotations)
-        facts.attempts = 0
-        facts.nominated = ""
-        if self.touched is not None:
-            self.touched.pods[event.pod_uid] = None
+        pod_record.placed_node = event.node
+        pod_record.placed_seq = record.seq
+        pod_record.placed_ns = self.cycle_ns
+        pod_record.placed_allotted = allotments(event.annotations)
+        pod_record.attempts = 0
+        pod_record.nominated = ""
+        if self.dirty is not None:
+            self.dirty.pods[event.pod_uid] = None
 
     def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
-        facts = self._seen_by_round(event.pod_uid)
-        if facts is not None:
-            facts.nominated = event.node
-            if self.touched is not None:
-                self.touched.pods[event.pod_uid] = None
+        pod_record = self._seen_by_round(event.pod_uid)
+        if pod_record is not None:
+            pod_record.nominated = event.node
+            if self.dirty is not None:
+                self.dirty.pods[event.pod_uid] = None
 
     def _eviction_asked(self, record: RecordedEvent, event: EvictionRequested) -> None:
-        facts = self._seen_by_round(event.pod_uid, record.cause)
-        if facts is not None:
-            facts.asked_seq = record.seq
-            if self.touched is not None:
-                self.touched.pods[event.pod_uid] = None
+        pod_record = self._seen_by_round(event.pod_uid, record.cause)
+        if pod_record is not None:
+            pod_record.asked_seq = record.seq
+            if self.dirty is not None:
+                self.dirty.pods[event.pod_uid] = None
 
     def _eviction_refused(self, record: RecordedEvent, event: EvictionRefused | EvictionFailed) -> None:
-        facts = self.pods.get(event.pod_uid)
-        if facts is not None and record.cause is not None and record.cause.context == "scheduling":
-            facts.stayed_seq = max(facts.stayed_seq, record.cause.seq)
-            facts.stayed_at = record.seq
-            if self.touched is not None:
-                self.touched.pods[event.pod_uid] = None
+        pod_record = self.pods.get(event.pod_uid)
+        if pod_record is not None and record.cause is not None and record.cause.context == "scheduling":
+            pod_record.stayed_seq = max(pod_record.stayed_seq, record.cause.seq)
+            pod_record.stayed_at = record.seq
+            if self.dirty is not None:
+                self.dirty.pods[event.pod_uid] = None
 
     def _fields_decided(self, record: RecordedEvent, event: FieldsDesired) -> None:
         if event.resource == QUESTIONS:
@@ -95,18 +95,18 @@ class DecidedFacts(KnownFacts):
             self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
 
     def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
-        facts = self._seen_by_round(event.pod_uid)
-        if facts is not None:
-            facts.told = event.code
+        pod_record = self._seen_by_round(event.pod_uid)
+        if pod_record is not None:
+            pod_record.told = event.code
 
     def _placement_compared(self, record: RecordedEvent, event: PlacementCompared) -> None:
         binding = record.cause.seq if record.cause else 0
-        facts = self.pods.get(event.pod_uid)
-        if facts is None:
+        pod_record = self.pods.get(event.pod_uid)
+        if pod_record is None:
             if self.positions.get("cluster", 0) >= binding:
                 return  # it was bound before, and is gone
-            facts = self.pods[event.pod_uid] = PodFacts(event.pod_uid)
-        facts.compared = True
+            pod_record = self.pods[event.pod_uid] = PodRecord(event.pod_uid)
+        pod_record.compared = True
 
     def _config_taken(self, record: RecordedEvent, event: ConfigApplied) -> None:
         self.config_seq = record.seq
@@ -116,21 +116,21 @@ class DecidedFacts(KnownFacts):
     def _config_refused(self, _: RecordedEvent, event: ConfigRejected) -> None:
         self.refused_digest = event.digest
 
-    def _seen_by_round(self, uid: str, cause: Cause | None = None) -> PodFacts | None:
+    def _seen_by_round(self, uid: str, cause: Cause | None = None) -> PodRecord | None:
         """The pod that the last cycle meant, or, where the cause is an observation, who decided after it; None when it is gone.
 
         The pod was seen then: absent although we have read as far means gone for good, and one that was first observed
         later is another life of the same uid.
         """
         saw = max(self.cycle_saw, cause.seq if cause is not None and cause.context == "cluster" else 0)
-        facts = self.pods.get(uid)
-        if facts is None:
+        pod_record = self.pods.get(uid)
+        if pod_record is None:
             if self.positions.get("cluster", 0) >= saw:
                 return None
-            facts = self.pods[uid] = PodFacts(uid)
-        elif facts.since > saw:
+            pod_record = self.pods[uid] = PodRecord(uid)
+        elif pod_record.since > saw:
             return None
-        return facts
+        return pod_record
 
     folds: ClassVar[dict[type[Event], Callable[[Any, RecordedEvent, Any], None]]] = {
         CycleDecided: _cycle_decided,

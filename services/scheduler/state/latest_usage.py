@@ -6,7 +6,7 @@ shards changed). Each context keeps its own; this is the function of all of them
 
 from collections.abc import Mapping
 
-from services.scheduler.state.records import MetricFacts
+from services.scheduler.state.records import MetricRecord
 from shared.domain.node_metric_status import status_of
 from shared.events.metrics import NodeReported
 from shared.kube.instants import BadTime, instant_ns
@@ -14,7 +14,7 @@ from shared.kube.meta import Metadata
 from shared.kube.node import MetricCollectPolicy, NodeMetric, NodeMetricSpec
 
 
-def newest(object_: MetricFacts | None, reports: Mapping[str, NodeReported]) -> MetricFacts | None:
+def newest(object_: MetricRecord | None, reports: Mapping[str, NodeReported]) -> MetricRecord | None:
     """What the node's load is judged by; None when nothing is known.
 
     An object keeps time in whole seconds, so of one report told by both the recorded one counts. The object's spec holds for either.
@@ -36,7 +36,7 @@ def newest(object_: MetricFacts | None, reports: Mapping[str, NodeReported]) -> 
         spec = NodeMetricSpec(metric_collect_policy=policy)
     status = status_of(report)
     metric = NodeMetric(metadata=Metadata(name=report.node), spec=spec, status=status)
-    return MetricFacts(metric, status.update_time or "")
+    return MetricRecord(metric, status.update_time or "")
 
 
 def youngest(reports: Mapping[str, NodeReported]) -> tuple[str, NodeReported]:
@@ -48,8 +48,8 @@ def _age(entry: tuple[str, NodeReported]) -> tuple[int, str]:
     return entry[1].at_ns, entry[0]
 
 
-def _time_ns(facts: MetricFacts) -> int:
+def _time_ns(metric_record: MetricRecord) -> int:
     try:
-        return instant_ns(facts.updated) if facts.updated else -1
+        return instant_ns(metric_record.updated) if metric_record.updated else -1
     except BadTime:
         return -1

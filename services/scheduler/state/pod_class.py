@@ -1,6 +1,6 @@
 """What a pod asks for: the part of it that every replica of a workload has in common, read once and shared.
 
-Thousands of pods come from a few templates. Equal pods share one `PodAsk`, so their requests are parsed once, their
+Thousands of pods come from a few templates. Equal pods share one `PodClass`, so their requests are parsed once, their
 nodes are judged once a cycle, and a pod costs the state a few hundred bytes. What differs between replicas (name, uid, node,
 times) stays with the pod. Namespace and labels are part of the class, because selectors read them; annotations count only
 where this scheduler reads them.
@@ -61,7 +61,7 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _parts = attrgetter("metadata", "spec", "status")
 
 
-class PodAsk:
+class PodClass:
     """One class of equal pods.
 
     Attributes:
@@ -76,13 +76,27 @@ class PodAsk:
         scheduler: name of the profile the pod asks for.
         ports: host ports it takes.
         fault: why the pod cannot be read (one of its quantities is none); such a pod is never placed.
-        kin: see `kin`; None until it is asked for.
+        variant_key: see `variant_key`; None until it is asked for.
         memo: what plugins have worked out for this class, by plugin; nothing that a decision could not work out anew.
     """
 
     __slots__ = (
-        "asked", "fault", "gated", "held", "key", "kin", "labels", "memo", "namespace", "pod", "pods", "ports", "priority", "request",
-        "scheduler", "scored",
+        "asked",
+        "fault",
+        "gated",
+        "held",
+        "key",
+        "labels",
+        "memo",
+        "namespace",
+        "pod",
+        "pods",
+        "ports",
+        "priority",
+        "request",
+        "scheduler",
+        "scored",
+        "variant_key",
     )  # fmt: skip
 
     def __init__(self, key: bytes, pod: Pod) -> None:
@@ -90,7 +104,7 @@ class PodAsk:
         self.pod = pod
         self.pods = 0  # how many pods of the state are of this class; it is dropped with the last
         self.memo: dict[object, Any] = {}
-        self.kin: bytes | None = None
+        self.variant_key: bytes | None = None
         self.namespace = pod.metadata.namespace
         self.labels: dict[str, str] = pod.metadata.labels or {}
         self.priority = pod.spec.priority or 0
@@ -111,30 +125,30 @@ class PodAsk:
             self.fault = str(error)
 
     def __repr__(self) -> str:
-        return f"PodAsk({self.scheduler}, priority={self.priority}, {self.request})"
+        return f"PodClass({self.scheduler}, priority={self.priority}, {self.request})"
 
 
-def kin(ask: PodAsk) -> bytes:
+def variant_key(pod_class: PodClass) -> bytes:
     """Canonical bytes of what a class shares with those that differ from it in the amounts they ask for alone, not in the resources."""
-    if ask.kin is None:
-        pod, spec = ask.pod, ask.pod.spec
+    if pod_class.variant_key is None:
+        pod, spec = pod_class.pod, pod_class.pod.spec
         containers = tuple(container.image for container in (*spec.init_containers, *spec.containers))
-        ask.kin = _encoder.encode(
+        pod_class.variant_key = _encoder.encode(
             (
                 replace(spec, containers=(), init_containers=(), overhead=None, resources=None),
                 pod.metadata,
                 kubernetes_qos(pod),
                 containers,
                 len(spec.init_containers),
-                ask.ports,
-                [name for name, size in ask.request.items() if size],
+                pod_class.ports,
+                [name for name, size in pod_class.request.items() if size],
             )
         )
-    return ask.kin
+    return pod_class.variant_key
 
 
 def common_part(pod: Pod) -> Pod:
-    """The pod without what differs between replicas: what `PodAsk` is made from. Applied twice it changes nothing."""
+    """The pod without what differs between replicas: what `PodClass` is made from. Applied twice it changes nothing."""
     metadata, spec, status = _parts(pod)
     return Pod(
         metadata=Metadata(
@@ -153,7 +167,7 @@ def common_part(pod: Pod) -> Pod:
     )
 
 
-def ask_key(pod: Pod) -> bytes:
+def class_key(pod: Pod) -> bytes:
     """Canonical bytes of the common part, without making it: equal for equal pods, whatever their names and nodes."""
     metadata, spec, status = _parts(pod)
     return _encoder.encode(

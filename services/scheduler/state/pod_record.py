@@ -7,7 +7,7 @@ from zlib import crc32
 
 import msgspec
 
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.pod import Pod
 
@@ -26,21 +26,21 @@ class Held(NamedTuple):
         assigned_ns: since when: the time of its PodScheduled condition, else when the node was first seen or decided.
         initialized_ns: the time of its Initialized condition, 0 when that is not True.
         ending: it is being deleted.
-        allotted: what it has of the node besides what it asks for, as annotations (`ask.ALLOTMENTS`).
-        load_ask: the class that its load is estimated by, where that is not `ask`.
+        allotted: what it has of the node besides what it asks for, as annotations (`pod_class.ALLOTMENTS`).
+        load_class: the class that its load is estimated by, where that is not `pod_class`.
     """
 
     node: str
-    ask: PodAsk
+    pod_class: PodClass
     name: str
     assigned_ns: int
     initialized_ns: int
     ending: bool = False
     allotted: dict[str, str] | None = None
-    load_ask: PodAsk | None = None
+    load_class: PodClass | None = None
 
 
-class PodFacts(msgspec.Struct, array_like=True, eq=False):
+class PodRecord(msgspec.Struct, array_like=True, eq=False):
     """Each field is written from one context alone, so contexts may arrive in any order.
 
     From `cluster`:
@@ -54,7 +54,7 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
         allotted: what it has of its node, as it says itself.
         started_ns: when it started, 0 before.
         conditions: checksum of its conditions, 0 while it has no node.
-        load_ask: the class that its load is estimated by, where that is not `ask`: on a node, labels and annotations that change alone leave
+        load_class: the class that its load is estimated by, where that is not `pod_class`: on a node, labels and annotations that change alone leave
             the estimate as it was.
         stayed_seq: our newest wish that it goes (`scheduling` seq) that was refused or failed; stayed_at: when (`cluster` seq).
     From `scheduling`:
@@ -98,21 +98,30 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
     reasons: tuple[PluginReason, ...] = ()
     told: str = ""
     compared: bool = False
-    load_ask: PodAsk | None = None
-    ask: PodAsk | None = None
+    load_class: PodClass | None = None
+    pod_class: PodClass | None = None
     observed: Pod | None = None
 
     def held(self) -> Held | None:
         """Where the pod counts now: where it runs, else where we placed it unless that placement was refused."""
-        if self.ended or self.ask is None:
+        if self.ended or self.pod_class is None:
             return None
         if self.node:
             at = self.scheduled_ns or self.node_since_ns
             return Held(
-                self.node, self.ask, self.name, at, self.initialized_ns, self.deleting, self.allotted, self.load_ask
+                self.node,
+                self.pod_class,
+                self.name,
+                at,
+                self.initialized_ns,
+                self.deleting,
+                self.allotted,
+                self.load_class,
             )
         if self.placed_seq > self.refused_seq:
-            return Held(self.placed_node, self.ask, self.name, self.placed_ns, 0, self.deleting, self.placed_allotted)
+            return Held(
+                self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, self.placed_allotted
+            )
         return None
 
     def is_asked_to_go(self) -> bool:
@@ -130,31 +139,34 @@ class PodFacts(msgspec.Struct, array_like=True, eq=False):
             gateway_since: `cluster` seq at which the gateway last started; what was withheld before may be tried again.
         """
         return (
-            self.ask is not None
+            self.pod_class is not None
             and not self.node
             and not self.ended
             and not self.deleting
-            and not self.ask.gated
+            and not self.pod_class.gated
             and self.placed_seq <= self.refused_seq
             and (self.withheld_seq == 0 or self.withheld_seq < gateway_since)
         )
 
-    def encode(self, asks: Mapping[PodAsk, int]) -> tuple[Any, ...]:
-        """All facts as plain data; `asks` numbers the classes."""
-        return (*_plain(self), *(None if ask is None else asks[ask] for ask in (self.load_ask, self.ask)))
+    def encode(self, pod_classes: Mapping[PodClass, int]) -> tuple[Any, ...]:
+        """All facts as plain data; `pod_classes` numbers the classes."""
+        return (
+            *_plain(self),
+            *(None if pod_class is None else pod_classes[pod_class] for pod_class in (self.load_class, self.pod_class)),
+        )
 
 
-_NOT_PLAIN = ("load_ask", "ask", "observed")
-_plain = attrgetter(*(name for name in PodFacts.__struct_fields__ if name not in _NOT_PLAIN))
+_NOT_PLAIN = ("load_class", "pod_class", "observed")
+_plain = attrgetter(*(name for name in PodRecord.__struct_fields__ if name not in _NOT_PLAIN))
 
 
-def decoded(data: msgspec.Raw, asks: Sequence[PodAsk]) -> list[PodFacts]:
-    """The inverse of `PodFacts.encode`, of a list: read into the fields without a loop here, for there are many pods."""
+def decoded(data: msgspec.Raw, pod_classes: Sequence[PodClass]) -> list[PodRecord]:
+    """The inverse of `PodRecord.encode`, of a list: read into the fields without a loop here, for there are many pods."""
 
-    def ask_of(_: type, number: int) -> PodAsk:
-        return asks[number]
+    def class_of(_: type, number: int) -> PodClass:
+        return pod_classes[number]
 
-    return msgspec.msgpack.Decoder(list[PodFacts], dec_hook=ask_of).decode(data)
+    return msgspec.msgpack.Decoder(list[PodRecord], dec_hook=class_of).decode(data)
 
 
 def true_since_ns(pod: Pod) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from shared.kube.node import Node, NodeMetric
 
 
-class NodeFacts:
+class NodeRecord:
     """A node as last observed, and per class of change the `cluster` seq of the last one."""
 
     __slots__ = ("changed", "node")
@@ -15,14 +15,14 @@ class NodeFacts:
         self.changed = changed
 
 
-class MetricFacts(NamedTuple):
+class MetricRecord(NamedTuple):
     """A node's newest NodeMetric, and the newest `status.updateTime` it ever had: one without it keeps the last."""
 
     metric: NodeMetric
     updated: str
 
 
-class Touched:
+class DirtySet:
     """What has changed since the index last looked, each name once, in order."""
 
     __slots__ = ("metrics", "nodes", "objects", "pods")

@@ -6,9 +6,9 @@ import msgspec
 
 from services.scheduler.quota.view import QuotaSnapshot
 from services.scheduler.state.explanation_requests import Answered
-from services.scheduler.state.pod_class import PodAsk, ask_key
+from services.scheduler.state.pod_class import PodClass, class_key
 from services.scheduler.state.pod_record import decoded
-from services.scheduler.state.records import MetricFacts, NodeFacts
+from services.scheduler.state.records import MetricRecord, NodeRecord
 from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class _Kept(msgspec.Struct):
     positions: dict[str, int]
     scalars: list[int | str | None]
-    asks: list[Pod]
+    pod_classes: list[Pod]
     pods: msgspec.Raw
     nodes: list[tuple[str, Node, list[int]]]
     metrics: list[tuple[str, NodeMetric, str]]
@@ -45,12 +45,12 @@ _decoder = msgspec.msgpack.Decoder(_Kept)
 def encode(view: "ClusterView") -> bytes:
     """Canonical MessagePack: names sorted, no row numbers."""
     view.read()
-    keys = sorted(view.asks)
-    numbers = {view.asks[key]: number for number, key in enumerate(keys)}
+    keys = sorted(view.pod_classes)
+    numbers = {view.pod_classes[key]: number for number, key in enumerate(keys)}
     kept = _Kept(
         positions=dict(sorted(view.positions.items())),
         scalars=[getattr(view, name) for name in _SCALARS],
-        asks=[view.asks[key].pod for key in keys],
+        pod_classes=[view.pod_classes[key].pod for key in keys],
         pods=msgspec.Raw(_encoder.encode([view.pods[uid].encode(numbers) for uid in sorted(view.pods)])),
         nodes=[(name, view.nodes[name].node, view.nodes[name].changed) for name in sorted(view.nodes)],
         metrics=[(name, *view.metrics[name]) for name in sorted(view.metrics)],
@@ -72,18 +72,18 @@ def restore(view: "ClusterView", data: bytes) -> None:
     view.positions = dict(kept.positions)
     for name, value in zip(_SCALARS, kept.scalars, strict=True):
         setattr(view, name, value)
-    asks = [PodAsk(ask_key(pod), pod) for pod in kept.asks]
-    view.asks = {ask.key: ask for ask in asks}
-    view.pods = {facts.uid: facts for facts in decoded(kept.pods, asks)}
-    for facts in view.pods.values():
-        for ask in (facts.ask, facts.load_ask):
-            if ask is not None:
-                ask.pods += 1
-    view.nodes = {name: NodeFacts(node, changed) for name, node, changed in kept.nodes}
+    pod_classes = [PodClass(class_key(pod), pod) for pod in kept.pod_classes]
+    view.pod_classes = {pod_class.key: pod_class for pod_class in pod_classes}
+    view.pods = {pod_record.uid: pod_record for pod_record in decoded(kept.pods, pod_classes)}
+    for pod_record in view.pods.values():
+        for pod_class in (pod_record.pod_class, pod_record.load_class):
+            if pod_class is not None:
+                pod_class.pods += 1
+    view.nodes = {name: NodeRecord(node, changed) for name, node, changed in kept.nodes}
     view.objects = kept.objects
     view.changed = kept.changed
     view.chosen = kept.chosen
     view.questions, view.answered = kept.questions, kept.answered
     view.reports, view.reported = kept.reports, kept.reported
     view.quota.restore(kept.quota)
-    view.metrics = {name: MetricFacts(metric, updated) for name, metric, updated in kept.metrics}
+    view.metrics = {name: MetricRecord(metric, updated) for name, metric, updated in kept.metrics}

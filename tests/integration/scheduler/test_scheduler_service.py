@@ -14,7 +14,7 @@ import msgspec
 
 from cli.embedded import EmbeddedNats
 from cli.supervisor import Endpoints, Spec, Supervisor
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
@@ -136,7 +136,7 @@ async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats
         cluster, ours = await on.log("cluster"), await on.log("scheduling")
 
     view = ClusterView()
-    index = None
+    cache = None
     for position, row in enumerate(ours):
         cycle = row.event
         if isinstance(cycle, CycleDecided):
@@ -144,14 +144,14 @@ async def test_the_log_replays_every_cycle_as_it_was_decided(database: str, nats
             assert cycle.now_ns is not None
             for seen in cluster[view.positions.get("cluster", 0) : cycle.seen["cluster"]]:
                 view.apply(RecordedEvent("cluster", seen.seq, seen.event, seen.at_ns))
-            index = index or Index(view, config_of(view).profiles)
-            drafts = decide(index, cycle.now_ns, 16)
+            cache = cache or SchedulingCache(view, config_of(view).profiles)
+            drafts = decide(cache, cycle.now_ns, 16)
             said = [other.event for other in ours[position + 1 : position + len(drafts)]]
             assert [draft.event for draft in drafts[1:]] == said
             stamped = {"seen": cycle.seen, "now_ns": cycle.now_ns, "config": cycle.config}
             assert msgspec.structs.replace(drafts[0].event, **stamped) == cycle
         view.apply(RecordedEvent("scheduling", row.seq, row.event, row.at_ns))
-    assert index is not None
+    assert cache is not None
 
 
 async def test_a_bad_configuration_file_is_refused_on_record_and_a_good_one_taken_over(

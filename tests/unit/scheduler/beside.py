@@ -1,6 +1,6 @@
 """A world in which another scheduler places pods, and this one compares."""
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.shadow.follow import Shadow
 from shared.events.cluster import InitialListCompleted
@@ -27,12 +27,12 @@ class Beside(World):
         self.observe(WriterStarted(epoch=1, release="x"))
         self.observe(InitialListCompleted(objects=0))
 
-    def indexed(self) -> Index:
-        if self.index is None:
-            self.index = Index(self.view, config_of(self.view).profiles, THEIRS)
-            self.index.settle()
-            self.shadow.use_cache(self.index, self.view.config_digest)
-        return self.index
+    def indexed(self) -> SchedulingCache:
+        if self.cache is None:
+            self.cache = SchedulingCache(self.view, config_of(self.view).profiles, THEIRS)
+            self.cache.settle()
+            self.shadow.use_cache(self.cache, self.view.config_digest)
+        return self.cache
 
     def read(self, upto: int | None = None) -> None:
         at = self.view.positions.get("cluster", 0)

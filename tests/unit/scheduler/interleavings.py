@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.plugins.load_aware_scheduling import LoadAwareLedger
 from services.scheduler.state.cluster_view import ClusterView
@@ -13,21 +13,21 @@ from tests.support.scheduling_world import World, fold
 
 def requested(view: ClusterView) -> dict[str, tuple[int, dict[str, int]]]:
     """Node -> (pods, what they ask for), as a fresh index counts it."""
-    return totals(Index(view, config_of(view).profiles))
+    return totals(SchedulingCache(view, config_of(view).profiles))
 
 
-def totals(index: Index) -> dict[str, tuple[int, dict[str, int]]]:
-    index.settle()
-    table = index.table
+def totals(cache: SchedulingCache) -> dict[str, tuple[int, dict[str, int]]]:
+    cache.settle()
+    table = cache.table
     return {
         name: (int(table.pods[row]), {r: int(table.requested[row, c]) for r, c in table.columns.items() if table.requested[row, c]})
         for name, row in sorted(table.rows.items())
     }  # fmt: skip
 
 
-def loads(index: Index) -> list[dict[str, list[list[int]]]]:
+def loads(cache: SchedulingCache) -> list[dict[str, list[list[int]]]]:
     """By plugin that keeps an account of load: node -> its loads, of nodes that are there."""
-    table, kept = index.table, (getattr(each, "account", None) for each in index.ledgers.values())
+    table, kept = cache.table, (getattr(each, "account", None) for each in cache.plugin_caches.values())
     accounts = [account for account in kept if isinstance(account, LoadAwareLedger)]
     assert accounts, "the shipped profile has one"
     return [

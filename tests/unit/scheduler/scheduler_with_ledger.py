@@ -46,8 +46,8 @@ class Teams(World):
 
     def cycle(self, batch: int = 256) -> list[RecordedEvent]:
         """One cycle as the service does it: decided, charged, room made, recorded."""
-        index = self.indexed()
-        drafts = decide(index, self.now_ns, batch)
+        cache = self.indexed()
+        drafts = decide(cache, self.now_ns, batch)
         if not drafts:
             return []
         runtime = SimpleNamespace(
@@ -55,7 +55,7 @@ class Teams(World):
         )
         charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # what of a runtime it uses
         seen = dict(self.view.positions)
-        said = self.say(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(index))))
+        said = self.say(asyncio.run(charge_client.charge(drafts, seen, QuotaPreemptor(cache))))
         self.read()
         return said
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.batch_lookahead import MOST, WORTH_IT
-from services.scheduler.cycle.request_variants import Foreseen, Kin
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.cycle.request_variants import PredictedPlacement, VariantBatch
+from services.scheduler.state.pod_class import PodClass
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.node import Taint
@@ -71,13 +71,15 @@ def test_looking_ahead_changes_no_placement_and_no_record(seed: int, limits: boo
 def test_pods_that_differ_in_amounts_are_placed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def spy(kin: Kin, asks: Sequence[PodAsk], hashes: Sequence[np.uint64]) -> list[Foreseen]:
-        found = place(kin, asks, hashes)
+    def spy(
+        batch: VariantBatch, pod_classes: Sequence[PodClass], hashes: Sequence[np.uint64]
+    ) -> list[PredictedPlacement]:
+        found = place(batch, pod_classes, hashes)
         seen.append(len(found))
         return found
 
-    place = Kin.place
-    monkeypatch.setattr(Kin, "place", spy)
+    place = VariantBatch.place
+    monkeypatch.setattr(VariantBatch, "place", spy)
     world = World()
     for number in range(5):
         world.add_node(node(f"n{number}", cpu="16", memory="64Gi"))

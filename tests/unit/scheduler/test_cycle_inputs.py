@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.quota.charge_client import ChargeClient
@@ -57,16 +57,19 @@ def decided_again(world: Teams, runtime: LeadingRuntime) -> list[Event]:
             view.apply(record)
     assert view.config_digest == cycle.config
 
-    async def ask(*_: Any, **__: Any) -> bytes:
+    async def pod_class(*_: Any, **__: Any) -> bytes:
         return runtime.responses[0]
 
     again = SimpleNamespace(
-        state=view, now_ns=lambda: 0, bus=SimpleNamespace(ask=ask), writer=SimpleNamespace(epoch=runtime.writer.epoch)
+        state=view,
+        now_ns=lambda: 0,
+        bus=SimpleNamespace(pod_class=pod_class),
+        writer=SimpleNamespace(epoch=runtime.writer.epoch),
     )
-    index = Index(view, config_of(view).profiles)
+    cache = SchedulingCache(view, config_of(view).profiles)
     client = ChargeClient(again, 1.0)  # type: ignore[arg-type]  # the parts that it uses
-    drafts = decide(index, cycle.now_ns, runtime.settings.batch_size)
-    charged = asyncio.run(client.charge(drafts, dict(cycle.seen), QuotaPreemptor(index)))
+    drafts = decide(cache, cycle.now_ns, runtime.settings.batch_size)
+    charged = asyncio.run(client.charge(drafts, dict(cycle.seen), QuotaPreemptor(cache)))
     return [draft.event for draft in charged]
 
 

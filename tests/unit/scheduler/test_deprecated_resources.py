@@ -3,7 +3,7 @@
 import pytest
 
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import ask_key, common_part
+from services.scheduler.state.pod_class import class_key, common_part
 from shared.domain.deprecated_resources import RENAMED
 from tests.support.scheduling_world import World, node, placements, pod, told
 
@@ -32,14 +32,14 @@ def test_where_both_names_are_stated_todays_counts() -> None:
 
 def test_equal_pods_with_old_and_new_names_are_one_class_also_after_a_restart() -> None:
     old, new = pod("old", extra={"koordinator.sh/batch-cpu": "6"}), pod("new", extra={"kubernetes.io/batch-cpu": "6"})
-    assert ask_key(old) == ask_key(new) == ask_key(common_part(old))
+    assert class_key(old) == class_key(new) == class_key(common_part(old))
     world = World()
     world.add_pod(old)
     world.add_pod(new)
     world.read()
     world.view.read()
-    assert len(world.view.asks) == 1
+    assert len(world.view.pod_classes) == 1
     restored = ClusterView()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
-    assert restored.asks.keys() == world.view.asks.keys()
+    assert restored.pod_classes.keys() == world.view.pod_classes.keys()

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, Due
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.queue.active_queue import FRESH, REFUSED_BEFORE, ActiveQueue
+from services.scheduler.state.pod_class import PodClass
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import pod
 
@@ -32,20 +32,20 @@ STEPS = st.builds(
 )
 
 
-def classes() -> list[PodAsk]:
+def classes() -> list[PodClass]:
     specs = (pod(f"c{number}", priority=(None, 9500)[number % 2]) for number in range(CLASSES))
-    return [PodAsk(str(number).encode(), spec) for number, spec in enumerate(specs)]
+    return [PodClass(str(number).encode(), spec) for number, spec in enumerate(specs)]
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.lists(STEPS, max_size=60))
 def test_they_come_in_the_order_of_a_plain_sort(steps: list[Step]) -> None:
-    asks, tickets, refused = classes(), dict[str, int](), Counter[int]()
-    due, there = Due(tickets), dict[str, tuple[int, int, int]]()
+    pod_classes, tickets, refused = classes(), dict[str, int](), Counter[int]()
+    due, there = ActiveQueue(tickets), dict[str, tuple[int, int, int]]()
 
     def expected() -> list[Any]:
         return sorted(
-            ((-asks[of].priority, REFUSED_BEFORE if refused[of] else FRESH, since, uid), ticket)
+            ((-pod_classes[of].priority, REFUSED_BEFORE if refused[of] else FRESH, since, uid), ticket)
             for uid, (of, since, ticket) in there.items()
         )
 
@@ -54,14 +54,14 @@ def test_they_come_in_the_order_of_a_plain_sort(steps: list[Step]) -> None:
         if step.kind == "push":
             tickets[uid] = ticket
             there[uid] = step.class_, step.since, ticket
-            due.push(asks[step.class_], step.since, uid, ticket)
+            due.push(pod_classes[step.class_], step.since, uid, ticket)
         elif step.kind == "go":
             there.pop(uid, None)
             tickets.pop(uid, None)
         elif step.kind == "refuse" or (step.kind == "allow" and refused[step.class_]):
             by = 1 if step.kind == "refuse" else -1
             refused[step.class_] += by
-            due.note_refused(asks[step.class_], by)
+            due.note_refused(pod_classes[step.class_], by)
         elif step.kind == "look":
             assert list(islice(due.in_order(), step.number)) == expected()[: step.number]
     assert list(due.in_order()) == expected()

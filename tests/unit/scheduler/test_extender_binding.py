@@ -20,7 +20,7 @@ def waiting_pod() -> tuple[Teams, LeadingRuntime]:
     world.add_pod(pod("p", cpu="2", memory=None, scheduler=EXTENDED, labels={QUOTA_NAME: "a"}))
     world.read()
     runtime = LeadingRuntime(world, extender_timeout_s=0.2)
-    runtime.resources.index, runtime.resources.config_digest = world.indexed(), "c0ffee"
+    runtime.resources.cache, runtime.resources.config_digest = world.indexed(), "c0ffee"
     runtime.resources.charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]  # the parts that it uses
     return world, runtime
 
@@ -56,7 +56,7 @@ async def test_a_replica_that_stops_leading_while_the_request_waits_for_its_turn
     async with runtime.resources.turn:
         binding = asyncio.create_task(runtime.resources.bind(ARGS))
         await asyncio.sleep(0.02)
-        runtime.resources.index = None
+        runtime.resources.cache = None
     assert "does not lead" in await binding
     assert placements(world.logs["scheduling"]) == {}
 

@@ -46,7 +46,7 @@ class Runtime:
 def extender(world: World) -> ExtenderService:
     runtime = Runtime(world)
     found = ExtenderService(runtime)  # type: ignore[arg-type]  # the parts that it uses
-    found.index = world.indexed()
+    found.cache = world.indexed()
     found.charge_client = ChargeClient(runtime, 1.0)  # type: ignore[arg-type]
     return found
 

@@ -51,7 +51,7 @@ def world() -> World:
 
 def extender(world: World, timeout_s: float = 0.05) -> ExtenderService:
     found = ExtenderService(Runtime(world, timeout_s))  # type: ignore[arg-type]
-    found.index = world.indexed()
+    found.cache = world.indexed()
     return found
 
 

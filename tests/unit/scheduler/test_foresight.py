@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cycle.cycle_state import WorkingCopies
+from services.scheduler.cycle.cycle_state import CycleState
 from services.scheduler.cycle.lookahead import WORTH_IT
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import Toleration
 from tests.support.hypothesis_examples import examples
@@ -77,13 +77,13 @@ def test_pods_that_run_on_go_where_their_turns_would_send_them(seed: int) -> Non
 def test_equal_pods_do_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above shows nothing."""
     runs: list[tuple[int, int]] = []
-    plain = WorkingCopies.count_all
+    plain = CycleState.count_all
 
-    def counted(copies: WorkingCopies, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
-        runs.append((len(rows), found := plain(copies, pods, ask, rows)))
+    def counted(copies: CycleState, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
+        runs.append((len(rows), found := plain(copies, pods, pod_class, rows)))
         return found
 
-    monkeypatch.setattr(WorkingCopies, "count_all", counted)
+    monkeypatch.setattr(CycleState, "count_all", counted)
     for seed in range(20):
         crowd(seed).rounds(batch=256)
     assert max(rows for rows, _ in runs) > WORTH_IT

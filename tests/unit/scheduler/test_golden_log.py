@@ -5,7 +5,7 @@ When a decision changes on purpose: `python -m tests.unit.scheduler.golden_histo
 
 import msgspec
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
@@ -36,7 +36,7 @@ def test_every_placement_of_the_golden_log_is_decided_again_bit_for_bit() -> Non
     assert sum(isinstance(record.event, CycleDecided) for record in ours) > 15
     assert any(isinstance(record.event, PodUnschedulable) for record in ours)
     view.apply(ours.pop(0))  # the configuration
-    index = Index(view, config_of(view).profiles)
+    cache = SchedulingCache(view, config_of(view).profiles)
     while ours:
         first = ours[0].event
         assert isinstance(first, CycleDecided)
@@ -44,7 +44,7 @@ def test_every_placement_of_the_golden_log_is_decided_again_bit_for_bit() -> Non
         assert first.now_ns is not None
         for record in logs["cluster"][view.positions.get("cluster", 0) : first.seen["cluster"]]:
             view.apply(record)
-        drafts = decide(index, first.now_ns, batch_size=5)
+        drafts = decide(cache, first.now_ns, batch_size=5)
         again = [msgspec.structs.replace(drafts[0].event, seen=first.seen, now_ns=first.now_ns, config=first.config)]
         again += [draft.event for draft in drafts[1:]]
         assert [msgspec.json.encode(event) for event in again] == [

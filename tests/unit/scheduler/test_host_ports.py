@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from services.scheduler.cache.host_ports import HostPorts, count_ports
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.state.pod_class import HostPort
 from tests.support.executed_lines import steps_of
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, pod
-from tests.unit.scheduler.one_plugin import ask_of
+from tests.unit.scheduler.one_plugin import class_of
 
 PORTS: tuple[HostPort, ...] = tuple(("0.0.0.0", "TCP", port) for port in (80, 443))
 
@@ -26,9 +26,9 @@ def table_of(nodes: int) -> NodeTable:
         world.add_node(node(f"n{number}"))
         world.add_pod(pod(f"daemon-{number}", on=f"n{number}", phase="Running", ports=(80, 443, 9100)))
     world.read()
-    index = world.indexed()
-    index.settle()
-    return index.table
+    cache = world.indexed()
+    cache.settle()
+    return cache.table
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +39,20 @@ def tables() -> tuple[NodeTable, NodeTable]:
 def test_a_cycle_copies_no_ports_until_it_changes_them_however_many_nodes_have_some(
     tables: tuple[NodeTable, NodeTable],
 ) -> None:
-    few, many = (steps_of(partial(Room, table))[1] for table in tables)
+    few, many = (steps_of(partial(CycleSnapshot, table))[1] for table in tables)
     assert few == many
 
 
 def test_a_placement_copies_the_ports_of_its_node_alone(tables: tuple[NodeTable, NodeTable]) -> None:
     costs = []
     for table in tables:
-        ask, before = ask_of(pod("p", ports=(8080,))), deepcopy(table.ports)
-        table.vector(ask)  # worked out once a class, before anything is counted
-        room = Room(table)
-        costs.append(steps_of(partial(room.place, ask, 1))[1])
-        assert len(room.ports.on(1)) == 4
+        pod_class, before = class_of(pod("p", ports=(8080,))), deepcopy(table.ports)
+        table.vector(pod_class)  # worked out once a class, before anything is counted
+        snapshot = CycleSnapshot(table)
+        costs.append(steps_of(partial(snapshot.place, pod_class, 1))[1])
+        assert len(snapshot.ports.on(1)) == 4
         assert table.ports == before, "the index's counts stay as they are"
-        assert all(held is table.ports[row] for row, held in room.ports.items() if row != 1)
+        assert all(held is table.ports[row] for row, held in snapshot.ports.items() if row != 1)
     assert costs[0] == costs[1]
 
 

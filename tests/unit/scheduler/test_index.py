@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of
@@ -15,17 +15,17 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state.cluster_view import ClusterView
 from tests.support.scheduling_world import World, node, pod, use
 from tests.support.waiting import until
-from tests.unit.scheduler.one_plugin import ask_of
+from tests.unit.scheduler.one_plugin import class_of
 
 
 def test_moves_counted_together_are_what_they_are_one_by_one() -> None:
-    asks = [
-        ask_of(pod("a", cpu="100m", memory=None)),
-        ask_of(pod("b", cpu=None, memory=None, ports=[80, 443])),
-        ask_of(pod("c", cpu="2", memory="3Gi", extra={"nvidia.com/gpu": "1"})),
+    pod_classes = [
+        class_of(pod("a", cpu="100m", memory=None)),
+        class_of(pod("b", cpu=None, memory=None, ports=[80, 443])),
+        class_of(pod("c", cpu="2", memory="3Gi", extra={"nvidia.com/gpu": "1"})),
     ]
-    moves = [(number % 4, asks[number % 3], 1) for number in range(60)]
-    moves += [(number % 4, asks[number % 3], -1) for number in range(12)]
+    moves = [(number % 4, pod_classes[number % 3], 1) for number in range(60)]
+    moves += [(number % 4, pod_classes[number % 3], -1) for number in range(12)]
     together, singly = NodeTable(), NodeTable()
     for table in (together, singly):
         for number in range(4):
@@ -76,11 +76,11 @@ async def test_a_standby_has_an_index_ready_that_decides_what_a_new_one_would() 
         world.add_pod(pod(f"w{number}"))
     world.read()
     replica.change()
-    touched = world.view.touched
-    assert touched is not None
-    await until(lambda: not (touched.nodes or touched.pods))
+    dirty = world.view.dirty
+    assert dirty is not None
+    await until(lambda: not (dirty.nodes or dirty.pods))
     standing_by.cancel()
     assert replica.prepared is first, "brought up to date, not made anew"
     ready = decide(first.derived, world.now_ns, 16)
-    assert ready == decide(Index(world.view, config_of(world.view).profiles), world.now_ns, 16)
+    assert ready == decide(SchedulingCache(world.view, config_of(world.view).profiles), world.now_ns, 16)
     assert len(ready) == 4  # the cycle and its three pods

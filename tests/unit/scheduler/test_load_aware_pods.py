@@ -67,7 +67,7 @@ def test_a_pod_that_left_its_node_is_estimated_by_its_newest_class() -> None:
     assert estimated_cpu(world) == PROD_CPU
     world.drop_pod("p")
     assert estimated_cpu(world) == 0
-    assert not world.view.asks
+    assert not world.view.pod_classes
     world.add_pod(running(BATCH))
     assert estimated_cpu(world) == BATCH_CPU
 

@@ -191,12 +191,12 @@ def test_judging_a_pod_takes_no_line_of_python_for_each_node(nodes: int) -> None
         assign(account, expecting(500, GIB, f"p{row}"), NOW, row)
     state, rows, incoming = account.new_state(), np.arange(nodes), expecting(500, GIB, "incoming")
 
-    def judge() -> None:
+    def evaluate() -> None:
         state.filter(incoming, rows, NOW)
         state.score(incoming, rows, NOW)
 
-    judge()  # what is worked out once is
+    evaluate()  # what is worked out once is
     assert (state.filter(incoming, rows, NOW) != 0).any()
     assert state.score(incoming, rows, NOW).max() > 0  # a fleet on which nothing fits would show nothing
-    _, steps = steps_of(judge)
+    _, steps = steps_of(evaluate)
     assert steps < 100

@@ -36,7 +36,7 @@ def scores_of(world: StockCluster, plugin: str, incoming: Raw) -> dict[str, int]
         return pod.scores(plugin)
 
 
-def asks(**requests: str) -> Raw:
+def requesting(**requests: str) -> Raw:
     return {"container": {"resources": {"requests": requests}}}
 
 
@@ -51,7 +51,7 @@ def asks(**requests: str) -> Raw:
 def test_balance(resources: tuple[str, ...], requests: Raw, score: int) -> None:
     args = {"resources": [{"name": name, "weight": 1} for name in resources]}
     world = cluster([raw_node("n", allocatable={"x": "100"})], NodeResourcesBalancedAllocation=args)
-    incoming = raw_pod("p", **asks(**requests))
+    incoming = raw_pod("p", **requesting(**requests))
     assert scores_of(world, "NodeResourcesBalancedAllocation", incoming) == {"n": score}
 
 

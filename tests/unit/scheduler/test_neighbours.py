@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.framework.plugin_state import CrossNodeState, Placeable
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.state.cluster_view import ClusterView
-from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_record import PodRecord
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
@@ -34,7 +34,7 @@ class Cluster:
     def __init__(self, events: Sequence[Event] = ()) -> None:
         self.view = ClusterView()
         self.play(*(namespace(name, SPACES[name]) for name in NAMESPACES), *events)
-        self.index = Index(self.view, read_config(DEFAULT_PROFILE).profiles)
+        self.cache = SchedulingCache(self.view, read_config(DEFAULT_PROFILE).profiles)
 
     def play(self, *events: Event) -> None:
         for event in events:
@@ -42,41 +42,43 @@ class Cluster:
             self.view.apply(RecordedEvent("cluster", seq, event, seq, None))
 
     def plugin_states(self) -> dict[str, CrossNodeState]:
-        self.index.settle()
-        room = Room(self.index.table, self.index.book, self.index.surroundings)
+        self.cache.settle()
+        snapshot = CycleSnapshot(self.cache.table, self.cache.pod_index, self.cache.cluster_objects)
         plugin_states: dict[str, CrossNodeState] = {}
-        for plugin, ledger in self.index.ledgers.items():
+        for plugin, plugin_cache in self.cache.plugin_caches.items():
             if plugin.name in WIDE:
-                state = plugin.new_state(room, ledger, 0)
+                state = plugin.new_state(snapshot, plugin_cache, 0)
                 assert isinstance(state, CrossNodeState)
                 plugin_states[plugin.name] = state
         return plugin_states
 
     def said(
-        self, ask: PodAsk, plugin_states: Mapping[str, CrossNodeState] | None = None
+        self, pod_class: PodClass, plugin_states: Mapping[str, CrossNodeState] | None = None
     ) -> dict[str, dict[str, tuple[int, int]]]:
         """Plugin -> node -> (verdict, score over all nodes)."""
         plugin_states = plugin_states or self.plugin_states()
-        table = self.index.table
+        table = self.cache.table
         size, everywhere = table.size, table.alive[: table.size].copy()
         return {
             name: {
                 node: (verdict, score)
                 for node, row in sorted(table.rows.items())
                 if everywhere[row]
-                for verdict, score in [(filtered(state, ask, size)[row], scored(state, ask, everywhere)[row])]
+                for verdict, score in [
+                    (filtered(state, pod_class, size)[row], scored(state, pod_class, everywhere)[row])
+                ]
             }
             for name, state in plugin_states.items()
         }
 
 
-def filtered(state: CrossNodeState, ask: PodAsk, size: int) -> list[int]:
-    verdicts = state.filter(ask, slice(0, size))
+def filtered(state: CrossNodeState, pod_class: PodClass, size: int) -> list[int]:
+    verdicts = state.filter(pod_class, slice(0, size))
     return [0] * size if verdicts is None else verdicts.tolist()
 
 
-def scored(state: CrossNodeState, ask: PodAsk, feasible: Bools) -> list[int]:
-    scores = state.scores(ask, feasible)
+def scored(state: CrossNodeState, pod_class: PodClass, feasible: Bools) -> list[int]:
+    scores = state.scores(pod_class, feasible)
     return [0] * len(feasible) if scores is None else np.where(feasible, scores, 0).tolist()
 
 
@@ -114,7 +116,7 @@ def test_what_is_counted_is_what_reading_every_pod_says(
     world: tuple[list[Node], list[tuple[Node, Pod]]], pod: Pod
 ) -> None:
     drawn, running = world
-    said = cluster_of(drawn, running).said(ask_of_pod(pod))
+    said = cluster_of(drawn, running).said(class_of(pod))
     spread, affinity = said["PodTopologySpread"], said["InterPodAffinity"]
     names = [node.metadata.name for node in drawn]
     assert [spread[name][0] for name in names] == [plain.spread_verdict(pod, n, drawn, running) for n in drawn]
@@ -132,21 +134,21 @@ def test_a_placement_in_a_cycle_counts_as_the_pod_running_there(
     drawn, running = world
     cluster = cluster_of(drawn, running)
     plugin_states = cluster.plugin_states()
-    asks = [ask_of_pod(pod) for pod in asking]
+    pod_classes = [class_of(pod) for pod in asking]
     placed: list[tuple[Node, Pod]] = []
     for number in range(data.draw(st.integers(1, 4))):
-        for ask in asks:
+        for pod_class in pod_classes:
             if data.draw(st.booleans()):
-                cluster.said(ask, plugin_states)  # some are asked about before a placement, some only after
+                cluster.said(pod_class, plugin_states)  # some are asked about before a placement, some only after
         node = data.draw(st.sampled_from(drawn))
         pod = data.draw(pods(f"q{number}", node.metadata.name))
         placed.append((node, pod))
         for state in plugin_states.values():
             assert isinstance(state, Placeable)
-            state.place(PodFacts(pod.metadata.uid), ask_of_pod(pod), cluster.index.table.rows[node.metadata.name])
+            state.place(PodRecord(pod.metadata.uid), class_of(pod), cluster.cache.table.rows[node.metadata.name])
     later = cluster_of(drawn, [*running, *placed])
-    for ask in asks:
-        assert cluster.said(ask, plugin_states) == later.said(ask)
+    for pod_class in pod_classes:
+        assert cluster.said(pod_class, plugin_states) == later.said(pod_class)
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -156,17 +158,17 @@ def test_after_any_history_the_counts_are_those_from_scratch(
 ) -> None:
     drawn, running = world
     cluster = cluster_of(drawn, running)
-    asks = [ask_of_pod(pod) for pod in asking]
+    pod_classes = [class_of(pod) for pod in asking]
     for _ in range(data.draw(st.integers(1, 8))):
         if data.draw(st.booleans()):
-            cluster.said(data.draw(st.sampled_from(asks)))  # counts begin to be kept
+            cluster.said(data.draw(st.sampled_from(pod_classes)))  # counts begin to be kept
         cluster.play(*data.draw(changes(drawn)))
     scratch = Cluster()
     scratch.view = ClusterView()
     scratch.view.restore(cluster.view.encode())
-    scratch.index = Index(scratch.view, read_config(DEFAULT_PROFILE).profiles)
-    for ask in asks:
-        assert cluster.said(ask) == scratch.said(ask)
+    scratch.cache = SchedulingCache(scratch.view, read_config(DEFAULT_PROFILE).profiles)
+    for pod_class in pod_classes:
+        assert cluster.said(pod_class) == scratch.said(pod_class)
 
 
 @st.composite
@@ -193,6 +195,6 @@ def changes(draw: st.DrawFn, drawn: Sequence[Node]) -> tuple[Event, ...]:
             return (seen(draw(pods(name, node.metadata.name, ending=draw(st.booleans())))),)
 
 
-def ask_of_pod(pod: Pod) -> PodAsk:
+def class_of(pod: Pod) -> PodClass:
     common = common_part(pod)
-    return PodAsk(ask_key(common), common)
+    return PodClass(class_key(common), common)

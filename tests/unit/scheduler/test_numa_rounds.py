@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cache.cluster_objects import NODE_TOPOLOGIES
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import read_config
@@ -45,7 +45,7 @@ def world_of(*names: str, labels: dict[str, str] | None = None) -> World:
     return world
 
 
-def ask(world: World, *pods: Pod) -> list[RecordedEvent]:
+def schedule(world: World, *pods: Pod) -> list[RecordedEvent]:
     for one in pods:
         world.add_pod(one)
     world.read()
@@ -80,7 +80,7 @@ def bind(world: World, pods: Sequence[Pod], records: Sequence[RecordedEvent]) ->
 
 def test_pods_of_one_cycle_get_cpus_of_their_own_and_the_placement_says_which() -> None:
     world = world_of("n")
-    records = ask(world, bound_pod("a", 4), bound_pod("b", 4), bound_pod("c", 6, required=True, bind="FullPCPUs"))
+    records = schedule(world, bound_pod("a", 4), bound_pod("b", 4), bound_pod("c", 6, required=True, bind="FullPCPUs"))
     assert cpus_of(records) == {"a": "0-3", "b": "8-11", "c": "4-7,12-13"}
     assert given_to(records)["c"] == {STATUS: '{"cpuset":"4-7,12-13"}'}
     assert given_to(records)["a"] == {SPEC: '{"preferredCPUBindPolicy":"FullPCPUs"}', STATUS: '{"cpuset":"0-3"}'}
@@ -88,16 +88,16 @@ def test_pods_of_one_cycle_get_cpus_of_their_own_and_the_placement_says_which() 
 
 def test_a_pod_without_wishes_is_given_nothing() -> None:
     world = world_of("n")
-    assert given_to(ask(world, pod("p"))) == {"p": {}}
+    assert given_to(schedule(world, pod("p"))) == {"p": {}}
 
 
 def test_what_a_placement_gave_is_kept_until_the_pod_itself_says_it_and_is_free_when_it_goes() -> None:
     world = world_of("n")
     first = [bound_pod("a", 8), bound_pod("b", 8)]
-    placed = ask(world, *first)
+    placed = schedule(world, *first)
     assert cpus_of(placed) == {"a": "0-7", "b": "8-15"}
     small = bound_pod("c", 2, required=True, bind="FullPCPUs")
-    assert told(ask(world, small))["c"].code in ("NotEnoughCpus", "InsufficientResource")
+    assert told(schedule(world, small))["c"].code in ("NotEnoughCpus", "InsufficientResource")
     bind(world, first, placed)
     world.drop_pod("a")
     world.wait(20)
@@ -107,10 +107,10 @@ def test_what_a_placement_gave_is_kept_until_the_pod_itself_says_it_and_is_free_
 
 def test_a_refused_binding_gives_the_cpus_back() -> None:
     world = world_of("n")
-    (_, placed) = ask(world, bound_pod("a", 16))
+    (_, placed) = schedule(world, bound_pod("a", 16))
     world.answer(placed, "rejected")
     world.drop_pod("a")
-    assert cpus_of(ask(world, bound_pod("b", 16))) == {"b": "0-15"}
+    assert cpus_of(schedule(world, bound_pod("b", 16))) == {"b": "0-15"}
 
 
 def test_a_node_that_passes_and_has_no_cpus_to_give_is_passed_over() -> None:
@@ -118,7 +118,7 @@ def test_a_node_that_passes_and_has_no_cpus_to_give_is_passed_over() -> None:
     world = world_of("held", "free")
     world.add_pod(holding_pod("h", "0-15", "held"))
     world.add_pod(pod("x", cpu="8", on="free", phase="Running"))
-    records = ask(world, bound_pod("p", 4))
+    records = schedule(world, bound_pod("p", 4))
     assert placements(records) == {"p": "free"}
     world.add_pod(bound_pod("q", 14))
     world.read()
@@ -127,24 +127,24 @@ def test_a_node_that_passes_and_has_no_cpus_to_give_is_passed_over() -> None:
 
 def test_a_node_with_a_numa_policy_gives_zones_and_later_pods_see_what_is_left() -> None:
     world = world_of("n", labels={NUMA_LABEL: "SingleNUMANode"})
-    records = ask(world, *(pod(f"p{number}", cpu="6", memory="4Gi") for number in range(3)))
+    records = schedule(world, *(pod(f"p{number}", cpu="6", memory="4Gi") for number in range(3)))
     zones = {uid: allocation_of(notes).zones for uid, notes in given_to(records).items()}
     six = {"cpu": 6000, "memory": 4 << 30}
     assert zones == {"p0": ((0, six),), "p1": ((1, six),)}
     assert told(records)["p2"].code == "InsufficientResource"
-    assert told(ask(world, pod("p3", cpu="3", memory="1Gi")))["p3"].code == "UnalignedNuma"
+    assert told(schedule(world, pod("p3", cpu="3", memory="1Gi")))["p3"].code == "UnalignedNuma"
 
 
 def test_a_pods_own_numa_policy_is_followed_on_a_node_without_one() -> None:
     world = world_of("n")
-    records = ask(world, pod("p", cpu="12", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}))
+    records = schedule(world, pod("p", cpu="12", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}))
     status = json.loads(given_to(records)["p"][STATUS])
     assert [zone["resources"]["cpu"] for zone in status["numaNodeResources"]] == ["6", "6"]
 
 
 def test_the_nodes_bind_policy_gives_cpus_to_every_pod() -> None:
     world = world_of("n", labels={BIND_LABEL: "SpreadByPCPUs"})
-    records = ask(world, pod("p", cpu="2"), pod("half", cpu="500m"))
+    records = schedule(world, pod("p", cpu="2"), pod("half", cpu="500m"))
     assert cpus_of(records) == {"p": "0,2"}
     assert told(records)["half"].code == "CpuNotInteger"
 
@@ -152,7 +152,7 @@ def test_the_nodes_bind_policy_gives_cpus_to_every_pod() -> None:
 def test_a_pod_that_wants_cpus_waits_for_the_topology_of_a_node() -> None:
     world = World()
     world.add_node(machine())
-    records = ask(world, bound_pod("p", 2))
+    records = schedule(world, bound_pod("p", 2))
     assert told(records)["p"].code == "InvalidCpuTopology"
     world.wait(20)
     world.read()
@@ -164,26 +164,28 @@ def test_a_pod_that_wants_cpus_waits_for_the_topology_of_a_node() -> None:
 
 def test_without_a_topology_any_more_nothing_is_given() -> None:
     world = world_of("n")
-    assert cpus_of(ask(world, bound_pod("a", 2))) == {"a": "0-1"}
+    assert cpus_of(schedule(world, bound_pod("a", 2))) == {"a": "0-1"}
     world.observe(ObjectDeleted(resource=NODE_TOPOLOGIES, name="n", uid="nrt-n"))
-    assert told(ask(world, bound_pod("b", 2)))["b"].code == "InvalidCpuTopology"
+    assert told(schedule(world, bound_pod("b", 2)))["b"].code == "InvalidCpuTopology"
 
 
 def test_an_annotation_that_cannot_be_read_refuses_the_pod_and_says_why() -> None:
     world = world_of("n")
-    message = told(ask(world, pod("p", annotations={SPEC: "{"})))["p"].message
+    message = told(schedule(world, pod("p", annotations={SPEC: "{"})))["p"].message
     assert "unexpected end of JSON input" in message
 
 
 def test_equal_nodes_are_judged_once() -> None:
     world = world_of("a", "b", "c")
-    ask(world, pod("p", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}, cpu="64"))
+    schedule(world, pod("p", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}, cpu="64"))
     fleet = fleet_of(world.indexed())
     assert fleet.site(0) is fleet.site(1) is fleet.site(2)
 
 
-def fleet_of(index: Index) -> NumaFleet:
-    (fleet,) = (ledger for plugin, ledger in index.ledgers.items() if isinstance(plugin, NodeNUMAResource))
+def fleet_of(cache: SchedulingCache) -> NumaFleet:
+    (fleet,) = (
+        plugin_cache for plugin, plugin_cache in cache.plugin_caches.items() if isinstance(plugin, NodeNUMAResource)
+    )
     assert isinstance(fleet, NumaFleet)
     return fleet
 
@@ -250,8 +252,8 @@ def test_no_cpu_is_held_twice_and_any_history_ends_as_reading_it_from_scratch(
 def check_disjoint(view: ClusterView) -> None:
     view.read()
     taken: dict[tuple[str, int], str] = {}
-    for uid, facts in view.pods.items():
-        held = facts.held()
+    for uid, pod_record in view.pods.items():
+        held = pod_record.held()
         if held and held.allotted:
             for cpu in parse_cpus(json.loads(held.allotted[STATUS]).get("cpuset", "")):
                 assert taken.setdefault((held.node, cpu), uid) == uid
@@ -260,14 +262,14 @@ def check_disjoint(view: ClusterView) -> None:
 def check_same_from_scratch(world: World) -> None:
     copy = ClusterView()
     copy.restore(world.view.encode())
-    anew = Index(copy, read_config(DEFAULT_PROFILE).profiles)
+    anew = SchedulingCache(copy, read_config(DEFAULT_PROFILE).profiles)
     anew.settle()
-    index = world.indexed()
-    index.settle()
-    before, after = fleet_of(index), fleet_of(anew)
-    for name, row in index.table.rows.items():
+    cache = world.indexed()
+    cache.settle()
+    before, after = fleet_of(cache), fleet_of(anew)
+    for name, row in cache.table.rows.items():
         assert before.allocations(row) == after.allocations(anew.table.rows[name])
-    assert decide(anew, world.now_ns, 64) == decide(index, world.now_ns, 64)
+    assert decide(anew, world.now_ns, 64) == decide(cache, world.now_ns, 64)
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -299,7 +301,7 @@ def test_a_pod_that_lacks_cpus_makes_lesser_holders_of_cpus_give_way() -> None:
         held = holding_pod(name, cpuset, "n")
         spec = msgspec.structs.replace(held.spec, priority=10 if name == "low" else 5)
         world.add_pod(msgspec.structs.replace(held, spec=spec))
-    records = ask(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
+    records = schedule(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
     assert told(records)["high"].code == "NotEnoughCpus"
     assert [record.event.pod_uid for record in records if isinstance(record.event, EvictionRequested)] == ["lower"]
     world.drop_pod("lower")
@@ -315,11 +317,11 @@ def test_cpus_that_victims_leave_are_kept_for_the_pod_they_left_them_to() -> Non
         held = holding_pod(name, cpuset, "n")
         spec = msgspec.structs.replace(held.spec, priority=10 if name == "low" else 5)
         world.add_pod(msgspec.structs.replace(held, spec=spec))
-    ask(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
+    schedule(world, bound_pod("high", 4, "FullPCPUs", required=True, priority=100))
     world.drop_pod("lower")
-    records = ask(world, bound_pod("small", 6, "FullPCPUs", required=True, priority=50))
+    records = schedule(world, bound_pod("small", 6, "FullPCPUs", required=True, priority=50))
     assert told(records)["small"].code == "NotEnoughCpus", "4 of the 8 CPUs that are free are promised"
-    records = ask(world, bound_pod("fits", 4, "FullPCPUs", required=True, priority=50))
+    records = schedule(world, bound_pod("fits", 4, "FullPCPUs", required=True, priority=50))
     assert cpus_of(records) == {"fits": "12-15"}
     world.wait(20)
     assert cpus_of(world.rounds()) == {"high": "8-11"}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cache.selectors import Selector, canonical
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.explain.explain_pod import explain
@@ -296,7 +296,7 @@ def test_a_nomination_is_void_once_the_configuration_has_no_profile_of_the_pods_
     world.cycle()
     world.drop_pod("x")
     use(world, DEFAULT_PROFILE.replace("koord-scheduler", "second"))
-    world.index = None
+    world.cache = None
     add(world, pod("q", cpu="1", scheduler="second"))
     assert placements(world.cycle()) == {"q": "a"}
 
@@ -325,7 +325,7 @@ def test_a_history_of_preemption_is_one_state_however_its_logs_interleave_and_de
     world.read()
     world.wait(20)
     view = assert_one_state(world)
-    anew = Index(view, config_of(view).profiles)
+    anew = SchedulingCache(view, config_of(view).profiles)
     decided = decide(world.indexed(), world.now_ns, 8)
     assert decided
     assert decide(anew, world.now_ns, 8) == decided

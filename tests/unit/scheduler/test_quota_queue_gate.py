@@ -9,7 +9,7 @@ from services.scheduler.quota.charge_result import Told, settled, to_charge
 from services.scheduler.quota.queue_gate import QuotaGate
 from services.scheduler.quota.reasons import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.quota.view import QuotaView
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_record import PodRecord
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
@@ -58,11 +58,11 @@ def runtime(cpu: int) -> RuntimeRecomputed:
     return RuntimeRecomputed(tree="", runtimes={"cpu": {"a": cpu}})
 
 
-def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodFacts:
-    facts = PodFacts(uid)
-    facts.since, facts.attempts, facts.saw, facts.saw_quota = 1, 1, 5, saw_quota
-    facts.reasons = ((PLUGIN, code),)
-    return facts
+def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodRecord:
+    pod_record = PodRecord(uid)
+    pod_record.since, pod_record.attempts, pod_record.saw, pod_record.saw_quota = 1, 1, 5, saw_quota
+    pod_record.reasons = ((PLUGIN, code),)
+    return pod_record
 
 
 def test_without_a_ledger_nobody_is_asked_and_with_one_only_for_pods_of_quotas() -> None:
@@ -84,8 +84,8 @@ def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:
     view = view_of(declared("a"), runtime(2000), *(attached(f"p{n}") for n in range(6)), charged("p0"), charged("p1"))
     gate, seen = QuotaGate(view), 99
     waiting = {f"p{n}": refused(f"p{n}", seen) for n in range(2, 6)}
-    for uid, facts in waiting.items():
-        assert gate.place(uid, facts, 0) == (None, 0)
+    for uid, pod_record in waiting.items():
+        assert gate.place(uid, pod_record, 0) == (None, 0)
     assert gate.changed() == []
     view.seq = seen  # type: ignore[attr-defined]
     tell(view, PodChargeReverted(pod_uid="p0", pod="p0", quota="a", request={"cpu": 1000}, reason="cycle-ended"))
@@ -101,8 +101,8 @@ def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:
 
 def test_what_cures_nothing_wakes_nobody() -> None:
     view = view_of(declared("a"), declared("b"), runtime(1000), attached("p0"), attached("p1"), charged("p0"))
-    gate, facts = QuotaGate(view), refused("p1", 99)
-    gate.place("p1", facts, 0)
+    gate, pod_record = QuotaGate(view), refused("p1", 99)
+    gate.place("p1", pod_record, 0)
     view.seq = 99  # type: ignore[attr-defined]
     tell(
         view, attached("p2", quota="b"), PodReleased(pod_uid="p2", pod="p2", quota="b", reason="deleted"), runtime(500)
@@ -115,8 +115,8 @@ def test_what_cures_nothing_wakes_nobody() -> None:
 
 
 def test_a_pod_whose_ledger_did_not_answer_is_tried_again_after_its_backoff() -> None:
-    facts = refused("p", 0, code=UNREACHABLE)
-    assert QuotaGate(view_of()).place("p", facts, 0) == (facts, facts.saw + 1)
+    pod_record = refused("p", 0, code=UNREACHABLE)
+    assert QuotaGate(view_of()).place("p", pod_record, 0) == (pod_record, pod_record.saw + 1)
 
 
 def cycle_of(*outcomes: tuple[str, str]) -> list[Draft]:

@@ -25,7 +25,7 @@ GPU, RDMA, STORAGE = "nvidia.com/gpu", "rdma", "ephemeral-storage"
 CPU_AND_GPU = {"cpu": {"type": "LeastAllocated", "weight": 1}, GPU: {"type": "MostAllocated", "weight": 2}}
 
 
-def asks(*requests: Mapping[str, str], **spec: Any) -> Pod:
+def requesting(*requests: Mapping[str, str], **spec: Any) -> Pod:
     containers = tuple(Container(resources=ResourceRequirements(requests=dict(request))) for request in requests)
     return kept_pod("in", containers=containers, **spec)
 
@@ -33,11 +33,11 @@ def asks(*requests: Mapping[str, str], **spec: Any) -> Pod:
 @pytest.mark.parametrize(
     ("resources", "gpus", "incoming", "expected"),
     [
-        pytest.param(CPU_AND_GPU, "4", asks({"cpu": "500m", GPU: "1"}), 57, id="1"),
-        pytest.param(CPU_AND_GPU, "4", asks({"cpu": "500m"}), 72, id="2"),
-        pytest.param(CPU_AND_GPU, "4", asks({"memory": "1Gi"}), 100, id="3"),
-        pytest.param({"cpu": CPU_AND_GPU["cpu"]}, "4", asks({"cpu": "500m"}, {}), 70, id="4"),
-        pytest.param(CPU_AND_GPU, "0", asks({"cpu": "500m", GPU: "1"}), 24, id="5"),
+        pytest.param(CPU_AND_GPU, "4", requesting({"cpu": "500m", GPU: "1"}), 57, id="1"),
+        pytest.param(CPU_AND_GPU, "4", requesting({"cpu": "500m"}), 72, id="2"),
+        pytest.param(CPU_AND_GPU, "4", requesting({"memory": "1Gi"}), 100, id="3"),
+        pytest.param({"cpu": CPU_AND_GPU["cpu"]}, "4", requesting({"cpu": "500m"}, {}), 70, id="4"),
+        pytest.param(CPU_AND_GPU, "0", requesting({"cpu": "500m", GPU: "1"}), 24, id="5"),
     ],
 )
 def test_fit_plus_example(resources: dict[str, Any], gpus: str, incoming: Pod, expected: int) -> None:
@@ -51,9 +51,9 @@ def test_what_a_pod_adds_depends_on_the_order_of_its_init_containers() -> None:
         return Container(resources=ResourceRequirements(requests={"cpu": cpu}), restart_policy=policy)
 
     main = {"cpu": "1"}
-    assert added_by(asks(main, init_containers=(init("3"), init("2", "Always"))), "cpu") == 5000
-    assert added_by(asks(main, init_containers=(init("2", "Always"), init("3"))), "cpu") == 3000
-    assert added_by(asks(main, overhead={"cpu": "250m"}), "cpu") == 1250
+    assert added_by(requesting(main, init_containers=(init("3"), init("2", "Always"))), "cpu") == 5000
+    assert added_by(requesting(main, init_containers=(init("2", "Always"), init("3"))), "cpu") == 3000
+    assert added_by(requesting(main, overhead={"cpu": "250m"}), "cpu") == 1250
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ ALL = {"cpu": "1", "memory": "1Gi", STORAGE: "1Gi"}
 @pytest.mark.parametrize(
     ("extra", "incoming", "expected"),
     [
-        pytest.param({STORAGE: "9Gi", GPU: "1"}, asks({"cpu": "1", "memory": "1Gi"}), 50, id="1"),
-        pytest.param({STORAGE: "9Gi", GPU: "1"}, asks({"cpu": "1", "memory": "1Gi", GPU: "1"}), 100, id="2"),
-        pytest.param({STORAGE: "9Gi"}, asks({"cpu": "1", "memory": "1Gi"}), 100, id="3"),
-        pytest.param({STORAGE: "9Gi", GPU: "1", RDMA: "1"}, asks({"cpu": "1"}), 50, id="4"),
-        pytest.param({STORAGE: "9Gi", GPU: "1"}, asks(ALL), 0, id="5"),
-        pytest.param({STORAGE: "9Gi", GPU: "1", "x/y": "1"}, asks({"cpu": "1", "memory": "1Gi"}), 66, id="6"),
+        pytest.param({STORAGE: "9Gi", GPU: "1"}, requesting({"cpu": "1", "memory": "1Gi"}), 50, id="1"),
+        pytest.param({STORAGE: "9Gi", GPU: "1"}, requesting({"cpu": "1", "memory": "1Gi", GPU: "1"}), 100, id="2"),
+        pytest.param({STORAGE: "9Gi"}, requesting({"cpu": "1", "memory": "1Gi"}), 100, id="3"),
+        pytest.param({STORAGE: "9Gi", GPU: "1", RDMA: "1"}, requesting({"cpu": "1"}), 50, id="4"),
+        pytest.param({STORAGE: "9Gi", GPU: "1"}, requesting(ALL), 0, id="5"),
+        pytest.param({STORAGE: "9Gi", GPU: "1", "x/y": "1"}, requesting({"cpu": "1", "memory": "1Gi"}), 66, id="6"),
     ],
 )
 def test_scarce_example(extra: dict[str, str], incoming: Pod, expected: int) -> None:

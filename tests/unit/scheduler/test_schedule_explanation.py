@@ -12,7 +12,7 @@ from shared.kube.instants import instant_text
 from tests.support.scheduling_world import World, fold, node, pod
 
 
-def ask(world: World, spec: dict[str, Any], name: str = "q") -> None:
+def submit(world: World, spec: dict[str, Any], name: str = "q") -> None:
     metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "creationTimestamp": instant_text(world.now_ns)}
     question = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "metadata": metadata, "spec": spec}
     world.observe(ObjectObserved(resource=QUESTIONS, name=f"d/{name}", uid=f"uid-{name}", object=question))
@@ -21,9 +21,9 @@ def ask(world: World, spec: dict[str, Any], name: str = "q") -> None:
 
 def answer(world: World) -> dict[str, Any] | None:
     """What is said now, folded; None when nothing is."""
-    index = world.indexed()
-    index.settle()
-    drafts = answers(index, world.now_ns)
+    cache = world.indexed()
+    cache.settle()
+    drafts = answers(cache, world.now_ns)
     world.say(drafts)
     events = [draft.event for draft in drafts]
     if not events:
@@ -52,7 +52,7 @@ def world() -> World:
 
 def test_a_pod_that_waits_is_told_which_nodes_refuse_it_and_why(world: World) -> None:
     world.add_pod(pod("big", cpu="20"))
-    ask(world, {"questionObjectKey": "d/big"})
+    submit(world, {"questionObjectKey": "d/big"})
     said = answer(world)
     assert said is not None
     assert said["schedulable"] is False
@@ -65,7 +65,7 @@ def test_a_pod_that_waits_is_told_which_nodes_refuse_it_and_why(world: World) ->
 
 def test_a_pod_that_runs_is_answered_with_its_node(world: World) -> None:
     world.add_pod(pod("web", on="small"))
-    ask(world, {"questionObjectKey": "d/web"})
+    submit(world, {"questionObjectKey": "d/web"})
     said = answer(world)
     assert said is not None
     (result,) = said["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
@@ -73,7 +73,7 @@ def test_a_pod_that_runs_is_answered_with_its_node(world: World) -> None:
 
 
 def test_a_template_is_placed_in_thought(world: World) -> None:
-    ask(world, {"questionObjectTemplate": template("4")})
+    submit(world, {"questionObjectTemplate": template("4")})
     said = answer(world)
     assert said is not None
     (result,) = said["detailedExplanation"][0]["scheduleExplanation"]["feasibleSchedulingResult"]
@@ -82,7 +82,7 @@ def test_a_template_is_placed_in_thought(world: World) -> None:
 
 
 def test_nothing_is_said_twice_until_a_minute_is_over_or_the_answer_changes(world: World) -> None:
-    ask(world, {"questionObjectTemplate": template("4")})
+    submit(world, {"questionObjectTemplate": template("4")})
     assert answer(world)
     world.wait(2)
     assert answer(world) is None
@@ -107,7 +107,7 @@ def test_nothing_is_said_twice_until_a_minute_is_over_or_the_answer_changes(worl
 def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(
     world: World, spec: dict[str, Any], said: str
 ) -> None:
-    ask(world, spec)
+    submit(world, spec)
     status = answer(world)
     assert status is not None
     assert said in status["failedMessage"]
@@ -116,7 +116,7 @@ def test_a_question_that_makes_no_sense_is_answered_with_what_is_wrong(
 def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name_is_another_question(
     world: World,
 ) -> None:
-    ask(world, {"questionObjectTemplate": template("1"), "ttl": "1m"})
+    submit(world, {"questionObjectTemplate": template("1"), "ttl": "1m"})
     assert answer(world)
     world.wait(90)
     (draft,) = answers(world.indexed(), world.now_ns)
@@ -127,7 +127,7 @@ def test_a_question_is_removed_when_its_time_is_over_and_another_one_of_its_name
 
 
 def test_what_was_asked_and_said_outlives_a_restart(world: World) -> None:
-    ask(world, {"questionObjectTemplate": template("1")})
+    submit(world, {"questionObjectTemplate": template("1")})
     assert answer(world)
     again = type(world.view)()
     again.restore(world.view.encode())

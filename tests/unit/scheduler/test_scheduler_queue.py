@@ -153,7 +153,7 @@ def test_another_configuration_tries_what_the_last_one_refused() -> None:
     world.wait(5)
     assert tried(world) == []
     use(world, thresholds(90, 0))
-    world.index = None  # the service builds another index with another configuration
+    world.cache = None  # the service builds another index with another configuration
     assert placements(world.rounds()) == {"p": "n"}
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.state.cluster_view import ClusterView
 from services.scheduler.state.latest_usage import newest
-from services.scheduler.state.records import MetricFacts
+from services.scheduler.state.records import MetricRecord
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeMetricDeleted, NodeMetricObserved
 from shared.events.metrics import NodeReported, NodeReportsExpired, Usage
@@ -35,12 +35,12 @@ def metric(at_s: int, cpu: str = "1", node: str = "a", interval_s: int | None = 
     )
 
 
-def facts(at_s: int, **fields: int) -> MetricFacts:
+def metric_record(at_s: int, **fields: int) -> MetricRecord:
     found = metric(at_s, **fields)  # type: ignore[arg-type]
-    return MetricFacts(found, found.status.update_time or "")
+    return MetricRecord(found, found.status.update_time or "")
 
 
-def usage(found: MetricFacts | None) -> str:
+def usage(found: MetricRecord | None) -> str:
     assert found is not None
     node = found.metric.status.node_metric
     assert node is not None
@@ -50,14 +50,16 @@ def usage(found: MetricFacts | None) -> str:
 
 def test_the_younger_counts_wherever_it_came_from() -> None:
     assert newest(None, {}) is None
-    assert usage(newest(facts(10), {})) == "1"
-    assert usage(newest(facts(10), {"metrics-0": reported(9, 500)})) == "1"
-    assert usage(newest(facts(10), {"metrics-0": reported(10.5, 500)})) == "500m", "an object keeps whole seconds"
-    assert usage(newest(facts(10), {"metrics-0": reported(11, 500), "metrics-1": reported(12, 700)})) == "700m"
+    assert usage(newest(metric_record(10), {})) == "1"
+    assert usage(newest(metric_record(10), {"metrics-0": reported(9, 500)})) == "1"
+    assert usage(newest(metric_record(10), {"metrics-0": reported(10.5, 500)})) == "500m", (
+        "an object keeps whole seconds"
+    )
+    assert usage(newest(metric_record(10), {"metrics-0": reported(11, 500), "metrics-1": reported(12, 700)})) == "700m"
 
 
 def test_the_objects_spec_holds_for_what_is_recorded() -> None:
-    found = newest(facts(10, interval_s=90), {"metrics-0": reported(11)})
+    found = newest(metric_record(10, interval_s=90), {"metrics-0": reported(11)})
     assert found is not None
     assert found.metric.spec.metric_collect_policy == MetricCollectPolicy(report_interval_seconds=90)
     found = newest(None, {"metrics-0": reported(11)})

@@ -62,8 +62,8 @@ def test_a_pod_that_its_spec_and_its_label_give_to_two_profiles_is_placed_once_b
     assert placements(records) == {"p": "n"}
     (cycle,) = cycles_of(records)
     assert len(cycle.pods) == 1
-    assert world.view.pods["p"].ask is not None
-    assert world.view.pods["p"].ask.scheduler == "other"
+    assert world.view.pods["p"].pod_class is not None
+    assert world.view.pods["p"].pod_class.scheduler == "other"
 
 
 def test_a_refused_pod_that_is_given_to_another_profile_is_tried_by_that_one() -> None:
@@ -154,7 +154,7 @@ def test_the_state_after_a_clock_was_set_back_decides_the_same_when_it_is_loaded
     world.add_node(node("n", cpu="32"))
     world.read()
     world.rounds()
-    world.index = None
+    world.cache = None
     world.wait(1)
     assert placements(world.rounds()).keys() == {"p", "q"}
 
@@ -298,7 +298,9 @@ def test_a_machine_with_ten_thousand_cpus_gives_each_of_them_once() -> None:
     records = world.rounds()
     assert len(placements(records)) == 2
     assert next(iter(told(records).values())).code in ("InsufficientResource", "NotEnoughCpus")
-    (fleet,) = (ledger for ledger in world.indexed().ledgers.values() if isinstance(ledger, NumaFleet))
+    (fleet,) = (
+        plugin_cache for plugin_cache in world.indexed().plugin_caches.values() if isinstance(plugin_cache, NumaFleet)
+    )
     cpus = [cpu for allocation in fleet.allocations(0) for cpu in allocation.cpus]
     assert len(cpus) == len(set(cpus)) == 10_000
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import config_of, read_config
@@ -334,17 +334,17 @@ def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: i
         world.add_pod(pod(f"r{number}", on=f"n{number}", phase="Running"))
     world.read()
     world.wait(later_s)
-    index = world.indexed()
-    index.settle()
-    room, size = Room(index.table), index.table.size
-    for plugin, ledger in index.ledgers.items():
-        state = plugin.new_state(room, ledger, world.now_ns)
-        for ask in world.view.asks.values():
-            verdicts, scores = state.filter(ask, slice(0, size)), state.score(ask, slice(0, size))
-            assert [state.filter_at(ask, row) for row in range(size)] == (
+    cache = world.indexed()
+    cache.settle()
+    snapshot, size = CycleSnapshot(cache.table), cache.table.size
+    for plugin, plugin_cache in cache.plugin_caches.items():
+        state = plugin.new_state(snapshot, plugin_cache, world.now_ns)
+        for pod_class in world.view.pod_classes.values():
+            verdicts, scores = state.filter(pod_class, slice(0, size)), state.score(pod_class, slice(0, size))
+            assert [state.filter_at(pod_class, row) for row in range(size)] == (
                 [0] * size if verdicts is None else verdicts.tolist()
             )
-            assert [state.score_at(ask, row) for row in range(size)] == (
+            assert [state.score_at(pod_class, row) for row in range(size)] == (
                 [0] * size if scores is None else scores.tolist()
             )
 
@@ -353,8 +353,8 @@ def test_a_node_alone_is_judged_as_among_all(world: World, args: str, later_s: i
 @given(clusters())
 def test_each_choice_is_the_highest_total_of_a_judgement_made_anew(world: World) -> None:
     """A twin that judges everything for every pod, node by node, with the plugins' one-node forms."""
-    index = world.indexed()
-    index.settle()
+    cache = world.indexed()
+    cache.settle()
     for record in world.rounds(batch=1):
         if not isinstance(record.event, CycleDecided):
             continue
@@ -367,20 +367,23 @@ def test_each_choice_is_the_highest_total_of_a_judgement_made_anew(world: World)
 
 def one_by_one(view: ClusterView, uid: str, now_ns: int) -> str:
     """The node for one pod, in plain Python."""
-    index = Index(view, config_of(view).profiles)
-    index.settle()
-    ask = view.pods[uid].ask
-    assert ask is not None
-    profile, room = index.profiles[ask.scheduler], Room(index.table)
-    plugin_states = {plugin: plugin.new_state(room, index.ledgers[plugin], now_ns) for plugin in profile.plugins}
+    cache = SchedulingCache(view, config_of(view).profiles)
+    cache.settle()
+    pod_class = view.pods[uid].pod_class
+    assert pod_class is not None
+    profile, snapshot = cache.profiles[pod_class.scheduler], CycleSnapshot(cache.table)
+    plugin_states = {
+        plugin: plugin.new_state(snapshot, cache.plugin_caches[plugin], now_ns) for plugin in profile.plugins
+    }
     passed = [
         (name, row)
-        for name, row in sorted(index.table.rows.items())
-        if index.table.alive[row] and not any(plugin_states[plugin].filter_at(ask, row) for plugin in profile.filters)
+        for name, row in sorted(cache.table.rows.items())
+        if cache.table.alive[row]
+        and not any(plugin_states[plugin].filter_at(pod_class, row) for plugin in profile.filters)
     ]
     totals = dict.fromkeys((name for name, _ in passed), 0)
     for scorer in profile.scorers:
-        raw = {name: plugin_states[scorer.plugin].score_at(ask, row) for name, row in passed}
+        raw = {name: plugin_states[scorer.plugin].score_at(pod_class, row) for name, row in passed}
         highest = max(raw.values(), default=0) if scorer.plugin.normalize is not Normalize.NONE else 0
         for name, score in raw.items():
             totals[name] += normalized_at(score, highest, scorer.plugin.normalize) * scorer.weight
@@ -414,12 +417,14 @@ def test_a_decision_does_not_depend_on_when_it_is_asked_twice(batch: int) -> Non
     for number in range(40):
         world.add_pod(pod(f"p{number}", cpu="900m"))
     world.read()
-    index = world.indexed()
-    first = decide(index, world.now_ns, batch)
-    assert encode(decide(index, world.now_ns, batch)) == encode(first)
+    cache = world.indexed()
+    first = decide(cache, world.now_ns, batch)
+    assert encode(decide(cache, world.now_ns, batch)) == encode(first)
     restored = ClusterView()
     restored.restore(world.view.encode())
-    assert encode(decide(Index(restored, read_config(DEFAULT_PROFILE).profiles), world.now_ns, batch)) == encode(first)
+    assert encode(
+        decide(SchedulingCache(restored, read_config(DEFAULT_PROFILE).profiles), world.now_ns, batch)
+    ) == encode(first)
 
 
 def encode(drafts: Sequence[object]) -> bytes:

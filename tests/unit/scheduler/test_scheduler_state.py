@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.state.cluster_view import ClusterView
@@ -216,7 +216,7 @@ def test_an_index_that_followed_counts_and_decides_as_one_that_is_built_anew(ste
     restored = ClusterView()
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
-    anew = Index(restored, config_of(restored).profiles)
+    anew = SchedulingCache(restored, config_of(restored).profiles)
     assert {name: total for name, total in totals(anew).items() if total[0]} == mine
     assert loads(anew) == loads(followed)
     assert decide(anew, world.now_ns, 8) == decided
@@ -228,11 +228,11 @@ def test_ten_thousand_equal_pods_are_one_class() -> None:
         world.add_pod(pod(f"p{number}"))
     world.read()
     world.view.read()
-    assert len(world.view.asks) == 1
+    assert len(world.view.pod_classes) == 1
     for number in range(1000):
         world.drop_pod(f"p{number}")
     world.read()
-    assert not world.view.asks
+    assert not world.view.pod_classes
 
 
 def test_a_freed_row_is_given_to_the_next_node() -> None:

@@ -8,7 +8,7 @@ from services.scheduler.plugins.scheduling_hint.plugin import BadHintArgs, Sched
 from shared.events.scheduling import PodPlaced
 from tests.support.numa_machines import STATUS, bound_pod, machine, reported
 from tests.support.scheduling_world import World, node, placements, pod, told
-from tests.unit.scheduler.one_plugin import OnePlugin, ask_of
+from tests.unit.scheduler.one_plugin import OnePlugin, class_of
 
 HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 OLD = "scheduling.koordinator.sh/scheduling-hint"
@@ -58,7 +58,7 @@ def test_a_hint_that_cannot_be_read_refuses_the_pod() -> None:
 
 def test_only_so_many_preferred_nodes_are_looked_at() -> None:
     plugin = SchedulingHint(read_hint_args({"maxHintNodes": 2}, "args"))
-    assert plugin.preferred_nodes(ask_of(pod("p", annotations=hinted(preferredNodeNames=["a", "b", "c"])))) == (
+    assert plugin.preferred_nodes(class_of(pod("p", annotations=hinted(preferredNodeNames=["a", "b", "c"])))) == (
         "a",
         "b",
     )

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.cluster_view import ClusterView
@@ -140,7 +140,7 @@ def test_a_log_whose_beginning_was_dropped_is_as_good_as_listed() -> None:
     for log in world.logs.values():
         log.clear()
     world.view = ClusterView()
-    world.shadow, world.index = Shadow(world.view, THEIRS), None
+    world.shadow, world.cache = Shadow(world.view, THEIRS), None
     world.add_node(node("a"))
     world.add_pod(theirs("p"))
     world.bind("p", "a")
@@ -166,7 +166,7 @@ def test_no_cycle_tries_their_pods_even_with_a_profile_of_that_name() -> None:
     world = Beside()
     profiles = config_of(world.view).profiles
     both = {**profiles, THEIRS: profiles["koord-scheduler"]}
-    world.index = Index(world.view, both, THEIRS)
+    world.cache = SchedulingCache(world.view, both, THEIRS)
     world.add_node(node("a"))
     world.add_pod(theirs("p"))
     world.add_pod(pod("q"))
@@ -186,8 +186,8 @@ def test_a_compared_pod_is_not_compared_again_by_a_successor() -> None:
     for record in world.logs["scheduling"]:
         successor.apply(record)
     shadow = Shadow(successor, THEIRS)
-    index = Index(successor, config_of(successor).profiles, THEIRS)
-    shadow.use_cache(index, successor.config_digest)
+    cache = SchedulingCache(successor, config_of(successor).profiles, THEIRS)
+    shadow.use_cache(cache, successor.config_digest)
     shadow.look(world.logs["cluster"][-1])
     assert shadow.take() == ()
 
@@ -266,7 +266,7 @@ def test_a_comparison_is_what_a_state_folded_to_just_before_the_binding_judges(
         binding = world.logs["cluster"][record.cause.seq - 1]
         assert binding.seq == view.positions["cluster"] + 1
         shadow = Shadow(view, THEIRS)
-        shadow.use_cache(Index(view, config_of(view).profiles, THEIRS), view.config_digest)
+        shadow.use_cache(SchedulingCache(view, config_of(view).profiles, THEIRS), view.config_digest)
         shadow.look(binding)
         (again,) = shadow.take()
         blank = {"seen": None, "now_ns": None, "config": None}  # what an append puts on its first event

@@ -114,9 +114,9 @@ def test_who_chooses_as_we_do_loads_the_nodes_as_we_would() -> None:
         world.add_pod(theirs(f"p{number}", cpu="700m"))
         world.read()
         world.view.read()
-        ask = world.view.pods[f"p{number}"].ask
-        assert ask is not None
-        best = compare(world.indexed(), Binding(f"p{number}", "", ask, "a", 1, world.now_ns)).our_node
+        pod_class = world.view.pods[f"p{number}"].pod_class
+        assert pod_class is not None
+        best = compare(world.indexed(), Binding(f"p{number}", "", pod_class, "a", 1, world.now_ns)).our_node
         world.bind(f"p{number}", best, cpu="700m")
         world.read()
     found = {one.pod_uid: one.their_node for one in world.compared()}

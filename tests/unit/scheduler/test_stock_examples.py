@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Plugin, normalized
 from services.scheduler.framework.registry import PLUGINS
 from services.scheduler.plugins.helper.tolerations import tolerates
@@ -22,7 +22,7 @@ from shared.kube.pod import (
 )
 from shared.kube.selectors import NodeSelectorTerm, Requirement
 from tests.support.scheduling_world import node, pod
-from tests.unit.scheduler.one_plugin import ask_of
+from tests.unit.scheduler.one_plugin import class_of
 
 RAMP = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}}
 SLOPE = {"requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]}}
@@ -33,22 +33,22 @@ def table_of(nodes: Sequence[Node], running: Mapping[str, Pod] | None = None) ->
     for each in nodes:
         table.set_node(each.metadata.name, each)
     for name, runs in (running or {}).items():
-        table.count(((table.row(name), ask_of(runs), 1),))
+        table.count(((table.row(name), class_of(runs), 1),))
     return table
 
 
 def scores(plugin: Plugin, table: NodeTable, pod: Pod) -> list[int]:
-    ask = ask_of(pod)
-    raw = plugin.new_state(Room(table), None, 0).score(ask, slice(0, table.size))
+    pod_class = class_of(pod)
+    raw = plugin.new_state(CycleSnapshot(table), None, 0).score(pod_class, slice(0, table.size))
     assert raw is not None
     found: list[int] = normalized(raw, int(raw.max(initial=0)), plugin.normalize).tolist()
     return found
 
 
 def passes(plugin: Plugin, table: NodeTable, pod: Pod) -> list[bool]:
-    state = plugin.new_state(Room(table), None, 0)
-    ask = ask_of(pod)
-    return [state.filter_at(ask, row) == 0 for row in range(table.size)]
+    state = plugin.new_state(CycleSnapshot(table), None, 0)
+    pod_class = class_of(pod)
+    return [state.filter_at(pod_class, row) == 0 for row in range(table.size)]
 
 
 def strategy(type_: str, cpu: int = 1, memory: int = 1, **more: Any) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.cache.scheduling_cache import Index
+from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.framework.reasons import text
 from services.scheduler.queue import queueing_hints
-from services.scheduler.queue.pending_status import standing_of, told
+from services.scheduler.queue.pending_status import pending_status_of, told
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND, instant_text
@@ -131,7 +131,7 @@ def test_a_report_wakes_the_pods_that_load_keeps_waiting_whichever_shard_recorde
     world.read()
     restored = ClusterView()
     restored.restore(world.view.encode())
-    again = Index(restored, config_of(restored).profiles)
+    again = SchedulingCache(restored, config_of(restored).profiles)
     assert decide(again, world.now_ns, 256) == decide(world.indexed(), world.now_ns, 256)
     said = world.rounds()
     assert placements(said) == {"p": "b"}
@@ -172,9 +172,9 @@ def test_a_status_is_written_when_the_code_changes_and_never_because_a_count_did
 
 
 def standing(world: World, uid: str) -> tuple[str, str]:
-    index = world.indexed()
-    index.settle()
-    reason = standing_of(index, world.view.pods[uid], world.now_ns)
+    cache = world.indexed()
+    cache.settle()
+    reason = pending_status_of(cache, world.view.pods[uid], world.now_ns)
     assert reason is not None
     assert text(reason.code, reason.detail) != text(reason.code, reason.detail, "zh")
     return reason.code, reason.detail

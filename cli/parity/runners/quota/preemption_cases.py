@@ -12,11 +12,11 @@ from typing import Any, cast
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import shortfall
 from services.quota_ledger.decide.charge import charge
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.cycle.active_plugins import Panel
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cycle import decide
-from services.scheduler.cycle.cycle_state import WorkingCopies
-from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.cycle.cycle_state import CycleState
+from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.framework.plugin import Profile
 from services.scheduler.framework.registry import PLUGINS
 from services.scheduler.plugins.default_preemption.args import PreemptionArgs
@@ -88,28 +88,32 @@ class _Cluster:
             if isinstance(record.event, PodObserved)
         }
         profiles = {name: Profile(name, (fit,), (), PreemptionArgs()) for name in sorted(schedulers)}
-        self._index = Index(self.view, profiles)
-        self._index.settle()
+        self._cache = SchedulingCache(self.view, profiles)
+        self._cache.settle()
 
     def filtered(self, uid: str) -> dict[str, str]:
         """Returns the status of each node for a pod."""
-        index, ask = self._index, self.view.pods[uid].ask
-        assert ask is not None, "the pod was observed"
-        copies = WorkingCopies(index, self._ledger.now_ns)
-        judge = Judge(Panel(index.profiles[ask.scheduler], copies.plugin_states, copies.room), index.table, ask)
-        feasible, resolvable = set(judge.feasible().tolist()), set(judge.resolvable().tolist())
+        cache, pod_class = self._cache, self.view.pods[uid].pod_class
+        assert pod_class is not None, "the pod was observed"
+        copies = CycleState(cache, self._ledger.now_ns)
+        evaluation = ClassEvaluation(
+            ActivePlugins(cache.profiles[pod_class.scheduler], copies.plugin_states, copies.snapshot),
+            cache.table,
+            pod_class,
+        )
+        feasible, resolvable = set(evaluation.feasible().tolist()), set(evaluation.resolvable().tolist())
         return {
             node: "Success"
             if row in feasible
             else "Unschedulable"
             if row in resolvable
             else "UnschedulableAndUnresolvable"
-            for node, row in index.table.rows.items()
+            for node, row in cache.table.rows.items()
         }
 
     def cycle(self) -> list[Event]:
         """Decides one round as the scheduler's service does: decided, charged, room made."""
-        drafts = decide(self._index, self._ledger.now_ns, 256)
+        drafts = decide(self._cache, self._ledger.now_ns, 256)
         if not drafts:
             return []
         runtime = SimpleNamespace(
@@ -117,7 +121,7 @@ class _Cluster:
         )
         charge_client = ChargeClient(cast("Runtime", runtime), 1.0)
         after: Sequence[Draft] = asyncio.run(
-            charge_client.charge(drafts, dict(self.view.positions), QuotaPreemptor(self._index))
+            charge_client.charge(drafts, dict(self.view.positions), QuotaPreemptor(self._cache))
         )
         return [draft.event for draft in after]
 

@@ -9,8 +9,8 @@ from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.scheduler.quota.queue_gate import QuotaGate
 from services.scheduler.quota.reasons import EXCEEDED, PLUGIN
 from services.scheduler.quota.view import QuotaView
-from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.pod_class import PodClass, class_key, common_part
+from services.scheduler.state.pod_record import PodRecord
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.pod import Pod
@@ -28,14 +28,16 @@ def _wakes(given: Mapping[str, Any], query: Mapping[str, Any]) -> bool:
     key = pod_key(query["pod"])
     pod = msgspec.convert(query["pod"], Pod)
     reasons = ((PLUGIN, EXCEEDED),)
-    facts = PodFacts(key, since=1, name=key, attempts=1, saw_quota=log.seq, reasons=reasons, ask=ask_of(pod))
+    pod_record = PodRecord(
+        key, since=1, name=key, attempts=1, saw_quota=log.seq, reasons=reasons, pod_class=class_of(pod)
+    )
     gate = QuotaGate(log.view)
-    gate.place(key, facts, 0)
+    gate.place(key, pod_record, 0)
     gate.changed()
     ledger.take(query["event"])
     log.read()
     gate.changed()
-    return gate.place(key, facts, 0)[0] is not None
+    return gate.place(key, pod_record, 0)[0] is not None
 
 
 class _Follower:
@@ -59,7 +61,7 @@ class _Follower:
         self.view.apply(RecordedEvent("quota", self.seq, event))
 
 
-def ask_of(pod: Pod) -> PodAsk:
+def class_of(pod: Pod) -> PodClass:
     """Returns the class of equal pods that a pod is of."""
     common = common_part(pod)
-    return PodAsk(ask_key(common), common)
+    return PodClass(class_key(common), common)

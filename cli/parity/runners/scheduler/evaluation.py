@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from services.scheduler.cache.scheduling_cache import Index
-from services.scheduler.cycle.active_plugins import Panel
-from services.scheduler.cycle.cycle_state import WorkingCopies
-from services.scheduler.cycle.evaluation import Judge
-from services.scheduler.cycle.request_variants import Kin
+from services.scheduler.cache.scheduling_cache import SchedulingCache
+from services.scheduler.cycle.active_plugins import ActivePlugins
+from services.scheduler.cycle.cycle_state import CycleState
+from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.cycle.request_variants import VariantBatch
 from services.scheduler.cycle.tie_break import name_hash
 from services.scheduler.framework.plugin import Plugin, Profile, Scorer, normalized
 from services.scheduler.framework.plugin_state import CrossNodeState
 from services.scheduler.framework.reasons import text
 from services.scheduler.kernels.select import FEASIBLE
 from services.scheduler.kernels.tiles import Bools, Int64
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided, PodPlaced
 
@@ -64,11 +64,11 @@ class Decided(NamedTuple):
     """A cycle of one pod.
 
     Attributes:
-        judge: how the nodes stand once those that have nothing to give are rejected.
+        evaluation: how the nodes stand once those that have nothing to give are rejected.
         placed: the placement; None where no node was found.
     """
 
-    judge: Judge
+    evaluation: ClassEvaluation
     placed: PodPlaced | None
 
 
@@ -76,23 +76,25 @@ class Evaluation:
     """A class at one instant. It reserves nothing, so any number of evaluations see the same nodes.
 
     Attributes:
-        ask: the class.
+        pod_class: the class.
         copies: working copies of a cycle that begins now.
     """
 
-    def __init__(self, index: Index, ask: PodAsk, now_ns: int) -> None:
-        self.ask = ask
-        self.copies = WorkingCopies(index, now_ns)
-        self._table = index.table
-        self._size = index.table.size
+    def __init__(self, cache: SchedulingCache, pod_class: PodClass, now_ns: int) -> None:
+        self.pod_class = pod_class
+        self.copies = CycleState(cache, now_ns)
+        self._table = cache.table
+        self._size = cache.table.size
 
-    def judge(self, filters: Sequence[Plugin], scorers: Sequence[Plugin]) -> Judge:
+    def evaluate(self, filters: Sequence[Plugin], scorers: Sequence[Plugin]) -> ClassEvaluation:
         """Runs the fused evaluation by some of the plugins, each score with weight 1."""
         return self.by_profile(Profile("", filters, [Scorer(plugin, 1) for plugin in scorers]))
 
-    def by_profile(self, profile: Profile) -> Judge:
+    def by_profile(self, profile: Profile) -> ClassEvaluation:
         """Runs the fused evaluation by a profile."""
-        return Judge(Panel(profile, self.copies.plugin_states, self.copies.room), self._table, self.ask)
+        return ClassEvaluation(
+            ActivePlugins(profile, self.copies.plugin_states, self.copies.snapshot), self._table, self.pod_class
+        )
 
     def names(self, rows: Int64) -> list[str]:
         """Returns the names of nodes by their rows."""
@@ -104,16 +106,16 @@ class Evaluation:
         Raises:
             Disagreement: all nodes at once, the fused pass, and single nodes differ.
         """
-        state, ask, judge = self.copies.plugin_states[plugin], self.ask, self.judge((plugin,), ())
-        found = state.filter(ask, slice(0, self._size))
+        state, pod_class, evaluation = self.copies.plugin_states[plugin], self.pod_class, self.evaluate((plugin,), ())
+        found = state.filter(pod_class, slice(0, self._size))
         verdicts: dict[str, int] = {}
         for row in self._alive():
-            fused = int(judge.verdict[row]) if judge.by[row] >= 0 else 0
+            fused = int(evaluation.verdict[row]) if evaluation.by[row] >= 0 else 0
             agree(
                 f"{plugin.name} filters {self._table.names[row]}",
                 fused,
                 0 if found is None else int(found[row]),
-                state.filter_at(ask, row),
+                state.filter_at(pod_class, row),
             )
             if fused:
                 verdicts[self._table.names[row]] = fused
@@ -121,24 +123,24 @@ class Evaluation:
 
     def refusal(self, plugin: Plugin, verdict: int) -> Refusal:
         """Returns the meaning of a verdict of a plugin for the class."""
-        reasons = sorted(text(*reason) for reason in plugin.reasons(self.ask, verdict))
-        return Refusal(plugin.unresolvable(self.ask, verdict), reasons)
+        reasons = sorted(text(*reason) for reason in plugin.reasons(self.pod_class, verdict))
+        return Refusal(plugin.unresolvable(self.pod_class, verdict), reasons)
 
-    def scores(self, judge: Judge) -> Scores:
+    def scores(self, evaluation: ClassEvaluation) -> Scores:
         """Returns each plugin's part of the totals of the feasible nodes, as the cycle would record it.
 
         Raises:
             Disagreement: the fused pass and the plugin alone differ, or the parts do not add up to the total.
         """
-        rows = judge.feasible().tolist()
-        candidates = judge.candidates(rows)
+        rows = evaluation.feasible().tolist()
+        candidates = evaluation.candidates(rows)
         for candidate in candidates:
             agree(f"total of {candidate.node}", candidate.score, sum(candidate.plugin_scores.values()))
         scores: dict[str, dict[str, int]] = {}
-        for scorer in judge.profile.scorers if rows else ():
+        for scorer in evaluation.profile.scorers if rows else ():
             name = scorer.plugin.name
             fused = {c.node: c.plugin_scores[name] for c in candidates if name in c.plugin_scores}
-            alone = self._alone(scorer.plugin, judge.by == FEASIBLE)
+            alone = self._alone(scorer.plugin, evaluation.by == FEASIBLE)
             expected = (
                 {} if alone is None else {self._table.names[row]: int(alone[row]) * scorer.weight for row in rows}
             )
@@ -153,28 +155,28 @@ class Evaluation:
         Raises:
             Disagreement: its record is not that of the evaluation, or not that of the compiled sequence.
         """
-        pod_hash, judge = name_hash(uid), self.by_profile(profile)
+        pod_hash, evaluation = name_hash(uid), self.by_profile(profile)
         sequence = self._in_sequence(profile, pod_hash)
         if sequence is not None:
-            agree("compiled sequence", judge.judged(pod_hash), sequence)
+            agree("compiled sequence", evaluation.judged(pod_hash), sequence)
         given: dict[str, str] | None = None
-        while given is None and (row := judge.choose(pod_hash)) >= 0:
-            given = self.copies.givers.reserve(judge, row)
+        while given is None and (row := evaluation.choose(pod_hash)) >= 0:
+            given = self.copies.reservers.reserve(evaluation, row)
         decided = drafts[0].event
         assert isinstance(decided, CycleDecided), "a cycle's first event"
         agree("pods of the cycle", [uid], [outcome.pod_uid for outcome in decided.pods])
-        agree("record of the cycle", judge.judged(pod_hash), decided.classes[decided.pods[0].class_index])
+        agree("record of the cycle", evaluation.judged(pod_hash), decided.classes[decided.pods[0].class_index])
         placed = next((draft.event for draft in drafts if isinstance(draft.event, PodPlaced)), None)
         expected = None if given is None else (self._table.names[row], given)
         agree("placement", expected, placed and (placed.node, placed.annotations))
-        return Decided(judge, placed)
+        return Decided(evaluation, placed)
 
     def _in_sequence(self, profile: Profile, pod_hash: np.uint64) -> Any:
-        panel = Panel(profile, self.copies.plugin_states, self.copies.room).of(self.ask)
-        kin = Kin(panel, self.ask)
-        if not kin.is_arithmetic():
+        active = ActivePlugins(profile, self.copies.plugin_states, self.copies.snapshot).of(self.pod_class)
+        batch = VariantBatch(active, self.pod_class)
+        if not batch.is_arithmetic():
             return None
-        found = kin.place([self.ask], [pod_hash])
+        found = batch.place([self.pod_class], [pod_hash])
         return found[0].judged if found else None
 
     def _alone(self, plugin: Plugin, feasible: Bools) -> Int64 | None:
@@ -182,10 +184,10 @@ class Evaluation:
         state, every = self.copies.plugin_states[plugin], slice(0, self._size)
         if plugin.cross_node:
             assert isinstance(state, CrossNodeState), "the trials of wide plugins are"
-            return state.scores(self.ask, feasible)
-        raw = state.score(self.ask, every)
+            return state.scores(self.pod_class, feasible)
+        raw = state.score(self.pod_class, every)
         for row in self._alive():
-            node_alone = state.score_at(self.ask, row)
+            node_alone = state.score_at(self.pod_class, row)
             agree(f"{plugin.name} scores {self._table.names[row]}", 0 if raw is None else int(raw[row]), node_alone)
         return None if raw is None else normalized(raw, int(raw[feasible].max(initial=0)), plugin.normalize)
 

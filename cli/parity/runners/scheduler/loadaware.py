@@ -64,11 +64,11 @@ class Scenario(Cluster):
 
     def allocatable(self, node: str) -> dict[str, int]:
         """Returns the amounts that usage on a node is compared with, by resource."""
-        index = self.engine.index
-        index.settle()
-        account = index.ledgers[self._plugin]
+        cache = self.engine.cache
+        cache.settle()
+        account = cache.plugin_caches[self._plugin]
         assert isinstance(account, RowLedger), "the account of that plugin"
-        sizes = account.account.fleet.allocatable[:, index.table.rows[node]].tolist()
+        sizes = account.account.fleet.allocatable[:, cache.table.rows[node]].tolist()
         return dict(zip(self._resources, sizes, strict=True))
 
     def play(self, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Scenario(Cluster):
         node = step["node"]
         with self.waiting(step["pod"], now_ns) as (_, evaluation, _):
             refusal = evaluation.refusals(self._plugin).get(node)
-            scores = evaluation.scores(evaluation.judge((), (self._plugin,)))
+            scores = evaluation.scores(evaluation.evaluate((), (self._plugin,)))
         return {
             "filter": {
                 "code": "Success" if refusal is None else refusal.status()["code"],
@@ -129,7 +129,7 @@ class Scenario(Cluster):
         }
 
     def _described(self, node: str) -> dict[str, Any] | None:
-        view = plugin_views(self.engine.index)[f"{_NAME}/node"](node)
+        view = plugin_views(self.engine.cache)[f"{_NAME}/node"](node)
         if not view:
             return None
         pods = sorted(pod["pod"] for pod in view["pods"])

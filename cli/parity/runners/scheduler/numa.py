@@ -55,9 +55,9 @@ class NumaCluster(Cluster):
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__((NAME,), {NAME: given.get("args", {})})
-        index = self.engine.index
+        cache = self.engine.cache
         plugin = self.plugins[NAME]
-        account = index.ledgers[plugin]
+        account = cache.plugin_caches[plugin]
         assert isinstance(plugin, NodeNUMAResource), "the plugin of that name"
         assert isinstance(account, NumaFleet), "the account of that plugin"
         self._plugin, self._account = plugin, account
@@ -73,12 +73,12 @@ class NumaCluster(Cluster):
     @property
     def node(self) -> NumaNode:
         """The node as pods meet it now."""
-        self.engine.index.settle()
+        self.engine.cache.settle()
         return self._account.site(self._row).node
 
     @property
     def _row(self) -> int:
-        return self.engine.index.table.rows[self._name]
+        return self.engine.cache.table.rows[self._name]
 
     def _tick(self) -> int:
         """Returns the next instant: allocations are summed up in the order of their times."""
@@ -128,7 +128,7 @@ class NumaCluster(Cluster):
     def _tried(self, tried: Tried, *, alone: bool) -> dict[str, Any]:
         pod, evaluation, decided = tried
         plugin = self._plugin
-        asked, refusals = plugin.asked(evaluation.ask), evaluation.refusals(plugin)
+        asked, refusals = plugin.asked(evaluation.pod_class), evaluation.refusals(plugin)
         if asked is None:
             return {"preFilter": {"code": "Skip"}}
         if isinstance(asked, Refused):
@@ -140,10 +140,10 @@ class NumaCluster(Cluster):
             found |= self._before(cycle)
         if self._name in refusals:
             return found | {"filter": refusals[self._name].status()}
-        score = evaluation.scores(evaluation.judge((), (plugin,)))[NAME][self._name]
+        score = evaluation.scores(evaluation.evaluate((), (plugin,)))[NAME][self._name]
         found |= {"filter": _SUCCESS, "score": score, "reserve": _SUCCESS}
         if decided.placed is None:
-            found["reserve"] = evaluation.refusal(plugin, int(decided.judge.verdict[self._row])).status()
+            found["reserve"] = evaluation.refusal(plugin, int(decided.evaluation.verdict[self._row])).status()
         if cycle.affinity is not None:
             found["affinity"] = topology_manager.affinity(cycle.affinity)
         if decided.placed is None:

@@ -15,8 +15,8 @@ from cli.parity.runners.scheduler.evaluation import Decided, Evaluation
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.framework.config.profiles import API_VERSION
 from services.scheduler.framework.plugin import Plugin, Profile
-from services.scheduler.in_memory import Engine
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.in_memory import InMemoryScheduler
+from services.scheduler.state.pod_class import PodClass
 from shared.events import Event
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.kube.node import Node
@@ -51,8 +51,8 @@ class Cluster:
         Raises:
             BadConfig: production refuses the arguments.
         """
-        self.engine = Engine(_configuration(plugins, args), "recorded case")
-        self.profile: Profile = self.engine.index.profiles[PROFILE]
+        self.engine = InMemoryScheduler(_configuration(plugins, args), "recorded case")
+        self.profile: Profile = self.engine.cache.profiles[PROFILE]
         self.plugins: dict[str, Plugin] = {plugin.name: plugin for plugin in self.profile.plugins}
 
     def observe(self, *events: Event, at_ns: int = 0) -> None:
@@ -78,19 +78,19 @@ class Cluster:
         """Observes that a pod is gone."""
         self.observe(PodDeleted(pod=pod.metadata.key, pod_uid=pod.metadata.uid))
 
-    def evaluate(self, ask: PodAsk, now_ns: int = 0) -> Evaluation:
+    def evaluate(self, pod_class: PodClass, now_ns: int = 0) -> Evaluation:
         """Evaluates a class against the nodes as they stand."""
-        self.engine.index.settle()
-        return Evaluation(self.engine.index, ask, now_ns)
+        self.engine.cache.settle()
+        return Evaluation(self.engine.cache, pod_class, now_ns)
 
     def arrive(self, raw: Mapping[str, Any], now_ns: int = 0) -> Tried:
         """Observes a pod that waits for a node; the cycle that tries it is decided and not folded."""
         pod = incoming(raw)
         self.observe_pod(pod, now_ns)
-        drafts = decide(self.engine.index, now_ns, 1)
-        facts = self.engine.view.pods[pod.metadata.uid]
-        assert facts.ask is not None, "read by the cycle"
-        evaluation = self.evaluate(facts.ask, now_ns)
+        drafts = decide(self.engine.cache, now_ns, 1)
+        pod_record = self.engine.view.pods[pod.metadata.uid]
+        assert pod_record.pod_class is not None, "read by the cycle"
+        evaluation = self.evaluate(pod_record.pod_class, now_ns)
         return Tried(pod, evaluation, evaluation.in_a_round(self.profile, pod.metadata.uid, drafts))
 
     @contextmanager

@@ -13,13 +13,13 @@ import msgspec
 
 from cli.parity.runners.scheduler.evaluation import Evaluation, Scores, agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster
-from services.scheduler.cycle.evaluation import Judge
+from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.framework.plugin import Plugin
 from services.scheduler.framework.plugin_state import Selective
 from services.scheduler.framework.protocols import is_kind
 from services.scheduler.plugins.node_affinity.plugin import NodeAffinity
 from services.scheduler.plugins.node_ports.plugin import NodePorts
-from services.scheduler.state.pod_class import PodAsk, ask_key, common_part
+from services.scheduler.state.pod_class import PodClass, class_key, common_part
 from shared.kube.pod import Pod
 
 FILTERS = (
@@ -76,8 +76,8 @@ class StockCluster(Cluster):
         """Runs all plugins on one pod."""
         with self.incoming(raw) as pod:
             plugins = {name: pod.filtered(name) for name in FILTERS}
-            judge = pod.evaluation.by_profile(self.profile)
-            passed = set(pod.evaluation.names(judge.feasible()))
+            evaluation = pod.evaluation.by_profile(self.profile)
+            passed = set(pod.evaluation.names(evaluation.feasible()))
             feasible = [name for name in self.nodes if name in passed]
             agree(
                 "feasible",
@@ -86,7 +86,7 @@ class StockCluster(Cluster):
             )
             found: dict[str, Any] = {"plugins": plugins, "feasible": feasible}
             if feasible:
-                found["scores"] = pod.all_scores(judge)
+                found["scores"] = pod.all_scores(evaluation)
             if len(feasible) < len(self.nodes):
                 found["scoresOverAllNodes"] = pod.all_scores(pod.without_filters(SCORERS))
             return found
@@ -101,7 +101,7 @@ class Incoming:
 
     def __init__(self, cluster: StockCluster, evaluation: Evaluation) -> None:
         self._plugins = cluster.plugins
-        self._size = cluster.engine.index.table.size
+        self._size = cluster.engine.cache.table.size
         self.evaluation = evaluation
 
     def filtered(self, name: str) -> dict[str, Any]:
@@ -114,42 +114,42 @@ class Incoming:
 
     def scores(self, name: str) -> dict[str, int] | str:
         """Returns a plugin's scores of all nodes."""
-        judge = self.without_filters((name,))
-        return self._shaped(name, judge, self.evaluation.scores(judge))
+        evaluation = self.without_filters((name,))
+        return self._shaped(name, evaluation, self.evaluation.scores(evaluation))
 
-    def all_scores(self, judge: Judge) -> dict[str, dict[str, int] | str]:
+    def all_scores(self, evaluation: ClassEvaluation) -> dict[str, dict[str, int] | str]:
         """Returns all plugins' scores of the nodes that are feasible there."""
-        found = self.evaluation.scores(judge)
-        return {name: self._shaped(name, judge, found) for name in SCORERS}
+        found = self.evaluation.scores(evaluation)
+        return {name: self._shaped(name, evaluation, found) for name in SCORERS}
 
-    def without_filters(self, names: Sequence[str]) -> Judge:
+    def without_filters(self, names: Sequence[str]) -> ClassEvaluation:
         """Evaluates with all nodes feasible."""
-        return self.evaluation.judge((), [self._plugins[name] for name in names])
+        return self.evaluation.evaluate((), [self._plugins[name] for name in names])
 
-    def _shaped(self, name: str, judge: Judge, found: Scores) -> dict[str, int] | str:
+    def _shaped(self, name: str, evaluation: ClassEvaluation, found: Scores) -> dict[str, int] | str:
         plugin = self._plugins[name]
-        if isinstance(plugin, NodeAffinity) and not plugin.prefers(self.evaluation.ask):
+        if isinstance(plugin, NodeAffinity) and not plugin.prefers(self.evaluation.pod_class):
             return "Skip"
         if name in found:
             return dict(found[name])
-        return dict.fromkeys(self.evaluation.names(judge.feasible()), 0) if name in _NO_PRE_SCORE else "Skip"
+        return dict.fromkeys(self.evaluation.names(evaluation.feasible()), 0) if name in _NO_PRE_SCORE else "Skip"
 
     def _filters(self, plugin: Plugin) -> bool:
         """Returns true if the plugin has anything to filter for the class, by the functions that production calls for it."""
-        ask = self.evaluation.ask
+        pod_class = self.evaluation.pod_class
         if plugin.name in _ALWAYS_RUN:
             return True
         if isinstance(plugin, NodeAffinity):
-            return plugin.requires(ask)
+            return plugin.requires(pod_class)
         state = self.evaluation.copies.plugin_states[plugin]
         if isinstance(plugin, NodePorts):
-            return is_kind(state, Selective) and state.applies_to(ask)
-        return state.filter(ask, slice(0, self._size)) is not None
+            return is_kind(state, Selective) and state.applies_to(pod_class)
+        return state.filter(pod_class, slice(0, self._size)) is not None
 
 
-def _class_with_node(raw: Mapping[str, Any]) -> PodAsk:
+def _class_with_node(raw: Mapping[str, Any]) -> PodClass:
     """Returns the class of a pod that names its node; classes of pods that wait name none."""
     pod = msgspec.convert(raw, Pod)
     common = common_part(pod)
     named = msgspec.structs.replace(common, spec=msgspec.structs.replace(common.spec, node_name=pod.spec.node_name))
-    return PodAsk(ask_key(named), named)
+    return PodClass(class_key(named), named)

@@ -11,9 +11,9 @@ import msgspec
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 
-Judge = Callable[[NodeTable, PodAsk, Rows], Int64]
+Evaluate = Callable[[NodeTable, PodClass, Rows], Int64]
 """Works verdicts or scores out for some rows."""
 
 _MOST_KEPT = 1024
@@ -29,9 +29,9 @@ class NodeOnlyState:
         self,
         owner: object,
         table: NodeTable,
-        reads: Callable[[PodAsk], object],
-        filter_: Judge | None,
-        score: Judge | None,
+        reads: Callable[[PodClass], object],
+        filter_: Evaluate | None,
+        score: Evaluate | None,
     ) -> None:
         """Take the plugin's judges; None stands for one that has no opinion.
 
@@ -45,49 +45,49 @@ class NodeOnlyState:
         self._filter = filter_
         self._score = score
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The verdicts, None when all nodes pass."""
-        kept = self._recall(0, self._filter, ask)
+        kept = self._recall(0, self._filter, pod_class)
         return kept.values[rows] if kept is not None and kept.any else None
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The raw scores, None without any."""
-        kept = self._recall(1, self._score, ask)
+        kept = self._recall(1, self._score, pod_class)
         return None if kept is None else kept.values[rows]
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        kept = self._recall(0, self._filter, ask)
+        kept = self._recall(0, self._filter, pod_class)
         return 0 if kept is None else int(kept.values[row])
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
+    def score_at(self, pod_class: PodClass, row: int) -> int:
         """The raw score of one node."""
-        kept = self._recall(1, self._score, ask)
+        kept = self._recall(1, self._score, pod_class)
         return 0 if kept is None else int(kept.values[row])
 
-    def _recall(self, what: int, judge: Judge | None, ask: PodAsk) -> "_Kept | None":
-        if judge is None:
+    def _recall(self, what: int, evaluate: Evaluate | None, pod_class: PodClass) -> "_Kept | None":
+        if evaluate is None:
             return None
-        read: bytes | None = ask.memo.get(self._owner)
+        read: bytes | None = pod_class.memo.get(self._owner)
         if read is None:
-            read = ask.memo[self._owner] = _encoder.encode(self._reads(ask))
+            read = pod_class.memo[self._owner] = _encoder.encode(self._reads(pod_class))
         table = self._table
         key = (self._owner, what, read)
         kept: _Kept | None = table.memo.get(key)
         if kept is None or kept.version != table.version:
             if kept is None and len(table.memo) >= _MOST_KEPT:
                 table.memo.clear()
-            kept = table.memo[key] = self._work_out(judge, ask, kept)
+            kept = table.memo[key] = self._work_out(evaluate, pod_class, kept)
         return kept
 
-    def _work_out(self, judge: Judge, ask: PodAsk, before: "_Kept | None") -> "_Kept":
+    def _work_out(self, evaluate: Evaluate, pod_class: PodClass, before: "_Kept | None") -> "_Kept":
         table = self._table
         changed = table.changed_since(before.version) if before and len(before.values) == table.size else None
         if before is None or changed is None or len(changed) > table.size // 4:
-            values = judge(table, ask, slice(0, table.size))
+            values = evaluate(table, pod_class, slice(0, table.size))
         else:
             values = before.values.copy()
-            values[changed] = judge(table, ask, changed)
+            values[changed] = evaluate(table, pod_class, changed)
         return _Kept(table.version, values, bool(values.any()))
 
 

@@ -4,22 +4,22 @@ import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.kernels.tiles import Bools
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.pod import NodeAffinity as Affinity
 from shared.kube.selectors import NodeSelectorTerm, Requirement
 
 
-def own_matches(table: NodeTable, ask: PodAsk) -> Bools:
+def own_matches(table: NodeTable, pod_class: PodClass) -> Bools:
     """bool[rows]: which nodes match the pod's own selector and required terms."""
     matches = np.ones(table.size, np.bool_)
-    for key, value in (ask.pod.spec.node_selector or {}).items():
+    for key, value in (pod_class.pod.spec.node_selector or {}).items():
         matches &= table.labels.matches(Requirement(key=key, operator="In", values=(value,)), table.size)
-    return matches & required_matches(table, affinity_of(ask))
+    return matches & required_matches(table, affinity_of(pod_class))
 
 
-def affinity_of(ask: PodAsk) -> Affinity | None:
+def affinity_of(pod_class: PodClass) -> Affinity | None:
     """The node affinity of a class of pods."""
-    return ask.pod.spec.affinity.node_affinity if ask.pod.spec.affinity else None
+    return pod_class.pod.spec.affinity.node_affinity if pod_class.pod.spec.affinity else None
 
 
 def required_matches(table: NodeTable, affinity: Affinity | None) -> Bools:

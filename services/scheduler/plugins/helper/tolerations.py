@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
 
@@ -12,9 +12,9 @@ HARD = ("NoSchedule", "NoExecute")
 """Effects of taints that keep a pod off a node."""
 
 
-def all_tolerated(table: NodeTable, ask: PodAsk) -> NDArray[np.bool_]:
+def all_tolerated(table: NodeTable, pod_class: PodClass) -> NDArray[np.bool_]:
     """bool[rows]: which nodes have no hard taint that the pod does not tolerate."""
-    tolerations = ask.pod.spec.tolerations
+    tolerations = pod_class.pod.spec.tolerations
     by_set = np.array(
         [
             all(taint.effect not in HARD or any(tolerates(t, taint) for t in tolerations) for taint in taints)
@@ -25,9 +25,9 @@ def all_tolerated(table: NodeTable, ask: PodAsk) -> NDArray[np.bool_]:
     return tolerated
 
 
-def tolerations_of(ask: PodAsk) -> tuple[Toleration, ...]:
+def tolerations_of(pod_class: PodClass) -> tuple[Toleration, ...]:
     """What the taint plugins read of a pod."""
-    return ask.pod.spec.tolerations
+    return pod_class.pod.spec.tolerations
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -5,9 +5,9 @@ Source: spec/scheduler-core.md 2.2; upstream Kubernetes pkg/scheduler/framework/
 
 from typing import NamedTuple
 
-from services.scheduler.cache.volume_catalog import Storage
+from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.storage import Claim, PersistentVolume
 
 
@@ -25,25 +25,25 @@ class Claims(NamedTuple):
     trouble: Reason | None = None
 
 
-def claim_keys(ask: PodAsk) -> tuple[str, ...]:
+def claim_keys(pod_class: PodClass) -> tuple[str, ...]:
     """`namespace/name` of each claim, each once."""
-    keys: tuple[str, ...] | None = ask.memo.get(Claims)
+    keys: tuple[str, ...] | None = pod_class.memo.get(Claims)
     if keys is None:
-        keys = ask.memo[Claims] = tuple(
+        keys = pod_class.memo[Claims] = tuple(
             dict.fromkeys(
-                f"{ask.namespace}/{volume.persistent_volume_claim.claim_name}"
-                for volume in ask.pod.spec.volumes
+                f"{pod_class.namespace}/{volume.persistent_volume_claim.claim_name}"
+                for volume in pod_class.pod.spec.volumes
                 if volume.persistent_volume_claim
             )
         )
     return keys
 
 
-def claims_of(ask: PodAsk, storage: Storage) -> Claims:
+def claims_of(pod_class: PodClass, storage: VolumeCatalog) -> Claims:
     """How a class's claims stand. The first trouble is the one that is told."""
     bound: list[tuple[Claim, PersistentVolume | None]] = []
     waiting: list[Claim] = []
-    for key in claim_keys(ask):
+    for key in claim_keys(pod_class):
         claim = storage.claims.get(key)
         name = key.partition("/")[2]
         if claim is None:

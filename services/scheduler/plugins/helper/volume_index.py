@@ -3,7 +3,7 @@
 from typing import NamedTuple, TypeVar
 
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Held
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Volume
@@ -33,11 +33,11 @@ class Disk(NamedTuple):
         return self.kind != "rbd" or not set(self.monitors).isdisjoint(other.monitors)
 
 
-def disks_of(ask: PodAsk) -> tuple[Disk, ...]:
+def disks_of(pod_class: PodClass) -> tuple[Disk, ...]:
     """The disks of a class."""
-    disks: tuple[Disk, ...] | None = ask.memo.get(Disk)
+    disks: tuple[Disk, ...] | None = pod_class.memo.get(Disk)
     if disks is None:
-        disks = ask.memo[Disk] = tuple(disk for volume in ask.pod.spec.volumes for disk in _disks(volume))
+        disks = pod_class.memo[Disk] = tuple(disk for volume in pod_class.pod.spec.volumes for disk in _disks(volume))
     return disks
 
 
@@ -74,23 +74,23 @@ class VolumeLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of volumes."""
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether pods of the class have volumes."""
-        return bool(ask.pod.spec.volumes)
+        return bool(pod_class.pod.spec.volumes)
 
     def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (uses are counted, not whose they are)
         """The pod's volumes are in use."""
-        self._count(row, held.ask, 1)
+        self._count(row, held.pod_class, 1)
 
     def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002
         """They are no more."""
-        self._count(row, held.ask, -1)
+        self._count(row, held.pod_class, -1)
 
-    def _count(self, row: int, ask: PodAsk, sign: int) -> None:
-        for claim in claim_keys(ask):
+    def _count(self, row: int, pod_class: PodClass, sign: int) -> None:
+        for claim in claim_keys(pod_class):
             _move(self.users, claim, sign)
             _move(self.claims.setdefault(row, {}), claim, sign)
-        for disk in disks_of(ask):
+        for disk in disks_of(pod_class):
             _move(self.disks.setdefault(row, {}), disk, sign)
         for by_row in (self.claims, self.disks):
             if row in by_row and not by_row[row]:

@@ -4,35 +4,35 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 
 
 class VolumePluginState(ABC):
     """A state that filters and scores nothing."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, snapshot: CycleSnapshot) -> None:
+        self._snapshot = snapshot
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether the pod has volumes."""
-        return bool(ask.pod.spec.volumes)
+        return bool(pod_class.pod.spec.volumes)
 
     @abstractmethod
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The verdicts on these nodes, None when all pass."""
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        verdicts = self.filter(ask, np.array([row]))
+        verdicts = self.filter(pod_class, np.array([row]))
         return 0 if verdicts is None else int(verdicts[0])
 
-    def score(self, ask: PodAsk, rows: Rows) -> None:  # noqa: B027 (nothing is what it does)
+    def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: B027 (nothing is what it does)
         """It scores nothing."""
 
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
         """It scores nothing."""
         return 0
 
@@ -40,19 +40,19 @@ class VolumePluginState(ABC):
 class ClaimsPluginState(VolumePluginState):
     """A state whose verdicts no placement of the cycle changes: they are worked out once for a class of pods."""
 
-    def __init__(self, room: Room) -> None:
-        super().__init__(room)
-        self._verdicts: dict[PodAsk, Int64 | None] = {}
+    def __init__(self, snapshot: CycleSnapshot) -> None:
+        super().__init__(snapshot)
+        self._verdicts: dict[PodClass, Int64 | None] = {}
 
     @abstractmethod
-    def judge(self, ask: PodAsk) -> Int64 | None:
+    def evaluate(self, pod_class: PodClass) -> Int64 | None:
         """The verdicts on all nodes for a class of pods with claims, None when all pass."""
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a pod without claims."""
-        if not claim_keys(ask):
+        if not claim_keys(pod_class):
             return None
-        if ask not in self._verdicts:
-            self._verdicts[ask] = self.judge(ask)
-        verdicts = self._verdicts[ask]
+        if pod_class not in self._verdicts:
+            self._verdicts[pod_class] = self.evaluate(pod_class)
+        verdicts = self._verdicts[pod_class]
         return None if verdicts is None else verdicts[rows]

@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Held
 from shared.kube.node import Node, NodeMetric
 
@@ -36,22 +36,22 @@ class ImageLocality:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
 
-    def new_ledger(self) -> Ledger:
+    def new_cache(self) -> PluginCache:
         """Which images are where."""
         return ImageLedger()
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores 0..100."""
-        assert isinstance(ledger, ImageLedger), "the index hands back what new_ledger made"
-        return _ImageLocalityState(room, ledger)
+        assert isinstance(plugin_cache, ImageLedger), "the index hands back what new_cache made"
+        return _ImageLocalityState(snapshot, plugin_cache)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """It refuses nothing."""
         return ()
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
@@ -97,7 +97,7 @@ class ImageLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of images."""
 
-    def applies_to(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def applies_to(self, pod_class: PodClass) -> bool:  # noqa: ARG002
         """No pod: an image counts once the node says that it has it."""
         return False
 
@@ -134,33 +134,33 @@ class ImageLedger:
 class _ImageLocalityState:
     """The plugin for one cycle."""
 
-    def __init__(self, room: Room, ledger: ImageLedger) -> None:
-        self._size = room.size
-        self._ledger = ledger
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: ImageLedger) -> None:
+        self._size = snapshot.size
+        self._plugin_cache = plugin_cache
 
-    def filter(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+    def filter(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
         return None
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+    def filter_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
         return 0
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None when no node has any of the images."""
-        scores = self._ledger.scores(images_of(ask), self._size)
+        scores = self._plugin_cache.scores(images_of(pod_class), self._size)
         return None if scores is None else scores[rows]
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
+    def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
-        scores = self._ledger.scores(images_of(ask), self._size)
+        scores = self._plugin_cache.scores(images_of(pod_class), self._size)
         return 0 if scores is None else int(scores[row])
 
 
-def images_of(ask: PodAsk) -> tuple[str, ...]:
+def images_of(pod_class: PodClass) -> tuple[str, ...]:
     """The images of init containers and containers, one each, as nodes name them."""
-    images: tuple[str, ...] | None = ask.memo.get(ImageLocality)
+    images: tuple[str, ...] | None = pod_class.memo.get(ImageLocality)
     if images is None:
-        spec = ask.pod.spec
-        images = ask.memo[ImageLocality] = tuple(
+        spec = pod_class.pod.spec
+        images = pod_class.memo[ImageLocality] = tuple(
             image_name(container.image) for container in (*spec.init_containers, *spec.containers)
         )
     return images

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.cache.selectors import anchors, label_pairs
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from services.scheduler.state.pod_record import Held
 from shared.kube.node import Node, NodeMetric
 
@@ -51,36 +51,36 @@ class TermLedger:
     def set_metric(self, row: int, metric: NodeMetric | None, updated: str) -> None:
         """Nothing: reports say nothing of terms."""
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether the class has terms."""
-        return any(terms_of(ask))
+        return any(terms_of(pod_class))
 
     def assign(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (terms are counted, not whose they are)
         """The pod's terms hold from its node on."""
-        self._count(row, held.ask, 1)
+        self._count(row, held.pod_class, 1)
 
     def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002
         """They hold no more."""
-        self._count(row, held.ask, -1)
+        self._count(row, held.pod_class, -1)
 
     def any(self) -> bool:
         """Whether a pod has a term."""
         return bool(self._holders)
 
-    def meant(self, ask: PodAsk, namespace_labels: Mapping[str, str] | None) -> Iterator[tuple[Term, Holders]]:
+    def meant(self, pod_class: PodClass, namespace_labels: Mapping[str, str] | None) -> Iterator[tuple[Term, Holders]]:
         """The terms that mean a pod of the class."""
         if not self._holders:
             return
         candidates = dict(self._unanchored)
         if self._by_anchor:
-            for pair in label_pairs(ask.labels):
+            for pair in label_pairs(pod_class.labels):
                 candidates.update(self._by_anchor.get(pair, ()))
         for term in candidates:
-            if term.matches(ask, namespace_labels):
+            if term.matches(pod_class, namespace_labels):
                 yield term, self._holders[term]
 
-    def _count(self, row: int, ask: PodAsk, sign: int) -> None:
-        terms = terms_of(ask)
+    def _count(self, row: int, pod_class: PodClass, sign: int) -> None:
+        terms = terms_of(pod_class)
         for term in terms.anti_affinity:
             self._of(term).anti.add(row, sign)
         for term in terms.affinity:

@@ -8,9 +8,9 @@ were at an API server get the same treatment.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from services.scheduler.cache.cluster_objects import Surroundings
+from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.selectors import EVERYTHING, Matcher, Selector, canonical, ordered, selects
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.pod import PodAffinity, PodAffinityTerm
 from shared.kube.selectors import Requirement
 
@@ -32,17 +32,17 @@ class Term(NamedTuple):
     namespace_selector: Selector | None
     selector: Selector | None
 
-    def matches(self, ask: PodAsk, namespace_labels: Mapping[str, str] | None) -> bool:
+    def matches(self, pod_class: PodClass, namespace_labels: Mapping[str, str] | None) -> bool:
         """Whether the term means a pod, given the labels of that pod's namespace."""
         if self.selector is None:
             return False
-        if ask.namespace not in self.namespaces and (
+        if pod_class.namespace not in self.namespaces and (
             self.namespace_selector is None or not selects(self.namespace_selector, namespace_labels)
         ):
             return False
-        return selects(self.selector, ask.labels)
+        return selects(self.selector, pod_class.labels)
 
-    def matcher(self, around: Surroundings) -> Matcher:
+    def matcher(self, around: ClusterObjects) -> Matcher:
         """The same with the namespaces that there are now, by name."""
         if self.namespace_selector == EVERYTHING:
             return Matcher(None, self.selector)
@@ -63,42 +63,42 @@ class Terms(NamedTuple):
 NO_TERMS = Terms((), (), (), ())
 
 
-def terms_of(ask: PodAsk) -> Terms:
+def terms_of(pod_class: PodClass) -> Terms:
     """The terms of a class, read once."""
-    terms: Terms | None = ask.memo.get(Terms)
+    terms: Terms | None = pod_class.memo.get(Terms)
     if terms is None:
-        terms = ask.memo[Terms] = _read(ask)
+        terms = pod_class.memo[Terms] = _read(pod_class)
     return terms
 
 
-def _read(ask: PodAsk) -> Terms:
-    affinity = ask.pod.spec.affinity
+def _read(pod_class: PodClass) -> Terms:
+    affinity = pod_class.pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     near, far = affinity.pod_affinity or _NOBODY, affinity.pod_anti_affinity or _NOBODY
     return Terms(
-        affinity=_terms(near.required, ask),
-        anti_affinity=_terms(far.required, ask),
-        preferred=tuple((_term(each.pod_affinity_term, ask), each.weight) for each in near.preferred),
-        preferred_anti=tuple((_term(each.pod_affinity_term, ask), each.weight) for each in far.preferred),
+        affinity=_terms(near.required, pod_class),
+        anti_affinity=_terms(far.required, pod_class),
+        preferred=tuple((_term(each.pod_affinity_term, pod_class), each.weight) for each in near.preferred),
+        preferred_anti=tuple((_term(each.pod_affinity_term, pod_class), each.weight) for each in far.preferred),
     )
 
 
-def _terms(terms: Iterable[PodAffinityTerm], ask: PodAsk) -> tuple[Term, ...]:
-    return tuple(_term(term, ask) for term in terms)
+def _terms(terms: Iterable[PodAffinityTerm], pod_class: PodClass) -> tuple[Term, ...]:
+    return tuple(_term(term, pod_class) for term in terms)
 
 
-def _term(term: PodAffinityTerm, ask: PodAsk) -> Term:
+def _term(term: PodAffinityTerm, pod_class: PodClass) -> Term:
     namespaces = frozenset(term.namespaces)
     if not namespaces and term.namespace_selector is None:
-        namespaces = frozenset((ask.namespace,))
+        namespaces = frozenset((pod_class.namespace,))
     selector = canonical(term.label_selector)
     if selector is not None and (term.match_label_keys or term.mismatch_label_keys):
         merged = [
-            Requirement(key=key, operator=operator, values=(ask.labels[key],))
+            Requirement(key=key, operator=operator, values=(pod_class.labels[key],))
             for keys, operator in ((term.match_label_keys, "In"), (term.mismatch_label_keys, "NotIn"))
             for key in keys
-            if key in ask.labels
+            if key in pod_class.labels
         ]
         selector = ordered((*selector, *merged))
     return Term(term.topology_key, namespaces, canonical(term.namespace_selector), selector)

@@ -3,13 +3,13 @@
 import numpy as np
 
 from services.scheduler.cache.selectors import Matcher
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.kernels.domains import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 
 EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3
 """Verdicts: which rule refuses a node; of several the highest, which is asked first."""
@@ -40,20 +40,22 @@ class Neighbours:
         revision: how many of those concerned the class.
     """
 
-    def __init__(self, ask: PodAsk, hard_weight: int, room: Room, ledger: TermLedger) -> None:
-        self._ask = ask
+    def __init__(
+        self, pod_class: PodClass, hard_weight: int, snapshot: CycleSnapshot, plugin_cache: TermLedger
+    ) -> None:
+        self._pod_class = pod_class
         self._hard_weight = hard_weight
-        self._room = room
+        self._snapshot = snapshot
         self.upto = 0
         self.revision = 0
-        self._effects: dict[PodAsk, _Effect] = {}
-        self._terms = terms_of(ask)
+        self._effects: dict[PodClass, _Effect] = {}
+        self._terms = terms_of(pod_class)
         self.has_terms = self._terms is not NO_TERMS
         self.prefers = bool(self._terms.preferred or self._terms.preferred_anti)
-        around = room.surroundings
-        self._namespace_labels = around.namespaces.get(ask.namespace)
+        around = snapshot.cluster_objects
+        self._namespace_labels = around.namespaces.get(pod_class.namespace)
         self._near = tuple(term.matcher(around) for term in self._terms.affinity)
-        self._means_itself = all(matcher.matches(ask.namespace, ask.labels) for matcher in self._near)
+        self._means_itself = all(matcher.matches(pod_class.namespace, pod_class.labels) for matcher in self._near)
         self._far = tuple(term.matcher(around) for term in self._terms.anti_affinity)
         self._preferred: tuple[tuple[Term, Matcher, int], ...] = (
             *((term, term.matcher(around), weight) for term, weight in self._terms.preferred),
@@ -66,9 +68,9 @@ class Neighbours:
         self._weights: dict[str, Int64] = {}  # key -> sum of weights
         self._ignores_scores = False
         self._count_required()
-        self._count_running(ledger)
+        self._count_running(plugin_cache)
         for term, matcher, weight in self._preferred:
-            counted = self._domains(term.key).counted(room.book.counts((matcher,), with_ending=True))
+            counted = self._domains(term.key).counted(snapshot.pod_index.counts((matcher,), with_ending=True))
             if counted.any():
                 self._add_weights(term.key, counted * weight)
 
@@ -80,7 +82,7 @@ class Neighbours:
         """int64[rows]: the first rule that refuses each node; None when no term concerns the class."""
         if not self._near_pods and not self._far_pods and not self._existing:
             return None
-        verdicts = np.zeros(self._room.size, np.int64)
+        verdicts = np.zeros(self._snapshot.size, np.int64)
         for key, counted in self._existing.items():
             mark(verdicts, self._domains(key).of, counted, EXISTING, WHERE_ANY)
         for term, counted in zip(self._terms.anti_affinity, self._far_pods, strict=True):
@@ -98,35 +100,35 @@ class Neighbours:
         """int64[rows]: raw scores; None when no term concerns the class."""
         if self._ignores_scores or not self._weights:
             return None
-        raw = np.zeros(self._room.size, np.int64)
+        raw = np.zeros(self._snapshot.size, np.int64)
         for key, weights in self._weights.items():
             raw += weights[self._domains(key).of]
         return raw
 
-    def count(self, placed: list[tuple[PodAsk, int, int]]) -> None:
+    def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
         """Count the pods that the cycle has placed since the last time."""
-        for ask, row, sign in placed[self.upto :]:
-            effect = self._effects.get(ask)
+        for pod_class, row, sign in placed[self.upto :]:
+            effect = self._effects.get(pod_class)
             if effect is None:
-                effect = self._effects[ask] = self._effect(ask)
+                effect = self._effects[pod_class] = self._effect(pod_class)
             if effect.any():
                 self.revision += 1
                 self._apply(effect, row, sign)
         self.upto = len(placed)
 
     def _count_required(self) -> None:
-        book = self._room.book
+        pod_index = self._snapshot.pod_index
         if self._near:
-            near = book.counts(self._near, with_ending=True)
+            near = pod_index.counts(self._near, with_ending=True)
             self._near_pods = [self._domains(term.key).counted(near) for term in self._terms.affinity]
         self._far_pods = [
-            self._domains(term.key).counted(book.counts((matcher,), with_ending=True))
+            self._domains(term.key).counted(pod_index.counts((matcher,), with_ending=True))
             for term, matcher in zip(self._terms.anti_affinity, self._far, strict=True)
         ]
 
-    def _count_running(self, ledger: TermLedger) -> None:
+    def _count_running(self, plugin_cache: TermLedger) -> None:
         """The terms of the pods that run, as far as they mean this class."""
-        for term, holders in ledger.meant(self._ask, self._namespace_labels):
+        for term, holders in plugin_cache.meant(self._pod_class, self._namespace_labels):
             inside = self._domains(term.key)
             if holders.anti.rows:
                 counted = inside.counted(holders.anti)
@@ -139,17 +141,19 @@ class Neighbours:
                 if counted.any():
                     self._add_weights(term.key, counted * self._hard_weight)
 
-    def _effect(self, ask: PodAsk) -> _Effect:
+    def _effect(self, pod_class: PodClass) -> _Effect:
         """What a pod of another class, or of this one, means to this one."""
         effect = _Effect()
-        effect.is_near = bool(self._near) and all(m.matches(ask.namespace, ask.labels) for m in self._near)
-        effect.anti = [n for n, matcher in enumerate(self._far) if matcher.matches(ask.namespace, ask.labels)]
+        effect.is_near = bool(self._near) and all(m.matches(pod_class.namespace, pod_class.labels) for m in self._near)
+        effect.anti = [
+            n for n, matcher in enumerate(self._far) if matcher.matches(pod_class.namespace, pod_class.labels)
+        ]
         for term, matcher, weight in self._preferred:
-            if matcher.matches(ask.namespace, ask.labels):
+            if matcher.matches(pod_class.namespace, pod_class.labels):
                 effect.weights[term.key] = effect.weights.get(term.key, 0) + weight
-        theirs, labels = terms_of(ask), self._namespace_labels
+        theirs, labels = terms_of(pod_class), self._namespace_labels
         for term in theirs.anti_affinity:
-            if term.matches(self._ask, labels):
+            if term.matches(self._pod_class, labels):
                 effect.existing[term.key] = effect.existing.get(term.key, 0) + 1
         weighted = (
             *((term, self._hard_weight) for term in theirs.affinity if self._hard_weight),
@@ -157,7 +161,7 @@ class Neighbours:
             *((term, -weight) for term, weight in theirs.preferred_anti),
         )
         for term, weight in weighted:
-            if term.matches(self._ask, labels):
+            if term.matches(self._pod_class, labels):
                 effect.weights[term.key] = effect.weights.get(term.key, 0) + weight
         return effect
 
@@ -181,7 +185,7 @@ class Neighbours:
                 self._move(self._weights[key], inside, row, sign * weight)
 
     def _domains(self, key: str) -> Domains:
-        return domains(self._room.table, key)
+        return domains(self._snapshot.table, key)
 
     def _add_weights(self, key: str, weights: Int64) -> None:
         before = self._weights.get(key)

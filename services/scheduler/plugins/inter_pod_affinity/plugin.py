@@ -19,8 +19,8 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
@@ -28,9 +28,9 @@ from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import TermLedger
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
 from services.scheduler.plugins.inter_pod_affinity.domain_counts import AFFINITY, ANTI_AFFINITY, EXISTING, Neighbours
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 from shared.errors import KoordError
 
 _CODES = {
@@ -38,8 +38,8 @@ _CODES = {
     ANTI_AFFINITY: "PodAntiAffinityMismatch",
     EXISTING: "ExistingPodsAntiAffinity",
 }
-_PODS_MOVE = frozenset((Change.POD_ADDED, Change.POD_CHANGED, Change.LABELS, Change.NAMESPACE))
-_PODS_GO = frozenset((Change.POD_RELEASED, Change.POD_CHANGED, Change.LABELS, Change.NAMESPACE))
+_PODS_MOVE = frozenset((ClusterEvent.POD_ADDED, ClusterEvent.POD_CHANGED, ClusterEvent.LABELS, ClusterEvent.NAMESPACE))
+_PODS_GO = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.POD_CHANGED, ClusterEvent.LABELS, ClusterEvent.NAMESPACE))
 
 
 class BadInterPodArgs(KoordError):
@@ -87,7 +87,7 @@ class InterPodAffinity:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.OWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
         "PodAffinityMismatch": _PODS_MOVE,
         "PodAntiAffinityMismatch": _PODS_GO,
         "ExistingPodsAntiAffinity": _PODS_GO,
@@ -96,20 +96,20 @@ class InterPodAffinity:
     def __init__(self, args: InterPodArgs = InterPodArgs()) -> None:  # noqa: B008 (frozen)
         self.args = args
 
-    def new_ledger(self) -> Ledger:
+    def new_cache(self) -> PluginCache:
         """The terms of the pods that run."""
         return TermLedger()
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """A verdict is which of the three rules refuses the node."""
-        assert isinstance(ledger, TermLedger), "the index hands back what new_ledger made"
-        return InterPodAffinityState(self.args, room, ledger)
+        assert isinstance(plugin_cache, TermLedger), "the index hands back what new_cache made"
+        return InterPodAffinityState(self.args, snapshot, plugin_cache)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first of the rules."""
         return (Reason(_CODES[verdict]),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes brings nobody nearer."""
         return verdict == AFFINITY
 
@@ -117,43 +117,43 @@ class InterPodAffinity:
 class InterPodAffinityState:
     """The plugin for one cycle."""
 
-    def __init__(self, args: InterPodArgs, room: Room, ledger: TermLedger) -> None:
+    def __init__(self, args: InterPodArgs, snapshot: CycleSnapshot, plugin_cache: TermLedger) -> None:
         self._args = args
-        self._room = room
-        self._ledger = ledger
-        self._classes: dict[PodAsk, Neighbours] = {}
-        self._placed: list[tuple[PodAsk, int, int]] = []
+        self._snapshot = snapshot
+        self._plugin_cache = plugin_cache
+        self._classes: dict[PodClass, Neighbours] = {}
+        self._placed: list[tuple[PodClass, int, int]] = []
         # Those of them that have terms: all that a class without any looks at.
-        self._with_terms: list[tuple[PodAsk, int, int]] = []
+        self._with_terms: list[tuple[PodClass, int, int]] = []
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class that no required term concerns."""
-        verdicts = None if self._is_alone(ask) else self._neighbours(ask).verdicts()
+        verdicts = None if self._is_alone(pod_class) else self._neighbours(pod_class).verdicts()
         return None if verdicts is None else verdicts[rows]
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        verdicts = self._neighbours(ask).verdicts()
+        verdicts = self._neighbours(pod_class).verdicts()
         return 0 if verdicts is None else int(verdicts[row])
 
-    def score(self, ask: PodAsk, rows: Rows) -> None:
+    def score(self, pod_class: PodClass, rows: Rows) -> None:
         """None: it scores all nodes together."""
 
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
         """0, likewise."""
         return 0
 
-    def revision(self, ask: PodAsk) -> int:
+    def revision(self, pod_class: PodClass) -> int:
         """How many placements of the cycle concerned the class."""
-        return 0 if self._is_alone(ask) else self._neighbours(ask).revision
+        return 0 if self._is_alone(pod_class) else self._neighbours(pod_class).revision
 
-    def ignores_own_placements(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, pod_class: PodClass) -> bool:
         """Whether the class has no terms: only pods with terms concern it."""
-        return terms_of(ask) is NO_TERMS
+        return terms_of(pod_class) is NO_TERMS
 
-    def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
+    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
         """None for a class that no term concerns."""
-        raw = None if self._is_alone(ask) else self._neighbours(ask).raw()
+        raw = None if self._is_alone(pod_class) else self._neighbours(pod_class).raw()
         if raw is None:
             return None
         of_feasible = raw[feasible]
@@ -165,27 +165,27 @@ class InterPodAffinityState:
         scores: Int64 = (float(MAX_SCORE) * ((raw - lowest) / (highest - lowest))).astype(np.int64)
         return scores
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
+    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Remember the pod; a class counts it when it is next asked about."""
-        self.move(ask, row, ending=False, sign=1)
+        self.move(pod_class, row, ending=False, sign=1)
 
-    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
+    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods count)
         """One more pod on the row, or one less."""
-        self._placed.append((ask, row, sign))
-        if terms_of(ask) is not NO_TERMS:
-            self._with_terms.append((ask, row, sign))
+        self._placed.append((pod_class, row, sign))
+        if terms_of(pod_class) is not NO_TERMS:
+            self._with_terms.append((pod_class, row, sign))
 
-    def _is_alone(self, ask: PodAsk) -> bool:
+    def _is_alone(self, pod_class: PodClass) -> bool:
         """Whether nobody has a term: neither the class, nor a pod that runs or is placed in the cycle."""
-        return not self._with_terms and not self._ledger.any() and terms_of(ask) is NO_TERMS
+        return not self._with_terms and not self._plugin_cache.any() and terms_of(pod_class) is NO_TERMS
 
-    def _neighbours(self, ask: PodAsk) -> Neighbours:
-        neighbours = self._classes.get(ask)
+    def _neighbours(self, pod_class: PodClass) -> Neighbours:
+        neighbours = self._classes.get(pod_class)
         if neighbours is None:
-            neighbours = Neighbours(ask, self._args.hard_weight, self._room, self._ledger)
+            neighbours = Neighbours(pod_class, self._args.hard_weight, self._snapshot, self._plugin_cache)
             if self._args.ignores_existing and not neighbours.prefers:
                 neighbours.ignore_scores()
-            self._classes[ask] = neighbours
+            self._classes[pod_class] = neighbours
         placed = self._placed if neighbours.has_terms else self._with_terms
         if neighbours.upto < len(placed):
             neighbours.count(placed)

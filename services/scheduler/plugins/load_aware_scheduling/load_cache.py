@@ -101,7 +101,7 @@ class LoadAwareLedger:
         prod_before = state.prod
         amounts = estimate_node(node) if node else {}
         self.fleet.set_allocatable(row, tuple(bounded(amounts.get(name, 0)) for name in self.resources))
-        self._judge(row, state)
+        self._evaluate(row, state)
         if before.window != state.thresholds.window or prod_before != state.prod:
             self._add_up(row, state)
 
@@ -114,7 +114,7 @@ class LoadAwareLedger:
         """
         state = self._row(row)
         state.report = read_report(metric, self.resources, self.args, earlier_ns) if metric else None
-        self._judge(row, state)
+        self._evaluate(row, state)
         self._add_up(row, state)
 
     def count(
@@ -231,7 +231,7 @@ class LoadAwareLedger:
             return self._nothing
         return int64((filtered or zero, scored or zero, prod or zero))
 
-    def _judge(self, row: int, state: _Row) -> None:
+    def _evaluate(self, row: int, state: _Row) -> None:
         """Work out what a node's thresholds and the age of its report mean for filter and score."""
         fleet, report, thresholds = self.fleet, state.report, state.thresholds
         usage, prod = self._default_percents

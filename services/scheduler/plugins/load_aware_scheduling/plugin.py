@@ -6,25 +6,25 @@ The rules are in `load_aware/`; this names its reasons, keeps its ledger by row,
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import Left
+from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.load_aware_scheduling import LoadAwareArgs, LoadAwareLedger, LoadState
 from services.scheduler.plugins.load_aware_scheduling.api_view import told
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
 from services.scheduler.plugins.load_aware_scheduling.plugin_state import reasons
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import Held, PodFacts
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import Held, PodRecord
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.node import Node, NodeMetric
 from shared.kube.quantity import BadQuantity
 
-_LOAD = frozenset((Change.METRIC, Change.POD_RELEASED, Change.ALLOCATABLE, Change.ANNOTATIONS))
+_LOAD = frozenset((ClusterEvent.METRIC, ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.ANNOTATIONS))
 
 
 class LoadAwareScheduling:
@@ -34,7 +34,7 @@ class LoadAwareScheduling:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = dict.fromkeys(
         ("NodeMetricExpired", "UsageExceedsThreshold", "AggregatedUsageExceedsThreshold"), _LOAD
     )
 
@@ -42,21 +42,21 @@ class LoadAwareScheduling:
         self.args = args
         self._reasons = reasons(args.resources())
 
-    def new_ledger(self) -> Ledger:
+    def new_cache(self) -> PluginCache:
         """Measured and estimated load by row."""
         return RowLedger(self.args)
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:
         """A verdict is the load-aware package's code."""
-        assert isinstance(ledger, RowLedger), "the index hands back what new_ledger made"
-        ledger.account.fleet.grow(room.size)  # a row may be known by a pod alone
-        return _LoadAwareSchedulingState(ledger.account.new_state(), ledger.account, now_ns)
+        assert isinstance(plugin_cache, RowLedger), "the index hands back what new_cache made"
+        plugin_cache.account.fleet.grow(snapshot.size)  # a row may be known by a pod alone
+        return _LoadAwareSchedulingState(plugin_cache.account.new_state(), plugin_cache.account, now_ns)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first resource that is exceeded, or an expired report."""
         return (self._reasons[verdict],)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes lowers what is estimated."""
         return False
 
@@ -91,12 +91,12 @@ class RowLedger:
 
     def assign(self, row: int, uid: str, held: Held) -> None:
         """Counts the pod, unless it stands for a Reservation, or its requests cannot be read, so that nothing can be estimated."""
-        ask = held.load_ask or held.ask
-        if ask.fault or not uses_its_node(ask.pod):
+        pod_class = held.load_class or held.pod_class
+        if pod_class.fault or not uses_its_node(pod_class.pod):
             return
-        template = ask.memo.get(self)
+        template = pod_class.memo.get(self)
         if template is None:
-            template = ask.memo[self] = self.account.templates.of(ask.pod, ask.asked)
+            template = pod_class.memo[self] = self.account.templates.of(pod_class.pod, pod_class.asked)
         self.account.count(uid, row, held.name, template, held.assigned_ns, held.initialized_ns or None)
 
     def release(self, row: int, uid: str, held: Held) -> None:  # noqa: ARG002 (the account knows by uid)
@@ -114,53 +114,53 @@ class _LoadAwareSchedulingState:
         self._as_foreseen = True
         self._expected: list[bool] = []
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether there is a limit for pods of its priority."""
-        return self._state.limits(ask.pod)
+        return self._state.limits(pod_class.pod)
 
-    def score_term(self, ask: PodAsk) -> Left | None:
+    def score_term(self, pod_class: PodClass) -> LoadTerm | None:
         """What the pod would leave."""
-        self._account.templates.of(ask.pod, ask.asked)
-        return self._state.score_term(ask.pod, self._now_ns)
+        self._account.templates.of(pod_class.pod, pod_class.asked)
+        return self._state.score_term(pod_class.pod, self._now_ns)
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64:
-        return self._state.filter(ask.pod, rows, self._now_ns)
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64:
+        return self._state.filter(pod_class.pod, rows, self._now_ns)
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64:
-        return self._state.score(ask.pod, rows, self._now_ns)
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64:
+        return self._state.score(pod_class.pod, rows, self._now_ns)
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
-        return self._state.filter_at(ask.pod, row, self._now_ns)
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
+        return self._state.filter_at(pod_class.pod, row, self._now_ns)
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
-        return self._state.score_at(ask.pod, row, self._now_ns)
+    def score_at(self, pod_class: PodClass, row: int) -> int:
+        return self._state.score_at(pod_class.pod, row, self._now_ns)
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:
-        if not uses_its_node(ask.pod):
+    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:
+        if not uses_its_node(pod_class.pod):
             self._as_foreseen = False
             return
-        template = self._account.templates.of(ask.pod)
+        template = self._account.templates.of(pod_class.pod)
         block = self._state.add(row, pod.name, template, self._now_ns)
         unseen = template.unseen
         self._as_foreseen = unseen is not None and (block is unseen[0] or block is unseen[1])
 
-    def count_predicted(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> int:
+    def count_predicted(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> int:
         """Those that no report names yet, up to the first that one does."""
         names = (pod.name for pod in pods)
-        self._expected = self._state.unseen_of(rows, names, self._account.templates.of(ask.pod), self._now_ns)
+        self._expected = self._state.unseen_of(rows, names, self._account.templates.of(pod_class.pod), self._now_ns)
         return len(self._expected)
 
-    def place_all(self, pods: Sequence[PodFacts], ask: PodAsk, rows: Sequence[int]) -> None:
-        self._state.add_unseen(rows, self._account.templates.of(ask.pod), self._expected[: len(pods)])
+    def place_all(self, pods: Sequence[PodRecord], pod_class: PodClass, rows: Sequence[int]) -> None:
+        self._state.add_unseen(rows, self._account.templates.of(pod_class.pod), self._expected[: len(pods)])
         self._as_foreseen = True
 
-    def can_predict(self, ask: PodAsk) -> bool:
+    def can_predict(self, pod_class: PodClass) -> bool:
         """Whether the class's estimate is all that counts for its pods."""
-        return self._state.can_predict(ask.pod)
+        return self._state.can_predict(pod_class.pod)
 
-    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:  # noqa: ARG002
         """With the class's estimate on every node; what prod pods use is not foreseen."""
-        fuller = self._state.after_one_more(ask.pod)
+        fuller = self._state.after_one_more(pod_class.pod)
         return None if fuller is None else _LoadAwareSchedulingState(fuller, self._account, self._now_ns)
 
     def matched_prediction(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import Left
+from services.scheduler.framework.score_terms import LoadTerm
 from services.scheduler.kernels.load import exceeded, left
 from services.scheduler.kernels.tiles import Int64, Rows, selected
 from services.scheduler.plugins.load_aware_scheduling.estimate_window import uses_its_node
@@ -37,17 +37,17 @@ def reasons(resources: tuple[str, ...]) -> tuple[Reason, ...]:
 class LoadState:
     """The loads as one cycle sees them: as recorded, plus the pods that the cycle has placed so far."""
 
-    def __init__(self, ledger: "LoadAwareLedger") -> None:
-        args = ledger.args
-        self._ledger = ledger
-        self._fleet = ledger.fleet
-        self._loads = ledger.fleet.loads.copy()
-        self._any_prod_mode = bool(ledger.fleet.prod_mode.any())
-        self._any_windowed = bool(ledger.fleet.windowed.any())
-        self._limited = [bool(np.isfinite(limits).any()) for limits in ledger.fleet.limits]
+    def __init__(self, plugin_cache: "LoadAwareLedger") -> None:
+        args = plugin_cache.args
+        self._plugin_cache = plugin_cache
+        self._fleet = plugin_cache.fleet
+        self._loads = plugin_cache.fleet.loads.copy()
+        self._any_prod_mode = bool(plugin_cache.fleet.prod_mode.any())
+        self._any_windowed = bool(plugin_cache.fleet.windowed.any())
+        self._limited = [bool(np.isfinite(limits).any()) for limits in plugin_cache.fleet.limits]
         self._refuses_expired = bool(args.filter_expired_node_metrics)
         self._passes_expired = bool(args.enable_schedule_when_node_metrics_expired)
-        self._weights = np.array([args.resource_weights.get(name, 0) for name in ledger.resources], np.int64)
+        self._weights = np.array([args.resource_weights.get(name, 0) for name in plugin_cache.resources], np.int64)
         self._dominant = args.dominant_resource_weight
         self._total_weight = int(self._weights.sum()) + self._dominant
         self._scores_prod = bool(args.score_according_prod_usage)
@@ -68,7 +68,7 @@ class LoadState:
         fleet = self._fleet
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
             return np.zeros(selected(rows, fleet.rows)[1], np.int64)
-        template = self._ledger.templates.of(pod)
+        template = self._plugin_cache.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
         if not (self._limited[kind] or self._refuses_expired):
             return np.zeros(selected(rows, fleet.rows)[1], np.int64)
@@ -109,25 +109,25 @@ class LoadState:
         (which, count), part = selected(rows, self._fleet.rows), self.score_term(pod, now_ns)
         return np.zeros(count, np.int64) if part is None else left(which, count, *part)
 
-    def score_term(self, pod: Pod, now_ns: int) -> Left | None:
+    def score_term(self, pod: Pod, now_ns: int) -> LoadTerm | None:
         """What `score` is worked out from; None when no resource counts."""
         if not self._total_weight:
             return None
-        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        fleet, template = self._fleet, self._plugin_cache.templates.of(pod)
         load = self._loads[PROD if self._scores_prod and template.is_prod else SCORE]
         weights = self._weights, self._dominant, self._total_weight
-        return Left(fleet.allocatable, load, template.incoming, *weights, fleet.scored_until_ns, now_ns)
+        return LoadTerm(fleet.allocatable, load, template.incoming, *weights, fleet.scored_until_ns, now_ns)
 
     def limits(self, pod: Pod) -> bool:
         """Whether `filter` may refuse a node to the pod, or to one that differs in amounts alone."""
-        kind = PROD_POD if self._ledger.templates.of(pod).is_prod else ANY_POD
+        kind = PROD_POD if self._plugin_cache.templates.of(pod).is_prod else ANY_POD
         return self._limited[kind] or self._refuses_expired
 
     def filter_at(self, pod: Pod, row: int, now_ns: int) -> int:
         """`filter` of one node in plain numbers: what a cycle asks after each placement, at a tenth of the cost."""
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
             return PASSES
-        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        fleet, template = self._fleet, self._plugin_cache.templates.of(pod)
         kind = PROD_POD if template.is_prod else ANY_POD
         if self._refuses_expired and fleet.expires_ns.item(kind, row) <= now_ns:
             return PASSES if self._passes_expired else EXPIRED
@@ -143,7 +143,7 @@ class LoadState:
 
     def score_at(self, pod: Pod, row: int, now_ns: int) -> int:
         """`score` of one node in plain numbers."""
-        fleet, template = self._fleet, self._ledger.templates.of(pod)
+        fleet, template = self._fleet, self._plugin_cache.templates.of(pod)
         if not self._total_weight or fleet.scored_until_ns.item(row) <= now_ns:
             return 0
         load = PROD if self._scores_prod and template.is_prod else SCORE
@@ -166,7 +166,7 @@ class LoadState:
         Returns:
             int64[3, resources], what it added.
         """
-        block = self._ledger.would_add(row, name, template, assigned_ns)
+        block = self._plugin_cache.would_add(row, name, template, assigned_ns)
         self._loads[:, :, row] += block
         return block
 
@@ -179,7 +179,7 @@ class LoadState:
             return found
         plain, reported = template.unseen
         for row, name in zip(rows, names, strict=True):
-            block = self._ledger.would_add(row, name, template, assigned_ns)
+            block = self._plugin_cache.would_add(row, name, template, assigned_ns)
             if block is not plain and block is not reported:
                 break
             found.append(block is not plain)
@@ -194,12 +194,12 @@ class LoadState:
     def can_predict(self, pod: Pod) -> bool:
         """Whether such a pod counts with its estimate alone."""
         return uses_its_node(pod) and not (
-            self._ledger.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod)
+            self._plugin_cache.templates.of(pod).is_prod and (self._any_prod_mode or self._scores_prod)
         )
 
     def after_one_more(self, pod: Pod) -> "LoadState | None":
         """The loads as if every node counted one more such pod, by its estimate. None: more than that counts for the pod."""
-        template = self._ledger.templates.of(pod)
+        template = self._plugin_cache.templates.of(pod)
         if not self.can_predict(pod):
             return None
         fuller = copy(self)

@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.node_selectors import affinity_of, own_matches, required_matches, term_matches
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.errors import KoordError
 from shared.kube.pod import NodeAffinity as Affinity
 
@@ -39,51 +39,51 @@ class NodeAffinity:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.UP
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
-        "NodeAffinityMismatch": frozenset((Change.LABELS,)),
-        "EnforcedNodeAffinityMismatch": frozenset((Change.LABELS,)),
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "NodeAffinityMismatch": frozenset((ClusterEvent.LABELS,)),
+        "EnforcedNodeAffinityMismatch": frozenset((ClusterEvent.LABELS,)),
     }
 
     def __init__(self, added: Affinity | None = None) -> None:
         self.added = added
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Raw score: the sum of the weights of matching preferred terms."""
-        return NodeOnlyState(self, room.table, _reads, self._judge, self._weigh)
+        return NodeOnlyState(self, snapshot.table, _reads, self._evaluate, self._weigh)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """Whose affinity it is that does not match."""
         return (Reason("EnforcedNodeAffinityMismatch" if verdict == _NO_ENFORCED_MATCH else "NodeAffinityMismatch"),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """Whatever goes, the labels stay."""
         return True
 
-    def requires(self, ask: PodAsk) -> bool:
+    def requires(self, pod_class: PodClass) -> bool:
         """Whether a pod can be refused at all."""
-        affinity = affinity_of(ask)
-        own = ask.pod.spec.node_selector is not None or (affinity is not None and affinity.required is not None)
+        affinity = affinity_of(pod_class)
+        own = pod_class.pod.spec.node_selector is not None or (affinity is not None and affinity.required is not None)
         return own or (self.added is not None and self.added.required is not None)
 
-    def prefers(self, ask: PodAsk) -> bool:
+    def prefers(self, pod_class: PodClass) -> bool:
         """Whether nodes can differ for a pod."""
-        return any(affinity.preferred for affinity in (self.added, affinity_of(ask)) if affinity)
+        return any(affinity.preferred for affinity in (self.added, affinity_of(pod_class)) if affinity)
 
-    def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
-        if not self.requires(ask):  # most classes: no label has to be looked at
+    def _evaluate(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:
+        if not self.requires(pod_class):  # most classes: no label has to be looked at
             return np.zeros(table.size, np.int64)[rows]
-        matches = own_matches(table, ask)
+        matches = own_matches(table, pod_class)
         enforced = required_matches(table, self.added)
         return np.where(enforced, np.where(matches, 0, _NO_MATCH), _NO_ENFORCED_MATCH)[rows]
 
-    def _weigh(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+    def _weigh(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:
         weights = np.zeros(table.size, np.int64)
-        if not self.prefers(ask):
+        if not self.prefers(pod_class):
             return weights[rows]
-        for affinity in (self.added, affinity_of(ask)):
+        for affinity in (self.added, affinity_of(pod_class)):
             for preferred in affinity.preferred if affinity else ():
                 weights += term_matches(table, preferred.preference) * preferred.weight
         return weights[rows]
@@ -110,5 +110,5 @@ def read_affinity_args(raw: Mapping[str, Any], source: str) -> Affinity | None:
         raise BadAffinityArgs(f"{source}: {error}") from error
 
 
-def _reads(ask: PodAsk) -> object:
-    return ask.pod.spec.node_selector, affinity_of(ask)
+def _reads(pod_class: PodClass) -> object:
+    return pod_class.pod.spec.node_selector, affinity_of(pod_class)

@@ -119,7 +119,7 @@ class NumaFleet:
         """Count what the pod has of the node, if its annotations say that it has something."""
         if not held.allotted:
             return
-        allocation = allocation_of({**(held.ask.pod.metadata.annotations or {}), **held.allotted})
+        allocation = allocation_of({**(held.pod_class.pod.metadata.annotations or {}), **held.allotted})
         if allocation:
             self._pods.setdefault(row, {})[uid] = _Holding(held.assigned_ns, uid, allocation)
             self._sites.pop(row, None)

@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import Fullness, Part
+from services.scheduler.framework.score_terms import AllocationTerm, ScoreTerm
 from services.scheduler.kernels.resources import filled
 from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
@@ -28,12 +28,12 @@ from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from services.scheduler.plugins.node_numa_resource.pod_requirements import Demand, Refused, read_demand
 from services.scheduler.plugins.node_numa_resource.policies import MOST
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, score
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import Held, PodFacts
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import Held, PodRecord
 
-_ROOM = frozenset((Change.POD_RELEASED, Change.ALLOCATABLE, Change.TOPOLOGY))
-_OFFER = frozenset((Change.LABELS, Change.ANNOTATIONS, Change.TOPOLOGY))
+_ROOM = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE, ClusterEvent.TOPOLOGY))
+_OFFER = frozenset((ClusterEvent.LABELS, ClusterEvent.ANNOTATIONS, ClusterEvent.TOPOLOGY))
 _MOST_REFUSALS = 1 << 14
 """How many different refusals are told apart."""
 
@@ -48,7 +48,7 @@ class NodeNUMAResource:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
         "CpuNotInteger": _OFFER,
         "NumaPolicyMismatch": _OFFER,
         "UnknownNumaPolicy": _OFFER,
@@ -63,7 +63,7 @@ class NodeNUMAResource:
             _ROOM | _OFFER,
         ),
         # A pod that comes can even out what is left.
-        **dict.fromkeys(("UnsatisfiedNuma", "UnalignedNuma"), _ROOM | _OFFER | {Change.POD_ADDED}),
+        **dict.fromkeys(("UnsatisfiedNuma", "UnalignedNuma"), _ROOM | _OFFER | {ClusterEvent.POD_ADDED}),
     }
 
     def __init__(self, args: NumaArgs) -> None:
@@ -72,31 +72,31 @@ class NodeNUMAResource:
         self._numbers: dict[Refused, int] = {}
         self._refusals: list[Refused] = []
 
-    def new_ledger(self) -> Ledger:
+    def new_cache(self) -> PluginCache:
         """What nodes offer and pods hold, by row."""
         return NumaFleet()
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Gives CPUs and zones in the course of the cycle."""
-        assert isinstance(ledger, NumaFleet), "the index hands back what new_ledger made"
-        return _NodeNUMAResourceState(self, room, ledger)
+        assert isinstance(plugin_cache, NumaFleet), "the index hands back what new_cache made"
+        return _NodeNUMAResourceState(self, snapshot, plugin_cache)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """One reason for each resource that is short, or the first that holds."""
         return self._refusals[verdict - 1].reasons
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """Policies, topologies and fractions stay, whoever goes."""
         return self._refusals[verdict - 1].unresolvable
 
-    def asked(self, ask: PodAsk) -> Asked | Refused | None:
+    def asked(self, pod_class: PodClass) -> Asked | Refused | None:
         """What a class asks for; None when it asks for nothing at all."""
         try:
-            asked: Asked | Refused | None = ask.memo[self]
+            asked: Asked | Refused | None = pod_class.memo[self]
         except KeyError:
-            demand = read_demand(ask.pod, ask.request, self.args.bind)
+            demand = read_demand(pod_class.pod, pod_class.request, self.args.bind)
             asked = Asked(demand) if isinstance(demand, Demand) else demand
-            ask.memo[self] = asked
+            pod_class.memo[self] = asked
         return asked
 
     def number(self, refused: Refused | None) -> int:
@@ -115,41 +115,41 @@ class NodeNUMAResource:
 class _NodeNUMAResourceState:
     """NodeNUMAResource for one cycle."""
 
-    def __init__(self, plugin: NodeNUMAResource, room: Room, fleet: NumaFleet) -> None:
+    def __init__(self, plugin: NodeNUMAResource, snapshot: CycleSnapshot, fleet: NumaFleet) -> None:
         self._plugin = plugin
-        self.room = room
+        self.snapshot = snapshot
         self._fleet = fleet
-        size = room.size
-        self._alive: Bools = room.table.alive[:size].copy()
+        size = snapshot.size
+        self._alive: Bools = snapshot.table.alive[:size].copy()
         plain, valid = fleet.sized(size)
         self._not_plain = _some(self._alive & ~plain)
         self._not_for_bound = _some(self._alive & ~(plain & valid))
         names = dict.fromkeys(("cpu", *(name for name, _ in plugin.strategies.weights)))
-        self.columns = [(name, column) for name in names if (column := room.column(name)) >= 0]
-        self._scored = tuple(room.column(name) for name, _ in plugin.strategies.weights)
+        self.columns = [(name, column) for name in names if (column := snapshot.column(name)) >= 0]
+        self._scored = tuple(snapshot.column(name) for name, _ in plugin.strategies.weights)
         self._unscored = (-1,) * len(self._scored)
         self._weights = tuple(weight for _, weight in plugin.strategies.weights)
         self._more: dict[int, list[Allocation]] = {}
         self._gone: dict[int, list[Allocation]] = {}
         self._sites: dict[int, Site] = {}
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether the class wishes for something, or a node has a policy: who wishes for CPUs does so whatever their number."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         if asked is None:
             return False
         return isinstance(asked, Refused) or asked.demand.bind or self._needs_a_closer_look(asked.demand) is not None
 
-    def score_term(self, ask: PodAsk) -> Part | None:
+    def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
         """How full nodes would be, where none has to be looked at closely."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         if asked is None or isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None:
             return None
         return self._fullness(asked.demand)
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """The verdicts; None when nobody on either side wishes for anything."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         if asked is None:
             return None
         count = len(self._alive[rows])
@@ -163,18 +163,18 @@ class _NodeNUMAResourceState:
             verdicts[place] = self._verdict(asked, row)
         return verdicts
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         if asked is None:
             return 0
         if isinstance(asked, Refused):
             return self._plugin.number(asked)
         return self._verdict(asked, row) if self._is_looked_at(asked.demand, row) else 0
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """Least or most allocated, of the node or of the zones that the pod would get."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         if asked is None or isinstance(asked, Refused):
             return None
         scores = self._scores_of_nodes(asked.demand, rows)
@@ -184,9 +184,9 @@ class _NodeNUMAResourceState:
                 scores[place] = self._score(asked, row)
         return scores
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
+    def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         if asked is None or isinstance(asked, Refused):
             return 0
         if self._is_looked_at(asked.demand, row):
@@ -195,22 +195,22 @@ class _NodeNUMAResourceState:
         demand = asked.demand
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, demand.requests)
 
-    def can_predict(self, ask: PodAsk) -> bool:
+    def can_predict(self, pod_class: PodClass) -> bool:
         """Whether no node has to be looked at closely."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         return asked is None or not (isinstance(asked, Refused) or self._needs_a_closer_look(asked.demand) is not None)
 
-    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:
         """The same in a fuller room."""
-        if not self.can_predict(ask):
+        if not self.can_predict(pod_class):
             return None
         fuller = copy(self)
-        fuller.room = room
+        fuller.snapshot = snapshot
         return fuller
 
-    def reserve(self, ask: PodAsk, row: int) -> Mapping[str, str] | int:
+    def reserve(self, pod_class: PodClass, row: int) -> Mapping[str, str] | int:
         """CPUs and zones for a pod of the class, as annotations; nothing for one that neither wishes nor is made to."""
-        asked = self._plugin.asked(ask)
+        asked = self._plugin.asked(pod_class)
         if asked is None or isinstance(asked, Refused):
             return {}
         if not asked.demand.bind and not self._is_looked_at(asked.demand, row):
@@ -220,19 +220,21 @@ class _NodeNUMAResourceState:
         if isinstance(got, Refused):
             return self._plugin.number(got)
         return (
-            annotations_for(ask.pod, got, cycle.want.own_bind, required=cycle.want.required) if cycle.allocates else {}
+            annotations_for(pod_class.pod, got, cycle.want.own_bind, required=cycle.want.required)
+            if cycle.allocates
+            else {}
         )
 
-    def assume(self, pod: PodFacts, ask: PodAsk, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
+    def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Count what the pod was given."""
-        allocation = allocation_of({**(ask.pod.metadata.annotations or {}), **annotations})
+        allocation = allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations})
         if allocation:
             self._more.setdefault(row, []).append(allocation)
             self._sites[row] = self._fleet.site(row, self._more[row], self._gone.get(row, ()))
 
     def release(self, held: Held, row: int, sign: int) -> None:
         """Free what a running pod has, or count it again."""
-        allocation = allocation_of({**(held.ask.pod.metadata.annotations or {}), **(held.allotted or {})})
+        allocation = allocation_of({**(held.pod_class.pod.metadata.annotations or {}), **(held.allotted or {})})
         if not allocation:
             return
         gone = self._gone.setdefault(row, [])
@@ -267,11 +269,11 @@ class _NodeNUMAResourceState:
 
     def _scores_of_nodes(self, demand: Demand, rows: Rows) -> Int64:
         """The scores of nodes as wholes, without policies and amplification."""
-        room, part = self.room, self._fullness(demand)
-        arrays = (*room.which(rows), room.table.allocatable.T, room.requested.T, room.scored.T)
+        snapshot, part = self.snapshot, self._fullness(demand)
+        arrays = (*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, snapshot.scored.T)
         return filled(*arrays, *part.arrays())
 
-    def _fullness(self, demand: Demand) -> Fullness:
+    def _fullness(self, demand: Demand) -> AllocationTerm:
         wanted = tuple([demand.requests.get(name, 0) for name, _ in self._plugin.strategies.weights])
         columns, weights = self._scored, self._plugin.strategies.weights
         if 0 in wanted:
@@ -279,7 +281,7 @@ class _NodeNUMAResourceState:
                 column if size > 0 or name in ALWAYS_SCORED else -1
                 for column, size, (name, _) in zip(columns, wanted, weights, strict=True)
             )
-        return Fullness(columns, self._unscored, wanted, self._weights, self._plugin.strategies.of_node == MOST)
+        return AllocationTerm(columns, self._unscored, wanted, self._weights, self._plugin.strategies.of_node == MOST)
 
 
 class _RowAmounts:
@@ -293,12 +295,12 @@ class _RowAmounts:
 
     @property
     def allocatable(self) -> dict[str, int]:
-        item = self._state.room.table.allocatable.item
+        item = self._state.snapshot.table.allocatable.item
         return {name: item(self._row, column) for name, column in self._state.columns}
 
     @property
     def requested(self) -> dict[str, int]:
-        item = self._state.room.requested.item
+        item = self._state.snapshot.requested.item
         return {name: item(self._row, column) for name, column in self._state.columns}
 
 

@@ -6,14 +6,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import HostPort, PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import HostPort, PodClass
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 (what Kubernetes writes for all of a node's addresses)
 
@@ -25,55 +25,57 @@ class NodePorts:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"HostPortTaken": frozenset((Change.POD_RELEASED,))}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "HostPortTaken": frozenset((ClusterEvent.POD_RELEASED,))
+    }
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: a port is taken."""
-        return _NodePortsState(room)
+        return _NodePortsState(snapshot)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("HostPortTaken"),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes frees its ports."""
         return False
 
 
 class _NodePortsState:
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, snapshot: CycleSnapshot) -> None:
+        self._snapshot = snapshot
 
-    def applies_to(self, ask: PodAsk) -> bool:
-        return bool(ask.ports)
+    def applies_to(self, pod_class: PodClass) -> bool:
+        return bool(pod_class.ports)
 
-    def filter(self, ask: PodAsk, rows: Rows) -> NDArray[np.int64] | None:
-        if not ask.ports or not self._room.ports:
+    def filter(self, pod_class: PodClass, rows: Rows) -> NDArray[np.int64] | None:
+        if not pod_class.ports or not self._snapshot.ports:
             return None
-        taken = np.zeros(self._room.size, np.int64)
-        for row, held in self._room.ports.items():
-            taken[row] = collides(ask.ports, held)
+        taken = np.zeros(self._snapshot.size, np.int64)
+        for row, held in self._snapshot.ports.items():
+            taken[row] = collides(pod_class.ports, held)
         return taken[rows]
 
-    def score(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+    def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
         return None
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
-        return int(bool(ask.ports) and collides(ask.ports, self._room.ports.on(row)))
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
+        return int(bool(pod_class.ports) and collides(pod_class.ports, self._snapshot.ports.on(row)))
 
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
         return 0
 
-    def can_predict(self, ask: PodAsk) -> bool:
+    def can_predict(self, pod_class: PodClass) -> bool:
         """Whether it has no ports."""
-        return not ask.ports
+        return not pod_class.ports
 
-    def after_one_more(self, ask: PodAsk, room: Room) -> PluginState | None:  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> PluginState | None:  # noqa: ARG002
         """Nothing changes for a class without ports."""
-        return self if self.can_predict(ask) else None
+        return self if self.can_predict(pod_class) else None
 
 
 def collides(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:

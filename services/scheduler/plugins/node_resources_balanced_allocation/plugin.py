@@ -15,17 +15,17 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import Evenness
+from services.scheduler.framework.score_terms import BalanceTerm
 from services.scheduler.kernels.resources import evenness
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED, WeightedResource
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.errors import KoordError
 
 
@@ -61,23 +61,23 @@ class NodeResourcesBalancedAllocation:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
 
     def __init__(self, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
         self.resources = resources
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores 0..100."""
-        return _BalancedAllocationState(self.resources, room)
+        return _BalancedAllocationState(self.resources, snapshot)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """It refuses nothing."""
         return ()
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
@@ -85,43 +85,43 @@ class NodeResourcesBalancedAllocation:
 class _BalancedAllocationState:
     """The plugin for one cycle."""
 
-    def __init__(self, resources: tuple[str, ...], room: Room) -> None:
+    def __init__(self, resources: tuple[str, ...], snapshot: CycleSnapshot) -> None:
         self._resources = resources
-        self._room = room
+        self._snapshot = snapshot
 
-    def filter(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+    def filter(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
         return None
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+    def filter_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
         return 0
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a pod that asks for none of the resources."""
-        part = self.score_term(ask)
+        part = self.score_term(pod_class)
         if part is None:
             return None
-        room = self._room
-        return evenness(*room.which(rows), room.table.allocatable.T, room.requested.T, *part)
+        snapshot = self._snapshot
+        return evenness(*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, *part)
 
-    def score_term(self, ask: PodAsk) -> Evenness | None:
+    def score_term(self, pod_class: PodClass) -> BalanceTerm | None:
         """The resources that may count."""
-        columns = self._columns(ask)
+        columns = self._columns(pod_class)
         if columns is None:
             return None
         pairs = np.array(columns, np.int64).reshape(len(columns), 2).T.copy()
-        return Evenness(pairs[0], pairs[1])
+        return BalanceTerm(pairs[0], pairs[1])
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
+    def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
-        columns = self._columns(ask)
+        columns = self._columns(pod_class)
         if columns is None:
             return 0
-        room, table = self._room, self._room.table
+        snapshot, table = self._snapshot, self._snapshot.table
         fractions: list[float] = []
         for column, asked in columns:
             capacity = table.allocatable.item(row, column)
             if capacity > 0:
-                fractions.append(min((room.requested.item(row, column) + asked) / capacity, 1.0))
+                fractions.append(min((snapshot.requested.item(row, column) + asked) / capacity, 1.0))
         deviation = 0.0
         if len(fractions) == 2:
             deviation = abs((fractions[0] - fractions[1]) / 2)
@@ -135,22 +135,22 @@ class _BalancedAllocationState:
             deviation = sqrt(squares / len(fractions))
         return int((1 - deviation) * MAX_SCORE)
 
-    def can_predict(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
         """Always."""
         return True
 
-    def after_one_more(self, ask: PodAsk, room: Room) -> "_BalancedAllocationState":  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "_BalancedAllocationState":  # noqa: ARG002
         """The same in a fuller room."""
-        return _BalancedAllocationState(self._resources, room)
+        return _BalancedAllocationState(self._resources, snapshot)
 
-    def _columns(self, ask: PodAsk) -> list[tuple[int, int]] | None:
+    def _columns(self, pod_class: PodClass) -> list[tuple[int, int]] | None:
         """(column, amount asked for) of each resource that may count, None when the pod asks for none of them."""
-        if not any(ask.request.get(name, 0) for name in self._resources):
+        if not any(pod_class.request.get(name, 0) for name in self._resources):
             return None
-        room, table = self._room, self._room.table
+        snapshot, table = self._snapshot, self._snapshot.table
         found: list[tuple[int, int]] = []
         for name in self._resources:
-            asked, column = ask.request.get(name, 0), table.columns.get(name)
-            if column is not None and column < room.requested.shape[1] and (asked or name in ALWAYS_SCORED):
+            asked, column = pod_class.request.get(name, 0), table.columns.get(name)
+            if column is not None and column < snapshot.requested.shape[1] and (asked or name in ALWAYS_SCORED):
                 found.append((column, asked))
         return found

@@ -9,25 +9,25 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.framework.score_terms import Fullness, Part, Shortage
+from services.scheduler.framework.score_terms import AllocationTerm, FitTerm, ScoreTerm
 from services.scheduler.kernels.resources import filled, on_shape, shortages
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import ALWAYS_SCORED, LEAST, MOST, RATIO
 from services.scheduler.plugins.node_resources_fit.args import FitArgs
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 
 _TOO_MANY_PODS = 1  # bit 0 of a verdict; bit i + 1 stands for the i-th resource of the class
 _TOO_SMALL = 1 << 61  # set besides when the node is too small even with nothing on it
 _MOST_RESOURCES = 60
 _COUNTED_WITH_DEFAULTS = {"cpu": 0, "memory": 1}  # resource -> column of Room.scored
 _MILLI_POINTS = 10  # a shape's scores go to 10, MaxNodeScore is 100
-_ROOM = frozenset((Change.POD_RELEASED, Change.ALLOCATABLE))
+_ROOM = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.ALLOCATABLE))
 
 
 class NodeResourcesFit:
@@ -37,43 +37,48 @@ class NodeResourcesFit:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"TooManyPods": _ROOM, "InsufficientResource": _ROOM}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "TooManyPods": _ROOM,
+        "InsufficientResource": _ROOM,
+    }
 
     def __init__(self, args: FitArgs) -> None:
         self.args = args
         self._ignores = bool(args.ignored_resources or args.ignored_resource_groups)
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """A verdict is a set of bits: too many pods, and one for each resource that is short."""
-        return NodeResourcesFitState(self, room)
+        return NodeResourcesFitState(self, snapshot)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
         """One reason for each bit."""
         reasons = [Reason("TooManyPods")] if verdict & _TOO_MANY_PODS else []
-        names = [name for name, _ in self._amounts(ask)]
+        names = [name for name, _ in self._amounts(pod_class)]
         reasons += [Reason("InsufficientResource", name) for bit, name in enumerate(names) if verdict >> (bit + 1) & 1]
         return tuple(reasons)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """Whether the node is too small even with nothing on it."""
         return bool(verdict & _TOO_SMALL)
 
-    def checked(self, ask: PodAsk, table: NodeTable) -> "_Checked":
+    def checked(self, pod_class: PodClass, table: NodeTable) -> "_Checked":
         """What the filter looks at, as columns of the table."""
-        checked: _Checked | None = ask.memo.get(self)
+        checked: _Checked | None = pod_class.memo.get(self)
         if checked is None or checked.table is not table:
-            pairs = tuple((table.column(name), size) for name, size in self._amounts(ask))
+            pairs = tuple((table.column(name), size) for name, size in self._amounts(pod_class))
             columns = np.array([column for column, _ in pairs], np.int64)
             sizes = np.array([size for _, size in pairs], np.int64)
-            checked = ask.memo[self] = _Checked(table, Shortage(columns, sizes, _TOO_SMALL), pairs)
+            checked = pod_class.memo[self] = _Checked(table, FitTerm(columns, sizes, _TOO_SMALL), pairs)
         return checked
 
-    def _amounts(self, ask: PodAsk) -> tuple[tuple[str, int], ...]:
+    def _amounts(self, pod_class: PodClass) -> tuple[tuple[str, int], ...]:
         """The resources that the filter looks at, with the amounts asked for, in the order of the verdict's bits."""
-        wanted = sorted([(name, size) for name, size in ask.request.items() if size > 0 and not self._ignored(name)])
+        wanted = sorted(
+            [(name, size) for name, size in pod_class.request.items() if size > 0 and not self._ignored(name)]
+        )
         return tuple(wanted[:_MOST_RESOURCES])
 
     def _ignored(self, resource: str) -> bool:
@@ -95,20 +100,20 @@ class _Checked(NamedTuple):
     """
 
     table: NodeTable
-    shortage: Shortage
+    shortage: FitTerm
     pairs: tuple[tuple[int, int], ...]
 
 
 class NodeResourcesFitState:
     """NodeResourcesFit for one cycle."""
 
-    def __init__(self, plugin: NodeResourcesFit, room: Room) -> None:
+    def __init__(self, plugin: NodeResourcesFit, snapshot: CycleSnapshot) -> None:
         self._plugin = plugin
-        self._room = room
+        self._snapshot = snapshot
         strategy = plugin.args.scoring_strategy
         self._type = strategy.type
         self._resources = tuple((resource.name, resource.weight) for resource in strategy.resources)
-        self._columns = tuple(room.column(name) for name, _ in self._resources)
+        self._columns = tuple(snapshot.column(name) for name, _ in self._resources)
         self._sources = tuple(_COUNTED_WITH_DEFAULTS.get(name, -1) for name, _ in self._resources)
         self._weights = tuple(weight for _, weight in self._resources)
         ratio = strategy.requested_to_capacity_ratio
@@ -116,73 +121,75 @@ class NodeResourcesFitState:
         self._shape_at = np.array([point.utilization for point in points], np.int64)
         self._shape = np.array([point.score * _MILLI_POINTS for point in points], np.int64)
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64:
         """Bits of what is short: pods + 1 > allowed; request > allocatable - requested, a resource."""
-        room, table, shortage = self._room, self._room.table, self.fit_term(ask)
-        amounts = room.pods, table.allowed_pods, table.allocatable.T, room.requested.T
-        return shortages(*room.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
+        snapshot, table, shortage = self._snapshot, self._snapshot.table, self.fit_term(pod_class)
+        amounts = snapshot.pods, table.allowed_pods, table.allocatable.T, snapshot.requested.T
+        return shortages(*snapshot.which(rows), *amounts, shortage.resources, shortage.sizes, _TOO_SMALL)
 
-    def fit_term(self, ask: PodAsk) -> Shortage:
+    def fit_term(self, pod_class: PodClass) -> FitTerm:
         """What the filter looks at."""
-        return self._plugin.checked(ask, self._room.table).shortage
+        return self._plugin.checked(pod_class, self._snapshot.table).shortage
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64:
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64:
         """Weighted mean over the configured resources of what the strategy gives each, 0..100.
 
         A resource that a node does not have, and one beyond cpu, memory and ephemeral-storage that the pod does not ask
         for, counts neither above nor below the line.
         """
-        room, part = self._room, self._fullness(ask)
-        arrays = (*room.which(rows), room.table.allocatable.T, room.requested.T, room.scored.T)
+        snapshot, part = self._snapshot, self._fullness(pod_class)
+        arrays = (*snapshot.which(rows), snapshot.table.allocatable.T, snapshot.requested.T, snapshot.scored.T)
         if self._type == RATIO:
             return on_shape(*arrays, *part.arrays()[:4], self._shape_at, self._shape)
         return filled(*arrays, *part.arrays())
 
-    def score_term(self, ask: PodAsk) -> Part | None:
+    def score_term(self, pod_class: PodClass) -> ScoreTerm | None:
         """How full nodes would be; with points of a shape it is asked."""
-        return None if self._type == RATIO else self._fullness(ask)
+        return None if self._type == RATIO else self._fullness(pod_class)
 
-    def _fullness(self, ask: PodAsk) -> Fullness:
-        asked, columns = tuple([ask.scored.get(name, 0) for name, _ in self._resources]), self._columns
+    def _fullness(self, pod_class: PodClass) -> AllocationTerm:
+        asked, columns = tuple([pod_class.scored.get(name, 0) for name, _ in self._resources]), self._columns
         if 0 in asked:
             columns = tuple(
                 column if size > 0 or name in ALWAYS_SCORED else -1
                 for column, size, (name, _) in zip(columns, asked, self._resources, strict=True)
             )
-        return Fullness(columns, self._sources, asked, self._weights, self._type == MOST)
+        return AllocationTerm(columns, self._sources, asked, self._weights, self._type == MOST)
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The bits for one node."""
-        room, table = self._room, self._room.table
-        short = int(room.pods.item(row) >= table.allowed_pods.item(row))
-        for bit, (column, size) in enumerate(self._plugin.checked(ask, table).pairs):
+        snapshot, table = self._snapshot, self._snapshot.table
+        short = int(snapshot.pods.item(row) >= table.allowed_pods.item(row))
+        for bit, (column, size) in enumerate(self._plugin.checked(pod_class, table).pairs):
             free = capacity = 0
-            if column < room.requested.shape[1]:
+            if column < snapshot.requested.shape[1]:
                 capacity = table.allocatable.item(row, column)
-                free = capacity - room.requested.item(row, column)
+                free = capacity - snapshot.requested.item(row, column)
             if free < size:
                 short |= 2 << bit
             if capacity < size:
                 short |= _TOO_SMALL
         return short
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
+    def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
         if self._type != LEAST:
-            return int(self.score(ask, np.array([row]))[0])
-        room, table = self._room, self._room.table
+            return int(self.score(pod_class, np.array([row]))[0])
+        snapshot, table = self._snapshot, self._snapshot.table
         total = weights = 0
         for name, weight in self._resources:
-            asked = ask.scored.get(name, 0)
+            asked = pod_class.scored.get(name, 0)
             column = table.columns.get(name)
-            if column is None or column >= room.requested.shape[1] or (not asked and name not in ALWAYS_SCORED):
+            if column is None or column >= snapshot.requested.shape[1] or (not asked and name not in ALWAYS_SCORED):
                 continue
             capacity = table.allocatable.item(row, column)
             if capacity <= 0:
                 continue
             default_column = _COUNTED_WITH_DEFAULTS.get(name)
             taken = (
-                room.requested.item(row, column) if default_column is None else room.scored.item(row, default_column)
+                snapshot.requested.item(row, column)
+                if default_column is None
+                else snapshot.scored.item(row, default_column)
             )
             wanted = taken + asked
             if wanted <= capacity:
@@ -190,10 +197,10 @@ class NodeResourcesFitState:
             weights += weight
         return total // weights if weights else 0
 
-    def can_predict(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
         """Always."""
         return True
 
-    def after_one_more(self, ask: PodAsk, room: Room) -> "NodeResourcesFitState":  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "NodeResourcesFitState":  # noqa: ARG002
         """The same in a fuller room."""
-        return NodeResourcesFitState(self._plugin, room)
+        return NodeResourcesFitState(self._plugin, snapshot)

@@ -16,15 +16,15 @@ import msgspec
 import numpy as np
 
 from services.scheduler.cache.nodes import CPU, MEMORY
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.scoring_strategy import LEAST, MOST
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import LARGEST_AMOUNT, PodClass
 from shared.domain.pod_requests import DEFAULT_REQUESTS
 from shared.errors import KoordError
 from shared.kube.pod import Container, Pod
@@ -72,34 +72,34 @@ class NodeResourcesFitPlus:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
 
     def __init__(self, preferences: Mapping[str, Preference]) -> None:
         self.preferences = preferences
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Scores by what is requested in the course of the cycle."""
-        return _NodeResourcesFitPlusState(self, room)
+        return _NodeResourcesFitPlusState(self, snapshot)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """None: it refuses nothing."""
         return ()
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
-    def counted(self, ask: PodAsk) -> tuple[tuple[str, int, Preference], ...]:
+    def counted(self, pod_class: PodClass) -> tuple[tuple[str, int, Preference], ...]:
         """The resources that count for a class: name, amount that the pod adds, how it is scored."""
-        counted: tuple[tuple[str, int, Preference], ...] | None = ask.memo.get(self)
+        counted: tuple[tuple[str, int, Preference], ...] | None = pod_class.memo.get(self)
         if counted is None:
-            counted = ask.memo[self] = tuple(
-                (name, min(added_by(ask.pod, name), LARGEST_AMOUNT), preference)
+            counted = pod_class.memo[self] = tuple(
+                (name, min(added_by(pod_class.pod, name), LARGEST_AMOUNT), preference)
                 for name, preference in sorted(self.preferences.items())
-                if ask.request.get(name, 0) > 0 and name != "pods"
+                if pod_class.request.get(name, 0) > 0 and name != "pods"
             )
         return counted
 
@@ -107,30 +107,30 @@ class NodeResourcesFitPlus:
 class _NodeResourcesFitPlusState:
     """NodeResourcesFitPlus for one cycle."""
 
-    def __init__(self, plugin: NodeResourcesFitPlus, room: Room) -> None:
+    def __init__(self, plugin: NodeResourcesFitPlus, snapshot: CycleSnapshot) -> None:
         self._plugin = plugin
-        self._room = room
+        self._snapshot = snapshot
 
-    def filter(self, ask: PodAsk, rows: Rows) -> None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> None:
         """No opinion."""
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+    def filter_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
         """No opinion."""
         return 0
 
-    def score(self, ask: PodAsk, rows: Rows) -> Int64:
+    def score(self, pod_class: PodClass, rows: Rows) -> Int64:
         """The formula of the module."""
-        room = self._room
-        count = len(room.pods[rows])
+        snapshot = self._snapshot
+        count = len(snapshot.pods[rows])
         total, weights = np.zeros(count, np.int64), 0
-        for name, added, preference in self._plugin.counted(ask):
+        for name, added, preference in self._plugin.counted(pod_class):
             weights += preference.weight
-            column = room.table.columns.get(name)
-            if column is None or column >= room.requested.shape[1]:
+            column = snapshot.table.columns.get(name)
+            if column is None or column >= snapshot.requested.shape[1]:
                 continue
-            capacity = room.table.allocatable[: room.size, column][rows]
+            capacity = snapshot.table.allocatable[: snapshot.size, column][rows]
             default = _COUNTED_WITH_DEFAULTS.get(name)
-            taken = room.requested[:, column] if default is None else room.scored[:, default]
+            taken = snapshot.requested[:, column] if default is None else snapshot.scored[:, default]
             wanted = taken[rows] + added
             divisor = np.maximum(capacity, 1)
             if preference.type == LEAST:
@@ -142,17 +142,17 @@ class _NodeResourcesFitPlusState:
             total += part * preference.weight
         return total // weights if weights else np.full(count, MAX_SCORE, np.int64)
 
-    def score_at(self, ask: PodAsk, row: int) -> int:
+    def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
-        return int(self.score(ask, np.array([row]))[0])
+        return int(self.score(pod_class, np.array([row]))[0])
 
-    def can_predict(self, ask: PodAsk) -> bool:  # noqa: ARG002
+    def can_predict(self, pod_class: PodClass) -> bool:  # noqa: ARG002
         """Always."""
         return True
 
-    def after_one_more(self, ask: PodAsk, room: Room) -> "_NodeResourcesFitPlusState":  # noqa: ARG002
+    def after_one_more(self, pod_class: PodClass, snapshot: CycleSnapshot) -> "_NodeResourcesFitPlusState":  # noqa: ARG002
         """The same in a fuller room."""
-        return _NodeResourcesFitPlusState(self._plugin, room)
+        return _NodeResourcesFitPlusState(self._plugin, snapshot)
 
 
 def added_by(pod: Pod, resource: str) -> int:

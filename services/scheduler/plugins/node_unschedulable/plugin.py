@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import tolerates, tolerations_of
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.node import Taint
 
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -30,26 +30,28 @@ class NodeUnschedulable:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"NodeUnschedulable": frozenset((Change.TAINTS,))}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "NodeUnschedulable": frozenset((ClusterEvent.TAINTS,))
+    }
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: cordoned."""
-        return NodeOnlyState(self, room.table, tolerations_of, _judge, None)
+        return NodeOnlyState(self, snapshot.table, tolerations_of, _evaluate, None)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("NodeUnschedulable"),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """Whatever goes, the node stays cordoned."""
         return True
 
 
-def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
+def _evaluate(table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:
     cordoned = table.unschedulable[rows].astype(np.int64)
-    if any(tolerates(toleration, CORDONED) for toleration in ask.pod.spec.tolerations):
+    if any(tolerates(toleration, CORDONED) for toleration in pod_class.pod.spec.tolerations):
         cordoned[:] = 0
     return cordoned

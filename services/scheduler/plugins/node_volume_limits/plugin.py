@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cache.volume_catalog import Storage
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cache.volume_catalog import VolumeCatalog
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
@@ -22,9 +22,9 @@ from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.plugins.helper.volume_index import VolumeLedger
 from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 
 DriverVolume = tuple[str, str]
 """(driver, handle of the volume or name of its claim)."""
@@ -37,24 +37,24 @@ class NodeVolumeLimits:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
-        "TooManyVolumes": frozenset((Change.POD_RELEASED, Change.VOLUME)),
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "TooManyVolumes": frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.VOLUME)),
     }
 
-    def new_ledger(self) -> Ledger:
+    def new_cache(self) -> PluginCache:
         """The claims in use, by node."""
         return VolumeLedger()
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: too many."""
-        assert isinstance(ledger, VolumeLedger), "the index hands back what new_ledger made"
-        return NodeVolumeLimitsState(room, ledger)
+        assert isinstance(plugin_cache, VolumeLedger), "the index hands back what new_cache made"
+        return NodeVolumeLimitsState(snapshot, plugin_cache)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("TooManyVolumes"),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes gives its volumes up."""
         return False
 
@@ -62,47 +62,47 @@ class NodeVolumeLimits:
 class NodeVolumeLimitsState(VolumePluginState):
     """The plugin for one cycle. Only nodes with a limit on one of the pod's drivers are looked at, one by one."""
 
-    def __init__(self, room: Room, ledger: VolumeLedger) -> None:
-        super().__init__(room)
-        self._storage = room.surroundings.storage
-        self._ledger = ledger
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeLedger) -> None:
+        super().__init__(snapshot)
+        self._storage = snapshot.cluster_objects.storage
+        self._plugin_cache = plugin_cache
         # row -> claim -> how many more pods there use it than when the cycle began
         self._moved: dict[int, dict[str, int]] = {}
         self._limits: dict[str, dict[int, int]] | None = None
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a pod that no limit concerns."""
-        volumes = self._volumes(claim_keys(ask))
+        volumes = self._volumes(claim_keys(pod_class))
         if not volumes:
             return None
         concerned = {row for driver, _ in volumes for row in self._limits_of(driver)}
         if not concerned:
             return None
-        verdicts = np.zeros(self._room.size, np.int64)
+        verdicts = np.zeros(self._snapshot.size, np.int64)
         for row in concerned:
-            verdicts[row] = self._judge(volumes, row)
+            verdicts[row] = self._evaluate(volumes, row)
         return verdicts[rows] if verdicts.any() else None
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        keys = claim_keys(ask)
-        return self._judge(self._volumes(keys), row) if keys else 0
+        keys = claim_keys(pod_class)
+        return self._evaluate(self._volumes(keys), row) if keys else 0
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
+    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """The pod's claims are on the node from now on."""
-        self.move(ask, row, ending=False, sign=1)
+        self.move(pod_class, row, ending=False, sign=1)
 
-    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
+    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
         """One pod more has its claims on the node, or one less."""
-        for claim in claim_keys(ask):
+        for claim in claim_keys(pod_class):
             moved = self._moved.setdefault(row, {})
             moved[claim] = moved.get(claim, 0) + sign
 
-    def _judge(self, volumes: dict[DriverVolume, None], row: int) -> int:
+    def _evaluate(self, volumes: dict[DriverVolume, None], row: int) -> int:
         drivers = {driver for driver, _ in volumes if row in self._limits_of(driver)}
         if not drivers:
             return 0
-        held, moved = self._ledger.claims.get(row, {}), self._moved.get(row, {})
+        held, moved = self._plugin_cache.claims.get(row, {}), self._moved.get(row, {})
         there = self._volumes(claim for claim in (*held, *moved) if held.get(claim, 0) + moved.get(claim, 0) > 0)
         for driver in drivers:
             has = sum(held == driver for held, _ in there)
@@ -120,14 +120,14 @@ class NodeVolumeLimitsState(VolumePluginState):
         if self._limits is None:
             self._limits = {}
             for name, node in self._storage.nodes.items():
-                row = self._room.table.rows.get(name)
+                row = self._snapshot.table.rows.get(name)
                 for each in node.spec.drivers if row is not None else ():
                     if each.allocatable is not None and each.allocatable.count is not None and row is not None:
                         self._limits.setdefault(each.name, {})[row] = each.allocatable.count
         return self._limits.get(driver, {})
 
 
-def _driver_volume(key: str, storage: Storage) -> DriverVolume | None:
+def _driver_volume(key: str, storage: VolumeCatalog) -> DriverVolume | None:
     """The driver and volume behind a claim, None when no CSI driver is known to be."""
     claim = storage.claims.get(key)
     if claim is None:

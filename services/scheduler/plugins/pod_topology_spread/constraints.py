@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.scheduler.cache.cluster_objects import Surroundings
+from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.cache.selectors import Selector, canonical, ordered, selects
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.pod_class import PodClass
 from shared.errors import KoordError
 from shared.kube.pod import TopologySpreadConstraint
 from shared.kube.selectors import Requirement
@@ -97,39 +97,41 @@ def read_spread_args(raw: Mapping[str, Any], source: str = "PodTopologySpreadArg
     return SpreadArgs(args.default_constraints, are_systems=False)
 
 
-def is_spread(ask: PodAsk, around: Surroundings) -> bool:
+def is_spread(pod_class: PodClass, around: ClusterObjects) -> bool:
     """Whether the class can have constraints: of its own, or the defaults for pods that something selects."""
-    pod = ask.pod
+    pod = pod_class.pod
     return bool(
-        pod.spec.topology_spread_constraints or pod.metadata.owner_references or around.services.get(ask.namespace)
+        pod.spec.topology_spread_constraints
+        or pod.metadata.owner_references
+        or around.services.get(pod_class.namespace)
     )
 
 
 def constraints_of(
-    ask: PodAsk, action: str, args: SpreadArgs, around: Surroundings
+    pod_class: PodClass, action: str, args: SpreadArgs, around: ClusterObjects
 ) -> tuple[tuple[Constraint, ...], bool]:
     """A class's constraints with one action, in order; and whether nodes must have all their keys to take part."""
-    own = ask.pod.spec.topology_spread_constraints
+    own = pod_class.pod.spec.topology_spread_constraints
     if own:
         chosen = [each for each in own if each.when_unsatisfiable == action]
-        return tuple(_read(each, ask, _selector(each, ask.labels)) for each in chosen), True
+        return tuple(_read(each, pod_class, _selector(each, pod_class.labels)) for each in chosen), True
     chosen = [each for each in args.defaults if each.when_unsatisfiable == action]
-    selector = default_selector(ask, around) if chosen else ()
+    selector = default_selector(pod_class, around) if chosen else ()
     if not selector:
         return (), True
-    return tuple(_read(each, ask, selector) for each in chosen), not args.are_systems
+    return tuple(_read(each, pod_class, selector) for each in chosen), not args.are_systems
 
 
-def default_selector(ask: PodAsk, around: Surroundings) -> Selector:
+def default_selector(pod_class: PodClass, around: ClusterObjects) -> Selector:
     """What selects the pod: its services, and the workload that controls it; empty when nothing does."""
     labels: dict[str, str] = {}
-    for selector in around.services.get(ask.namespace, {}).values():
-        if selects(selector, ask.labels):
+    for selector in around.services.get(pod_class.namespace, {}).values():
+        if selects(selector, pod_class.labels):
             labels.update({requirement.key: requirement.values[0] for requirement in selector})
     requirements = [Requirement(key=key, operator="In", values=(value,)) for key, value in labels.items()]
-    for owner in ask.pod.metadata.owner_references:
+    for owner in pod_class.pod.metadata.owner_references:
         if owner.controller:
-            requirements += around.owners.get((owner.kind, f"{ask.namespace}/{owner.name}"), ())
+            requirements += around.owners.get((owner.kind, f"{pod_class.namespace}/{owner.name}"), ())
     return ordered(requirements)
 
 
@@ -144,12 +146,12 @@ def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -
     return ordered((*keys, *(own or ()))) if keys else own
 
 
-def _read(constraint: TopologySpreadConstraint, ask: PodAsk, selector: Selector | None) -> Constraint:
+def _read(constraint: TopologySpreadConstraint, pod_class: PodClass, selector: Selector | None) -> Constraint:
     return Constraint(
         max_skew=constraint.max_skew,
         key=constraint.topology_key,
         selector=selector or None,  # an empty one counts nobody either
-        matches_self=selector is None or selects(selector, ask.labels),
+        matches_self=selector is None or selects(selector, pod_class.labels),
         min_domains=constraint.min_domains or 1,
         honors_affinity=constraint.node_affinity_policy != "Ignore",
         honors_taints=constraint.node_taints_policy == "Honor",

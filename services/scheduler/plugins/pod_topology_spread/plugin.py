@@ -19,10 +19,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.cache.plugin_cache import Ledger
+from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_index import RowCounts
 from services.scheduler.cache.selectors import Matcher, selects
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
@@ -40,13 +40,20 @@ from services.scheduler.plugins.pod_topology_spread.constraints import (
     constraints_of,
     is_spread,
 )
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 
 _MISSING_LABEL, _SKEWED = 1, 2
 _PODS_MOVE = frozenset(
-    (Change.POD_ADDED, Change.POD_RELEASED, Change.POD_CHANGED, Change.LABELS, Change.TAINTS, Change.WORKLOAD)
+    (
+        ClusterEvent.POD_ADDED,
+        ClusterEvent.POD_RELEASED,
+        ClusterEvent.POD_CHANGED,
+        ClusterEvent.LABELS,
+        ClusterEvent.TAINTS,
+        ClusterEvent.WORKLOAD,
+    )
 )
 
 
@@ -57,26 +64,26 @@ class PodTopologySpread:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.OWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
-        "TopologyLabelMissing": frozenset((Change.LABELS, Change.WORKLOAD)),
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "TopologyLabelMissing": frozenset((ClusterEvent.LABELS, ClusterEvent.WORKLOAD)),
         "TopologySpreadViolated": _PODS_MOVE,
     }
 
     def __init__(self, args: SpreadArgs = SYSTEM_DEFAULTS) -> None:
         self.args = args
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own: the index's book counts."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts 1: a key is missing; 2: too skewed."""
-        return PodTopologySpreadState(self.args, room)
+        return PodTopologySpreadState(self.args, snapshot)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """Of the first constraint that refuses the node."""
         return (Reason("TopologyLabelMissing" if verdict == _MISSING_LABEL else "TopologySpreadViolated"),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A label does not come by a pod's going."""
         return verdict == _MISSING_LABEL
 
@@ -84,19 +91,19 @@ class PodTopologySpread:
 class PodTopologySpreadState:
     """The plugin for one cycle."""
 
-    def __init__(self, args: SpreadArgs, room: Room) -> None:
+    def __init__(self, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
         self._args = args
-        self._room = room
-        self._classes: dict[PodAsk, _Spread | None] = {}
-        self._placed: list[tuple[PodAsk, int, int]] = []
+        self._snapshot = snapshot
+        self._classes: dict[PodClass, _Spread | None] = {}
+        self._placed: list[tuple[PodClass, int, int]] = []
 
-    def applies_to(self, ask: PodAsk) -> bool:
+    def applies_to(self, pod_class: PodClass) -> bool:
         """Whether the class has constraints."""
-        return self._spread(ask) is not None
+        return self._spread(pod_class) is not None
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a class without hard constraints."""
-        spread = self._spread(ask)
+        spread = self._spread(pod_class)
         if spread is None or not spread.hard:
             return None
         verdicts: Int64 | None = None
@@ -105,35 +112,35 @@ class PodTopologySpreadState:
             verdicts = said if verdicts is None else np.where(verdicts == 0, said, verdicts)
         return None if verdicts is None else verdicts[rows]
 
-    def filter_at(self, ask: PodAsk, row: int) -> int:
+    def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The verdict on one node."""
-        verdicts = self.filter(ask, np.array([row]))
+        verdicts = self.filter(pod_class, np.array([row]))
         return 0 if verdicts is None else int(verdicts[0])
 
-    def score(self, ask: PodAsk, rows: Rows) -> None:  # noqa: ARG002
+    def score(self, pod_class: PodClass, rows: Rows) -> None:  # noqa: ARG002
         """None: it scores all nodes together."""
         return
 
-    def score_at(self, ask: PodAsk, row: int) -> int:  # noqa: ARG002
+    def score_at(self, pod_class: PodClass, row: int) -> int:  # noqa: ARG002
         """0, likewise."""
         return 0
 
-    def revision(self, ask: PodAsk) -> int:
+    def revision(self, pod_class: PodClass) -> int:
         """How many placements of the cycle concerned the class."""
-        spread = self._spread(ask)
+        spread = self._spread(pod_class)
         return 0 if spread is None else spread.revision
 
-    def ignores_own_placements(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, pod_class: PodClass) -> bool:
         """Whether the class has no constraints."""
-        return self._spread(ask) is None
+        return self._spread(pod_class) is None
 
-    def scores(self, ask: PodAsk, feasible: Bools) -> Int64 | None:
+    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
         """None for a class without soft constraints."""
-        spread = self._spread(ask)
+        spread = self._spread(pod_class)
         if spread is None or not spread.soft:
             return None
         ranked = feasible & spread.has_keys if spread.needs_keys else feasible
-        raw = np.zeros(self._room.size)
+        raw = np.zeros(self._snapshot.size)
         for counted in spread.soft:
             raw += counted.crowd(ranked)
         whole = np.trunc(raw)
@@ -144,22 +151,22 @@ class PodTopologySpreadState:
             return np.where(ranked, MAX_SCORE, 0)
         return np.where(ranked, MAX_SCORE * (highest + lowest - rounded) // highest, 0)
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
+    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """Remember the pod; a class counts it when it is next asked about."""
-        self._placed.append((ask, row, 1))
+        self._placed.append((pod_class, row, 1))
 
-    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:
+    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:
         """A pod that is ending was not counted."""
         if not ending:
-            self._placed.append((ask, row, sign))
+            self._placed.append((pod_class, row, sign))
 
-    def _spread(self, ask: PodAsk) -> "_Spread | None":
-        if ask not in self._classes:
-            self._classes[ask] = None
-            if is_spread(ask, self._room.surroundings):
-                spread = _Spread(ask, self._args, self._room)
-                self._classes[ask] = spread if spread.hard or spread.soft else None
-        spread_of = self._classes[ask]
+    def _spread(self, pod_class: PodClass) -> "_Spread | None":
+        if pod_class not in self._classes:
+            self._classes[pod_class] = None
+            if is_spread(pod_class, self._snapshot.cluster_objects):
+                spread = _Spread(pod_class, self._args, self._snapshot)
+                self._classes[pod_class] = spread if spread.hard or spread.soft else None
+        spread_of = self._classes[pod_class]
         if spread_of is not None and spread_of.upto < len(self._placed):
             spread_of.count(self._placed)
         return spread_of
@@ -175,12 +182,12 @@ class _Spread:
         revision: how many of those concerned the class.
     """
 
-    def __init__(self, ask: PodAsk, args: SpreadArgs, room: Room) -> None:
-        around = room.surroundings
-        hard, _ = constraints_of(ask, HARD, args, around)
-        soft, self.needs_keys = constraints_of(ask, SOFT, args, around)
-        self._namespace = ask.namespace
-        self._matches: dict[PodAsk, tuple[bool, ...]] = {}
+    def __init__(self, pod_class: PodClass, args: SpreadArgs, snapshot: CycleSnapshot) -> None:
+        around = snapshot.cluster_objects
+        hard, _ = constraints_of(pod_class, HARD, args, around)
+        soft, self.needs_keys = constraints_of(pod_class, SOFT, args, around)
+        self._namespace = pod_class.namespace
+        self._matches: dict[PodClass, tuple[bool, ...]] = {}
         self.upto = 0
         self.revision = 0
         self.hard: list[_Counted] = []
@@ -188,22 +195,22 @@ class _Spread:
         self.has_keys: Bools = np.zeros(0, np.bool_)
         if not hard and not soft:
             return
-        nodes = _Nodes(ask, room)
+        nodes = _Nodes(pod_class, snapshot)
         self.hard = [_Counted(each, nodes, nodes.with_keys(hard)) for each in hard]
         self.has_keys = nodes.with_keys(soft)
-        everywhere = room.table.alive[: room.size]
+        everywhere = snapshot.table.alive[: snapshot.size]
         self.soft = [_Counted(each, nodes, self.has_keys if self.needs_keys else everywhere) for each in soft]
 
-    def count(self, placed: list[tuple[PodAsk, int, int]]) -> None:
+    def count(self, placed: list[tuple[PodClass, int, int]]) -> None:
         """Count the pods that the cycle has placed since the last time."""
         counted = (*self.hard, *self.soft)
-        for ask, row, sign in placed[self.upto :]:
-            matches = self._matches.get(ask)
+        for pod_class, row, sign in placed[self.upto :]:
+            matches = self._matches.get(pod_class)
             if matches is None:
-                matches = self._matches[ask] = tuple(
-                    ask.namespace == self._namespace
+                matches = self._matches[pod_class] = tuple(
+                    pod_class.namespace == self._namespace
                     and (selector := each.constraint.selector) is not None
-                    and selects(selector, ask.labels)
+                    and selects(selector, pod_class.labels)
                     for each in counted
                 )
             if any(matches):
@@ -217,30 +224,30 @@ class _Spread:
 class _Nodes:
     """What a class's constraints need of the nodes, each worked out once."""
 
-    def __init__(self, ask: PodAsk, room: Room) -> None:
-        self.ask = ask
-        self.room = room
+    def __init__(self, pod_class: PodClass, snapshot: CycleSnapshot) -> None:
+        self.pod_class = pod_class
+        self.snapshot = snapshot
         self._matching: Bools | None = None
         self._tolerated: Bools | None = None
 
     def with_keys(self, constraints: tuple[Constraint, ...]) -> Bools:
         """bool[rows]: nodes that have the keys of all the constraints."""
-        has = self.room.table.alive[: self.room.size].copy()
+        has = self.snapshot.table.alive[: self.snapshot.size].copy()
         for constraint in constraints:
-            has &= domains(self.room.table, constraint.key).known
+            has &= domains(self.snapshot.table, constraint.key).known
         return has
 
     def included(self, constraint: Constraint, among: Bools) -> Bools:
         """bool[rows]: the nodes whose pods count, by the constraint's inclusion policies."""
-        table = self.room.table
-        spec = self.ask.pod.spec
+        table = self.snapshot.table
+        spec = self.pod_class.pod.spec
         if constraint.honors_affinity and (spec.node_selector or spec.affinity):
             if self._matching is None:
-                self._matching = own_matches(table, self.ask)
+                self._matching = own_matches(table, self.pod_class)
             among = among & self._matching
         if constraint.honors_taints:
             if self._tolerated is None:
-                self._tolerated = all_tolerated(table, self.ask)
+                self._tolerated = all_tolerated(table, self.pod_class)
             among = among & self._tolerated
         return among
 
@@ -248,8 +255,8 @@ class _Nodes:
         """Pods on each row that the constraint counts."""
         if constraint.selector is None:
             return RowCounts()
-        matcher = Matcher(frozenset((self.ask.namespace,)), constraint.selector)
-        return self.room.book.counts((matcher,), with_ending=False)
+        matcher = Matcher(frozenset((self.pod_class.namespace,)), constraint.selector)
+        return self.snapshot.pod_index.counts((matcher,), with_ending=False)
 
 
 class _Counted:
@@ -262,7 +269,7 @@ class _Counted:
 
     def __init__(self, constraint: Constraint, nodes: _Nodes, among: Bools) -> None:
         self.constraint = constraint
-        self.domains = domains(nodes.room.table, constraint.key)
+        self.domains = domains(nodes.snapshot.table, constraint.key)
         self.included = nodes.included(constraint, among)
         pods = nodes.pods(constraint)
         self.by_domain = self.domains.counted(pods, self.included)

@@ -13,15 +13,15 @@ import msgspec
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import MAX_SCORE, Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.errors import KoordError
 
 
@@ -53,28 +53,28 @@ class ScarceResourceAvoidance:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {}
 
     def __init__(self, scarce: frozenset[str]) -> None:
         self.scarce = scarce
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Depends on node objects alone."""
-        return NodeOnlyState(self, room.table, _asked_for, None, self._score)
+        return NodeOnlyState(self, snapshot.table, _asked_for, None, self._score)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """None: it refuses nothing."""
         return ()
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """It refuses nothing."""
         return False
 
-    def _score(self, table: NodeTable, ask: PodAsk, rows: Rows) -> Int64:
-        asked = _asked_for(ask)
+    def _score(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
+        asked = _asked_for(pod_class)
         unused = np.zeros(table.size, np.int64)
         scarce = np.zeros(table.size, np.int64)
         for name, column in table.columns.items():
@@ -88,5 +88,5 @@ class ScarceResourceAvoidance:
         return score[rows]
 
 
-def _asked_for(ask: PodAsk) -> tuple[str, ...]:
-    return tuple(sorted(name for name, size in ask.request.items() if size > 0))
+def _asked_for(pod_class: PodClass) -> tuple[str, ...]:
+    return tuple(sorted(name for name, size in pod_class.request.items() if size > 0))

@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64, Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, Hint, read_hint
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.errors import KoordError
 
 _ELSEWHERE, _UNREADABLE = 1, 2
@@ -57,7 +57,7 @@ class SchedulingHint:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
         "HintMismatch": frozenset(),
         "UnreadableAnnotation": frozenset(),
     }
@@ -65,32 +65,32 @@ class SchedulingHint:
     def __init__(self, most_nodes: int = _MOST_NODES) -> None:
         self.most_nodes = most_nodes
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Depends on the names of nodes alone."""
-        return NodeOnlyState(self, room.table, _named, self._judge, None)
+        return NodeOnlyState(self, snapshot.table, _named, self._evaluate, None)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
         """The node is not among the hint's, or the hint cannot be read."""
         if verdict == _ELSEWHERE:
             return (Reason("HintMismatch"),)
-        hint = _hint_of(ask)
+        hint = _hint_of(pod_class)
         return (Reason("UnreadableAnnotation", hint if isinstance(hint, str) else ""),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """Names stay, whoever goes."""
         return True
 
-    def preferred_nodes(self, ask: PodAsk) -> tuple[str, ...]:
+    def preferred_nodes(self, pod_class: PodClass) -> tuple[str, ...]:
         """The nodes that the hint prefers, as many as are looked at."""
-        hint = _hint_of(ask)
+        hint = _hint_of(pod_class)
         return (hint.preferred_node_names or ())[: self.most_nodes] if isinstance(hint, Hint) else ()
 
     @staticmethod
-    def _judge(table: NodeTable, ask: PodAsk, rows: Rows) -> Int64:
-        hint = _hint_of(ask)
+    def _evaluate(table: NodeTable, pod_class: PodClass, rows: Rows) -> Int64:
+        hint = _hint_of(pod_class)
         if isinstance(hint, str):
             return np.full(table.size, _UNREADABLE, np.int64)[rows]
         if hint is None or not hint.node_names:
@@ -100,14 +100,14 @@ class SchedulingHint:
         return verdicts[rows]
 
 
-def _hint_of(ask: PodAsk) -> Hint | str | None:
+def _hint_of(pod_class: PodClass) -> Hint | str | None:
     """The hint of a class; what is wrong with it when it cannot be read."""
     try:
-        return read_hint(ask.pod.metadata.annotations)
+        return read_hint(pod_class.pod.metadata.annotations)
     except BadHint as error:
         return str(error)
 
 
-def _named(ask: PodAsk) -> tuple[str, ...]:
-    hint = _hint_of(ask)
+def _named(pod_class: PodClass) -> tuple[str, ...]:
+    hint = _hint_of(pod_class)
     return ("", hint) if isinstance(hint, str) else (hint.node_names or ()) if hint else ()

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Rows
 from services.scheduler.plugins.helper.node_only import NodeOnlyState
 from services.scheduler.plugins.helper.tolerations import HARD, tolerates, tolerations_of
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.node import Taint
 
 _SOFT = "PreferNoSchedule"
@@ -37,30 +37,32 @@ class TaintToleration:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.DOWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {"UntoleratedTaint": frozenset((Change.TAINTS,))}
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "UntoleratedTaint": frozenset((ClusterEvent.TAINTS,))
+    }
 
     def __init__(self) -> None:
         self._numbers: dict[Taint, int] = {}
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Raw score: how many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
-        return NodeOnlyState(self, room.table, tolerations_of, self._judge, _count_soft)
+        return NodeOnlyState(self, snapshot.table, tolerations_of, self._evaluate, _count_soft)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first taint that is not tolerated, as `key=value:effect`."""
         taint = next(taint for taint, number in self._numbers.items() if number == verdict)
         value = f"={taint.value}" if taint.value else ""
         return (Reason("UntoleratedTaint", f"{taint.key}{value}:{taint.effect}"),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """Whatever goes, the taint stays."""
         return True
 
-    def _judge(self, table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
-        tolerations = ask.pod.spec.tolerations
+    def _evaluate(self, table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:
+        tolerations = pod_class.pod.spec.tolerations
         by_set = np.zeros(len(table.taints), np.int64)
         for number, taints in enumerate(table.taints):
             for taint in taints:
@@ -70,8 +72,8 @@ class TaintToleration:
         return by_set[table.taint_set[rows]]
 
 
-def _count_soft(table: NodeTable, ask: PodAsk, rows: Rows) -> NDArray[np.int64]:
-    tolerations = [t for t in ask.pod.spec.tolerations if t.effect in ("", _SOFT)]
+def _count_soft(table: NodeTable, pod_class: PodClass, rows: Rows) -> NDArray[np.int64]:
+    tolerations = [t for t in pod_class.pod.spec.tolerations if t.effect in ("", _SOFT)]
     by_set = np.array(
         [
             sum(taint.effect == _SOFT and not any(tolerates(t, taint) for t in tolerations) for taint in taints)

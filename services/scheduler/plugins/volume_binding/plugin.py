@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
@@ -24,8 +24,8 @@ from services.scheduler.kernels.tiles import Bools, Int64
 from services.scheduler.plugins.helper.volume_claims import Claims, claim_keys, claims_of
 from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
 from services.scheduler.plugins.volume_binding.volume_match import Choice, can_make, free_volumes, reachable, wanted
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.storage import SELECTED_NODE, Claim
 
 _CONFLICT, _NONE_TO_BIND, _NO_SPACE, _VOLUME_GONE = 1, 2, 4, 8
@@ -33,7 +33,7 @@ _TROUBLE = 16
 _CODES = {
     _CONFLICT: "VolumeNodeConflict", _NONE_TO_BIND: "NoVolumeToBind", _NO_SPACE: "NoStorageLeft", _VOLUME_GONE: "VolumeMissing",
 }  # fmt: skip
-_STORAGE = frozenset((Change.VOLUME, Change.LABELS))
+_STORAGE = frozenset((ClusterEvent.VOLUME, ClusterEvent.LABELS))
 
 
 class VolumeBinding:
@@ -43,25 +43,25 @@ class VolumeBinding:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = dict.fromkeys(
         (*_CODES.values(), "ClaimMissing", "ClaimLost", "ClaimDeleting", "ClaimUnbound", "VolumesPending"), _STORAGE
     )
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
-        """Verdicts are those of `judge`."""
-        return VolumeBindingState(room)
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
+        """Verdicts are those of `evaluate`."""
+        return VolumeBindingState(snapshot)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:
         """All that is wrong on the node, or with a claim."""
         if verdict >= _TROUBLE:
-            trouble = ask.memo.get(VolumeBinding)
+            trouble = pod_class.memo.get(VolumeBinding)
             return (trouble if isinstance(trouble, Reason) else Reason("ClaimUnbound"),)
         return tuple(Reason(code) for bit, code in _CODES.items() if verdict & bit)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes moves no volume."""
         return True
 
@@ -73,22 +73,22 @@ class VolumeBindingState(ClaimsPluginState):
         taken: volumes that the cycle has chosen, by claim.
     """
 
-    def __init__(self, room: Room) -> None:
-        super().__init__(room)
+    def __init__(self, snapshot: CycleSnapshot) -> None:
+        super().__init__(snapshot)
         self.taken: dict[str, str] = {}
 
-    def prepare(self, ask: PodAsk, row: int) -> Choice | None:
+    def prepare(self, pod_class: PodClass, row: int) -> Choice | None:
         """What has to be written before a pod can go to the node; None when all its claims are bound.
 
         Volumes that it names are taken for the rest of the cycle.
         """
-        if not claim_keys(ask):
+        if not claim_keys(pod_class):
             return None
-        storage = self._room.surroundings.storage
-        claims = claims_of(ask, storage)
+        storage = self._snapshot.cluster_objects.storage
+        claims = claims_of(pod_class, storage)
         if not claims.waiting:
             return None
-        table = self._room.table
+        table = self._snapshot.table
         choice = Choice(table.names[row])
         for claim in _smallest_first(claims):
             if _selected(claim) == table.names[row]:
@@ -103,14 +103,14 @@ class VolumeBindingState(ClaimsPluginState):
                 choice.claims.append(claim)
         return choice
 
-    def judge(self, ask: PodAsk) -> Int64 | None:
+    def evaluate(self, pod_class: PodClass) -> Int64 | None:
         """A verdict is a set of bits, one for each thing that is wrong."""
-        storage, table = self._room.surroundings.storage, self._room.table
-        claims = claims_of(ask, storage)
+        storage, table = self._snapshot.cluster_objects.storage, self._snapshot.table
+        claims = claims_of(pod_class, storage)
         if claims.trouble is not None:
-            ask.memo[VolumeBinding] = claims.trouble
-            return np.full(self._room.size, _TROUBLE, np.int64)
-        verdicts = np.zeros(self._room.size, np.int64)
+            pod_class.memo[VolumeBinding] = claims.trouble
+            return np.full(self._snapshot.size, _TROUBLE, np.int64)
+        verdicts = np.zeros(self._snapshot.size, np.int64)
         for _, volume in claims.bound:
             if volume is None:
                 verdicts |= _VOLUME_GONE
@@ -122,8 +122,8 @@ class VolumeBindingState(ClaimsPluginState):
 
     def _judge_waiting(self, claims: Claims, table: NodeTable) -> Int64:
         """Bits for claims that wait: a free volume for each, no volume for two of them; or one that can be made."""
-        storage = self._room.surroundings.storage
-        size = self._room.size
+        storage = self._snapshot.cluster_objects.storage
+        size = self._snapshot.size
         none, no_space = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         used: dict[str, Bools] = {}  # volume -> where an earlier claim of the pod takes it
         for claim in _smallest_first(claims):

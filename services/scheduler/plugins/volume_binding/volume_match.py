@@ -9,7 +9,7 @@ import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.selectors import canonical, selects
-from services.scheduler.cache.volume_catalog import CLAIMS, VOLUMES, Storage
+from services.scheduler.cache.volume_catalog import CLAIMS, VOLUMES, VolumeCatalog
 from services.scheduler.kernels.tiles import Bools
 from services.scheduler.plugins.helper.node_selectors import term_matches
 from shared.events import Event
@@ -81,7 +81,7 @@ def reachable(table: NodeTable, volume: PersistentVolume) -> Bools:
     return kept[2]
 
 
-def free_volumes(claim: Claim, storage: Storage, taken: Mapping[str, str]) -> list[PersistentVolume]:
+def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str]) -> list[PersistentVolume]:
     """Volumes that fit a claim and are nobody else's: those reserved or chosen for it first, then the smallest.
 
     Args:
@@ -119,7 +119,7 @@ def _still_wants(claim: Claim | None) -> bool:
     return claim is not None and not claim.spec.volume_name
 
 
-def can_make(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, Bools]:
+def can_make(claim: Claim, storage: VolumeCatalog, table: NodeTable) -> tuple[Bools, Bools]:
     """(bool[rows], bool[rows]): where the claim's class makes volumes, and where enough storage is left for this one."""
     nowhere, everywhere = np.zeros(table.size, np.bool_), np.ones(table.size, np.bool_)
     class_ = storage.class_of(claim)

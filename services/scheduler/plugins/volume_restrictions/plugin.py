@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
@@ -17,13 +17,13 @@ from services.scheduler.kernels.tiles import Bools, Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.plugins.helper.volume_index import Disk, VolumeLedger, disks_of
 from services.scheduler.plugins.helper.volume_plugin_state import VolumePluginState
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
-from services.scheduler.state.pod_record import PodFacts
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
+from services.scheduler.state.pod_record import PodRecord
 
 _DISK, _CLAIM = 1, 2
 _CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse"}
-_PODS_GO = frozenset((Change.POD_RELEASED, Change.VOLUME))
+_PODS_GO = frozenset((ClusterEvent.POD_RELEASED, ClusterEvent.VOLUME))
 
 
 class VolumeRestrictions:
@@ -33,22 +33,22 @@ class VolumeRestrictions:
     node_only: ClassVar[bool] = False
     cross_node: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.OWN
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = dict.fromkeys(_CODES.values(), _PODS_GO)
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = dict.fromkeys(_CODES.values(), _PODS_GO)
 
-    def new_ledger(self) -> Ledger:
+    def new_cache(self) -> PluginCache:
         """The claims and disks in use."""
         return VolumeLedger()
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdicts 1: a disk; 2: a claim."""
-        assert isinstance(ledger, VolumeLedger), "the index hands back what new_ledger made"
-        return VolumeRestrictionsState(room, ledger)
+        assert isinstance(plugin_cache, VolumeLedger), "the index hands back what new_cache made"
+        return VolumeRestrictionsState(snapshot, plugin_cache)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """What is in use."""
         return (Reason(_CODES[verdict]),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes gives its volumes up."""
         return False
 
@@ -56,57 +56,57 @@ class VolumeRestrictions:
 class VolumeRestrictionsState(VolumePluginState):
     """The plugin for one cycle."""
 
-    def __init__(self, room: Room, ledger: VolumeLedger) -> None:
-        super().__init__(room)
-        self._ledger = ledger
+    def __init__(self, snapshot: CycleSnapshot, plugin_cache: VolumeLedger) -> None:
+        super().__init__(snapshot)
+        self._plugin_cache = plugin_cache
         self._claims: dict[str, int] = {}  # how many more pods use it than when the cycle began
         self._disks: dict[int, dict[Disk, int]] = {}  # likewise, by row
         self._placed = 0
 
-    def filter(self, ask: PodAsk, rows: Rows) -> Int64 | None:
+    def filter(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """None for a pod that nothing keeps from any node."""
-        if not ask.pod.spec.volumes:
+        if not pod_class.pod.spec.volumes:
             return None
-        disks = disks_of(ask)
-        verdicts = np.zeros(self._room.size, np.int64)
+        disks = disks_of(pod_class)
+        verdicts = np.zeros(self._snapshot.size, np.int64)
         if disks:
-            for row in (*self._ledger.disks, *self._disks):
-                mounted, moved = self._ledger.disks.get(row, {}), self._disks.get(row, {})
+            for row in (*self._plugin_cache.disks, *self._disks):
+                mounted, moved = self._plugin_cache.disks.get(row, {}), self._disks.get(row, {})
                 there = [disk for disk in (*mounted, *moved) if mounted.get(disk, 0) + moved.get(disk, 0) > 0]
                 if any(disk.conflicts(other) for disk in disks for other in there):
                     verdicts[row] = _DISK
-        if any(self._is_in_use(claim) for claim in claim_keys(ask)):
+        if any(self._is_in_use(claim) for claim in claim_keys(pod_class)):
             verdicts[verdicts == 0] = _CLAIM
         return verdicts[rows] if verdicts.any() else None
 
-    def scores(self, ask: PodAsk, feasible: Bools) -> None:
+    def scores(self, pod_class: PodClass, feasible: Bools) -> None:
         """It scores nothing."""
 
-    def revision(self, ask: PodAsk) -> int:
+    def revision(self, pod_class: PodClass) -> int:
         """How many pods with volumes the cycle moved."""
-        return self._placed if ask.pod.spec.volumes else 0
+        return self._placed if pod_class.pod.spec.volumes else 0
 
-    def ignores_own_placements(self, ask: PodAsk) -> bool:
+    def ignores_own_placements(self, pod_class: PodClass) -> bool:
         """Whether its pods have no volumes."""
-        return not ask.pod.spec.volumes
+        return not pod_class.pod.spec.volumes
 
-    def place(self, pod: PodFacts, ask: PodAsk, row: int) -> None:  # noqa: ARG002
+    def place(self, pod: PodRecord, pod_class: PodClass, row: int) -> None:  # noqa: ARG002
         """The pod's volumes are in use from now on."""
-        self.move(ask, row, ending=False, sign=1)
+        self.move(pod_class, row, ending=False, sign=1)
 
-    def move(self, ask: PodAsk, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
+    def move(self, pod_class: PodClass, row: int, *, ending: bool, sign: int) -> None:  # noqa: ARG002 (ending pods have volumes)
         """The pod's volumes are in use by one pod more, or less."""
-        if not ask.pod.spec.volumes:
+        if not pod_class.pod.spec.volumes:
             return
         self._placed += 1
-        for claim in claim_keys(ask):
+        for claim in claim_keys(pod_class):
             self._claims[claim] = self._claims.get(claim, 0) + sign
         moved = self._disks.setdefault(row, {})
-        for disk in disks_of(ask):
+        for disk in disks_of(pod_class):
             moved[disk] = moved.get(disk, 0) + sign
 
     def _is_in_use(self, key: str) -> bool:
-        claim = self._room.surroundings.storage.claims.get(key)
+        claim = self._snapshot.cluster_objects.storage.claims.get(key)
         if claim is None or "ReadWriteOncePod" not in claim.spec.access_modes:
             return False
-        return self._ledger.users.get(key, 0) + self._claims.get(key, 0) > 0
+        return self._plugin_cache.users.get(key, 0) + self._claims.get(key, 0) > 0

@@ -11,16 +11,16 @@ from typing import ClassVar
 import numpy as np
 
 from services.scheduler.cache.label_index import ABSENT
-from services.scheduler.cache.plugin_cache import Ledger
-from services.scheduler.cycle.cycle_snapshot import Room
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.cycle.cycle_snapshot import CycleSnapshot
 from services.scheduler.framework.plugin import Normalize
 from services.scheduler.framework.plugin_state import PluginState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.tiles import Int64
 from services.scheduler.plugins.helper.volume_claims import claims_of
 from services.scheduler.plugins.helper.volume_plugin_state import ClaimsPluginState
-from services.scheduler.state.cluster_event import Change
-from services.scheduler.state.pod_class import PodAsk
+from services.scheduler.state.cluster_event import ClusterEvent
+from services.scheduler.state.pod_class import PodClass
 from shared.kube.selectors import Requirement
 
 NEWER: Mapping[str, str] = {
@@ -39,22 +39,22 @@ class VolumeZone:
     node_only: ClassVar[bool] = True
     cross_node: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
-    queueing_hints: ClassVar[Mapping[str, frozenset[Change]]] = {
-        "VolumeZoneConflict": frozenset((Change.VOLUME, Change.LABELS)),
+    queueing_hints: ClassVar[Mapping[str, frozenset[ClusterEvent]]] = {
+        "VolumeZoneConflict": frozenset((ClusterEvent.VOLUME, ClusterEvent.LABELS)),
     }
 
-    def new_ledger(self) -> None:
+    def new_cache(self) -> None:
         """No account of its own."""
 
-    def new_state(self, room: Room, ledger: Ledger | None, now_ns: int) -> PluginState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginState:  # noqa: ARG002
         """Verdict 1: another zone."""
-        return _VolumeZoneState(room)
+        return _VolumeZoneState(snapshot)
 
-    def reasons(self, ask: PodAsk, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
+    def reasons(self, pod_class: PodClass, verdict: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The one reason there is."""
         return (Reason("VolumeZoneConflict"),)
 
-    def unresolvable(self, ask: PodAsk, verdict: int) -> bool:  # noqa: ARG002
+    def unresolvable(self, pod_class: PodClass, verdict: int) -> bool:  # noqa: ARG002
         """A pod that goes moves no volume."""
         return True
 
@@ -62,12 +62,12 @@ class VolumeZone:
 class _VolumeZoneState(ClaimsPluginState):
     """The plugin for one cycle."""
 
-    def judge(self, ask: PodAsk) -> Int64 | None:
+    def evaluate(self, pod_class: PodClass) -> Int64 | None:
         """None for a pod without volumes that have a zone."""
-        labels, size = self._room.table.labels, self._room.size
+        labels, size = self._snapshot.table.labels, self._snapshot.size
         wanted = [
             (key, tuple(value.split("__")))
-            for _, volume in claims_of(ask, self._room.surroundings.storage).bound
+            for _, volume in claims_of(pod_class, self._snapshot.cluster_objects.storage).bound
             if volume is not None
             for key, value in (volume.metadata.labels or {}).items()
             if key in LABELS
