@@ -92,33 +92,33 @@ def quota(*, quota_count: int, pod_count: int, servers: bool, batch: int, as_jso
 
 def measure(quota_count: int, pod_count: int) -> QuotaFigures:
     """Build the tree, change leaves, charge pods."""
-    books, leaves = build(quota_count)
-    tree = books.trees[""]
-    attach(books, leaves, pod_count)
+    projection, leaves = build(quota_count)
+    tree = projection.trees[""]
+    attach(projection, leaves, pod_count)
     alone = QuotaTree()
     copy_into(alone, tree)
     gc.collect()
     gc.freeze()
     started = time.perf_counter()
     with uncollected():  # as in the service
-        alone.settle()
+        alone.refresh_runtimes()
     build_ms = (time.perf_counter() - started) * 1e3
     took_ms, affected = change(alone, leaves)
-    recompute(books)
+    recompute(projection)
     name = moving(alone, leaves)[0]
     started = time.perf_counter()
     tree.add_request(name, DELTA, {})
-    recompute(books)
+    recompute(projection)
     recorded_ms = (time.perf_counter() - started) * 1e3
     tree.add_request(name, negated(DELTA), {})
-    recompute(books)
-    charges_per_s = charge(books, pod_count)
+    recompute(projection)
+    charges_per_s = charge(projection, pod_count)
     started = time.perf_counter()
-    explain(books, leaves[len(leaves) // 2])
+    explain(projection, leaves[len(leaves) // 2])
     explain_ms = (time.perf_counter() - started) * 1e3
-    broken = [*holds(books)]
+    broken = [*holds(projection)]
     assert not broken, broken[:3]
-    assert len(tree.accounts) >= quota_count, "all quotas are in the tree"
+    assert len(tree.quotas) >= quota_count, "all quotas are in the tree"
     return QuotaFigures(
         quotas=quota_count,
         pods=pod_count,
@@ -138,7 +138,7 @@ def measure(quota_count: int, pod_count: int) -> QuotaFigures:
 def build(count: int) -> tuple[LedgerProjection, list[str]]:
     """A tree of four levels, each parent with about as many children as every other; its leaves."""
     width = max(2, round(count ** (1 / LEVELS)))
-    books, leaves, parents, made = LedgerProjection(), [], [ROOT], 0
+    projection, leaves, parents, made = LedgerProjection(), [], [ROOT], 0
     for depth in range(LEVELS):
         last = depth == LEVELS - 1
         size = max(1, (count - made) // len(parents)) if last else width
@@ -148,40 +148,40 @@ def build(count: int) -> tuple[LedgerProjection, list[str]]:
             for number in range(size + (index < extra)):
                 name = f"{'q' if parent == ROOT else parent}-{number}"
                 made_here.append(name)
-                books.apply(
+                projection.apply(
                     QuotaDeclared(quota=name, declared=_quota(name, parent, width ** (LEVELS - 1 - depth), number))
                 )
         parents, made = made_here, made + len(made_here)
     leaves = parents
-    books.apply(CapacitySet(tree="", total={"cpu": 3_900 * len(leaves), "memory": 3_900 * MIB * len(leaves)}))
+    projection.apply(CapacitySet(tree="", total={"cpu": 3_900 * len(leaves), "memory": 3_900 * MIB * len(leaves)}))
     for index, name in enumerate(leaves):
         request = {"cpu": 4_000 + index % 7 * 100, "memory": (4_096 + index % 11 * 64) * MIB}
-        books.apply(PodAttached(pod_uid=f"base-{name}", pod=f"base/{name}", quota=name, request=request))
-    return books, leaves
+        projection.apply(PodAttached(pod_uid=f"base-{name}", pod=f"base/{name}", quota=name, request=request))
+    return projection, leaves
 
 
-def attach(books: LedgerProjection, leaves: list[str], count: int) -> None:
+def attach(projection: LedgerProjection, leaves: list[str], count: int) -> None:
     """Pods that wait, small enough that every leaf has room for its own."""
     each = -(-count // len(leaves))
     for number in range(count):
         uid, name = f"pod-{number}", leaves[number % len(leaves)]
         request = {"cpu": 400 // each or 1, "memory": 256 * MIB // each}
-        books.apply(PodAttached(pod_uid=uid, pod=f"team/{uid}", quota=name, request=request))
+        projection.apply(PodAttached(pod_uid=uid, pod=f"team/{uid}", quota=name, request=request))
 
 
-def recompute(books: LedgerProjection) -> int:
+def recompute(projection: LedgerProjection) -> int:
     """Runtimes that moved, as the event that records them, folded."""
-    event = books.trees[""].proposed().event("")
-    books.apply(event)
+    event = projection.trees[""].compute_delta().event("")
+    projection.apply(event)
     return len({name for sizes in event.runtimes.values() for name in sizes})
 
 
 def copy_into(alone: QuotaTree, tree: QuotaTree) -> None:
     """The same quotas and requests, without books."""
-    for account in tree.accounts.values():
-        if account.name != ROOT:
-            alone.declare(account.declared)
-            alone.add_request(account.name, account.self_request, account.self_np_request)
+    for info in tree.quotas.values():
+        if info.name != ROOT:
+            alone.add_quota(info.declared)
+            alone.add_request(info.name, info.self_request, info.self_np_request)
     alone.set_total(tree.total)
 
 
@@ -190,8 +190,8 @@ def moving(tree: QuotaTree, leaves: list[str]) -> list[str]:
     return [
         name
         for name in leaves
-        if all(account.runtime.get("cpu") == (account.asked or {}).get("cpu") for account in tree.path(name)[1:-1])
-        and (tree.accounts[name].asked or {}) == tree.accounts[name].request
+        if all(info.runtime.get("cpu") == (info.demand or {}).get("cpu") for info in tree.path(name)[1:-1])
+        and (tree.quotas[name].demand or {}) == tree.quotas[name].request
     ]
 
 
@@ -205,24 +205,24 @@ def change(tree: QuotaTree, leaves: list[str]) -> tuple[list[float], list[float]
         for delta in (DELTA, negated(DELTA)):
             started = time.perf_counter()
             tree.add_request(name, delta, {})
-            count = tree.settle()
+            count = tree.refresh_runtimes()
             took.append((time.perf_counter() - started) * 1e3)
             affected.append(float(count))
-    assert _quantile(affected, 0.99) >= min(ENOUGH, len(tree.accounts) / 20), affected
+    assert _quantile(affected, 0.99) >= min(ENOUGH, len(tree.quotas) / 20), affected
     return took, affected
 
 
-def charge(books: LedgerProjection, count: int) -> float:
+def charge(projection: LedgerProjection, count: int) -> float:
     """Check and charge every pod, one event each: pods a second."""
-    tree, rules = books.trees[""], AdmissionRules(parents=True)
+    tree, rules = projection.trees[""], AdmissionRules(parents=True)
     charged = 0
     started = time.perf_counter()
     for number in range(count):
         uid = f"pod-{number}"
-        pod = books.pods[uid]
+        pod = projection.pods[uid]
         if shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules) is None:
             event: Event = PodCharged(pod_uid=uid, pod=pod.pod, quota=pod.quota, request=pod.request, cycle=1)
-            books.apply(event)
+            projection.apply(event)
             charged += 1
     took = time.perf_counter() - started
     assert charged == count, f"{count - charged} pods found no room"

@@ -44,9 +44,9 @@ def quota() -> None:
 def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> None:
     """Show every quota: min, max, runtime, used, borrowed, lent, and what waits."""
     if watch:
-        live_tree.watch(lambda: lines(_folded(folder, at).state.books), output)
+        live_tree.watch(lambda: lines(_folded(folder, at).state.projection), output)
         return
-    found = lines(_folded(folder, at).state.books)
+    found = lines(_folded(folder, at).state.projection)
     if output != "table":
         show(found, output)
     elif sys.stdout.isatty():
@@ -62,7 +62,7 @@ def tree(*, at: datetime | None, watch: bool, output: Format, folder: Path) -> N
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
     """Write out how a quota came to its runtime, and which pods hold it."""
-    found = explain_quota(_folded(folder, at).state.books, name)
+    found = explain_quota(_folded(folder, at).state.projection, name)
     if output == "table":
         click.echo(render.explained(found), nl=False)
     else:
@@ -78,13 +78,13 @@ def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> 
 def why(*, pod: str, parents: bool, at: datetime | None, output: Format, folder: Path) -> None:
     """Say which quota a pod is short of, who holds it, and who borrows it."""
     folded = _folded(folder, at)
-    books = folded.state.books
+    projection = folded.state.projection
     full = pod if "/" in pod else f"default/{pod}"
-    uid = next((uid for uid, held in sorted(books.pods.items()) if held.pod == full), None)
+    uid = next((uid for uid, held in sorted(projection.pods.items()) if held.pod == full), None)
     if uid is None:
         raise KoordError(f"no quota knows a pod {full}; it has ended, or belongs to none")
     rules = folded.settings.admission()
-    found = why_pod(books, uid, replace(rules, parents=True) if parents else rules)
+    found = why_pod(projection, uid, replace(rules, parents=True) if parents else rules)
     if output == "table":
         click.echo(render.why_pod(found), nl=False)
     else:
@@ -101,7 +101,7 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
     Exits with 1 when something does not hold, and names the event.
     """
     folded = _folded(folder, None)
-    trial = verify_log(folded.own, folded.settings.new_state().books)
+    trial = verify_log(folded.own, folded.settings.new_state().projection)
     if output == "table":
         click.echo(f"{trial.events} events to seq {trial.seq}: {'balanced' if not trial.findings else 'NOT balanced'}")
         for finding in trial.findings:
@@ -123,7 +123,7 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
 def what_if(*, changes: tuple[str, ...], at: datetime | None, output: Format, folder: Path) -> None:
     """Show whose runtime another min, max or weight would change."""
     folded = _folded(folder, at)
-    found = whatif(folded.state.books, parsed(changes), folded.weigh_their_max)
+    found = whatif(folded.state.projection, parsed(changes), folded.weigh_their_max)
     if output == "table":
         if not found:
             click.echo("No runtime would be another.")

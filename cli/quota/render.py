@@ -131,16 +131,16 @@ def _level(level: LevelShares) -> Iterator[str]:
     taken = "".join(f" - {of(size)} that {name} uses" for name, size in level.reserved.items())
     there = f"{of(level.total)}{taken} = {of(level.capacity)}" if taken else of(level.capacity)
     yield ""
-    if not any(step.asked for step in level.children) and not level.borrowed:
+    if not any(step.demand for step in level.children) and not level.borrowed:
         yield f"{level.resource} below {level.parent}: {there} to share, and nobody asks for any"
         return
     yield f"{level.resource} below {level.parent}: {there} to share"
     if level.minima > level.capacity:
-        shrink = any(step.floor < step.min for step in level.children)
+        shrink = any(step.effective_min < step.min for step in level.children)
         how = ": each counts in proportion" if shrink else ", and stay as they are"
         yield f"  the minima come to {of(level.minima)}, more than there is{how}"
     for step in level.children:
-        parts = " + ".join(of(size) for size in (step.certain, *step.rounds))
+        parts = " + ".join(of(size) for size in (step.base, *step.rounds))
         yield f"  {step.quota}: {_terms(step, of)}: {parts} = {of(step.runtime)}"
     yield f"  {_left(level, of)}"
     yield f"  surplus {of(level.surplus)} + lent {of(level.lent)} = borrowed {of(level.borrowed)} + idle {of(level.idle)}"
@@ -149,21 +149,25 @@ def _level(level: LevelShares) -> Iterator[str]:
 def _terms(step: ChildShare, of: Callable[[int], str]) -> str:
     """What a child's share rests on."""
     asks = f"asks {of(step.request)}"
-    if step.asked != step.request:
+    if step.demand != step.request:
         asks += (
-            f", of which {of(step.asked)} count" if step.asked < step.request else f", at least {of(step.asked)} count"
+            f", of which {of(step.demand)} count"
+            if step.demand < step.request
+            else f", at least {of(step.demand)} count"
         )
-    floor = f"min {of(step.min)}"
-    if step.floor != step.min:
-        floor += f", in force {of(step.floor)}" + (" as it is used" if step.floor > step.min else "")
-    return f"{asks}, {floor}, weight {of(step.weight)}" + ("" if step.lends else ", does not lend")
+    effective_min = f"min {of(step.min)}"
+    if step.effective_min != step.min:
+        effective_min += f", in force {of(step.effective_min)}" + (
+            " as it is used" if step.effective_min > step.min else ""
+        )
+    return f"{asks}, {effective_min}, weight {of(step.weight)}" + ("" if step.lends else ", does not lend")
 
 
 def _left(level: LevelShares, of: Callable[[int], str]) -> str:
     """What was left after that was certain, and how it was divided."""
-    if level.left <= 0:
+    if level.remainder <= 0:
         return "nothing is left to share by weight"
     if not level.rounds:
-        return f"{of(level.left)} is left, and nobody with a weight asks for more"
-    rounds = (f"{of(each.left)} over {of(each.weights)}" for each in level.rounds)
+        return f"{of(level.remainder)} is left, and nobody with a weight asks for more"
+    rounds = (f"{of(each.remainder)} over {of(each.weights)}" for each in level.rounds)
     return f"what is left is shared by weight: {', then '.join(rounds)}"

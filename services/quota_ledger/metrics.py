@@ -61,29 +61,29 @@ class QuotaMetrics:
         unshown = state.published.unshown
         for name in list(unshown)[:most]:
             del unshown[name]
-            tree = state.books.tree_of.get(name)
-            account = state.books.trees[tree].accounts.get(name) if tree is not None else None
-            if account is None:
+            tree = state.projection.tree_of.get(name)
+            info = state.projection.trees[tree].quotas.get(name) if tree is not None else None
+            if info is None:
                 self._shown.pop(name, None)
             else:
-                self._shown[name] = series(state, tree or "", account).encode()
+                self._shown[name] = series(state, tree or "", info).encode()
 
     def page(self) -> bytes:
         """Each number of each quota, as Prometheus' text."""
         return b"".join((HEAD, *self._shown.values())) if self._shown else b""
 
 
-def series(state: LedgerState, name: str, account: QuotaInfo) -> str:
+def series(state: LedgerState, name: str, info: QuotaInfo) -> str:
     """One quota of a tree: a line for each number."""
-    tree, declared = state.books.trees[name], account.declared
-    texts = (account.name, name, str(declared.is_parent).lower(), declared.parent)
+    tree, declared = state.projection.trees[name], info.declared
+    texts = (info.name, name, str(declared.is_parent).lower(), declared.parent)
     labels = ",".join(
         f'{label}="{_escaped(text)}"'
         for label, text in zip(("name", "tree", "is_parent", "parent"), texts, strict=True)
     )
     return "".join(
         f'{STATUS}{{{labels},resource="{_escaped(resource)}",field="{field}"}} {size}\n'
-        for field, amounts in _fields(state, tree, account)
+        for field, amounts in _fields(state, tree, info)
         for resource, size in amounts.items()
     )
 
@@ -92,13 +92,13 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _fields(state: LedgerState, tree: QuotaTree, account: QuotaInfo) -> Iterator[tuple[str, Mapping[str, int]]]:
-    yield from numbers(tree, account)
-    yield "used", account.used
-    yield "min", account.declared.min
-    yield "max", account.declared.max
-    yield "sharedWeight", account.declared.weight
-    if account.declared.is_root:
+def _fields(state: LedgerState, tree: QuotaTree, info: QuotaInfo) -> Iterator[tuple[str, Mapping[str, int]]]:
+    yield from numbers(tree, info)
+    yield "used", info.used
+    yield "min", info.declared.min
+    yield "max", info.declared.max
+    yield "sharedWeight", info.declared.weight
+    if info.declared.is_root:
         for key, profile in state.profiles.profiles.items():
-            if tree_of(profile) == account.declared.tree:
+            if tree_of(profile) == info.declared.tree:
                 yield "unschedulable-resource", state.profiles.sums[key].unusable

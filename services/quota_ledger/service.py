@@ -64,7 +64,9 @@ class Ledger:
                 worked = True
             worked = await self._look() or worked
             self._runtime.counts.update(
-                quotas=len(self._state.books.names.quotas), pods=len(self._state.books.pods), asks=len(self._desk)
+                quotas=len(self._state.projection.names.quotas),
+                pods=len(self._state.projection.pods),
+                asks=len(self._desk),
             )
             if not worked:
                 await runtime.changed(self._settings.poll_interval_s)

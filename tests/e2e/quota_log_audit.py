@@ -27,19 +27,19 @@ class Audit(NamedTuple):
 
 def audit(folded: Folded) -> Audit:
     """Fold the ledger's own log anew, with a look after each charge."""
-    books = folded.settings.new_state().books
+    projection = folded.settings.new_state().projection
     exceeded: list[RecordedEvent] = []
 
     def watched() -> Iterator[RecordedEvent]:
         for record in folded.own:
             event = record.event
-            before = books.pods.get(event.pod_uid) if isinstance(event, PodCharged) and event.epoch else None
+            before = projection.pods.get(event.pod_uid) if isinstance(event, PodCharged) and event.epoch else None
             yield record
             # One that is charged already only changes hands; the default group has no runtime.
             if before and not before.charged and before.quota not in RESERVED:
-                account = books.trees[before.tree].accounts[before.quota]
-                if exceeding(account.used, account.runtime):
+                info = projection.trees[before.tree].quotas[before.quota]
+                if exceeding(info.used, info.runtime):
                     exceeded.append(record)
 
-    trial = verify(watched(), books)
-    return Audit(trial, exceeded, {uid for uid, held in books.pods.items() if held.charged})
+    trial = verify(watched(), projection)
+    return Audit(trial, exceeded, {uid for uid, held in projection.pods.items() if held.charged})

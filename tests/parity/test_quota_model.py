@@ -31,11 +31,11 @@ def test_the_runtimes_are_the_specifications(example: str) -> None:
     tree = QuotaTree(NONE, scales_min=options.get("scales_min", True), guarantees=options.get("guarantees", False))
     tree.set_total({"cpu": total})
     for each in quotas:
-        tree.declare(declared(each))
+        tree.add_quota(declared(each))
         tree.add_request(each.name, {"cpu": each.pods}, {})
         tree.add_used(each.name, {"cpu": each.used}, {})
     tree.settle()
-    assert {name: account.runtime["cpu"] for name, account in tree.accounts.items() if name != ROOT} == expected
+    assert {name: info.runtime["cpu"] for name, info in tree.quotas.items() if name != ROOT} == expected
 
 
 @pytest.mark.parametrize("name", MODELS)

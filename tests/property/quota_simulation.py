@@ -75,7 +75,7 @@ class World:
         self.chance = random.Random(seed)
         self.logs: dict[str, list[RecordedEvent]] = {context: [] for context in CONTEXTS}
         self.now_ns = START_NS
-        self.books = LedgerProjection()  # the ledger's log at its head
+        self.projection = LedgerProjection()  # the ledger's log at its head
         self.pods: dict[str, Event] = {}  # uid -> as the API has it
         self.bound: dict[str, str] = {}
         self.elsewhere: set[str] = set()  # pods that another scheduler has bound
@@ -111,12 +111,12 @@ class World:
 
     def _check(self, record: RecordedEvent) -> None:
         event = record.event
-        before = self.books.pods.get(getattr(event, "pod_uid", ""))
-        assert [*checked(self.books, record)] == [], record
+        before = self.projection.pods.get(getattr(event, "pod_uid", ""))
+        assert [*checked(self.projection, record)] == [], record
         if isinstance(event, PodCharged) and event.epoch and before is not None and not before.charged:
             self.charged += 1
-            account = self.books.trees[before.tree].accounts[before.quota]
-            over = exceeding(account.used, limit_of(account, SETTINGS.admission()))
+            info = self.projection.trees[before.tree].quotas[before.quota]
+            over = exceeding(info.used, limit_of(info, SETTINGS.admission()))
             assert before.quota in RESERVED or not over, f"{record} exceeds {before.quota}"  # I17
 
     def read(self, state: LedgerState | ClusterView, context: str, most: int) -> None:
@@ -412,7 +412,7 @@ class World:
 
     def check(self) -> None:
         """No pod that the ledger was asked for may run by our word without a charge."""
-        assert [*holds(self.books)] == []
+        assert [*holds(self.projection)] == []
         standing = {}
         for record in self.logs["scheduling"]:
             placed = record.event
@@ -421,7 +421,7 @@ class World:
             if (placed.cycle, placed.pod_uid) in self.asked_for:
                 standing[placed.pod_uid] = record
         for uid, record in standing.items():
-            held = self.books.pods.get(uid)
+            held = self.projection.pods.get(uid)
             if uid in self.pods and held is not None and held.quota not in RESERVED:
                 assert held.charged, f"{record} stands without a charge"
 

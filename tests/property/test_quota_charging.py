@@ -17,12 +17,12 @@ def test_no_pod_is_placed_uncharged_or_charged_twice_and_all_is_given_back(seed:
     for _ in range(STEPS):
         world.step()
     world.drain()
-    assert world.books.pods == {}
-    assert world.books.ledger.balances.keys() <= {key for key in world.books.ledger.balances if key[1] == "supply"}, (
-        "an account of pods is not at zero"
-    )
-    for account in world.books.trees[""].accounts.values():
-        assert not any(account.used.values())
+    assert world.projection.pods == {}
+    assert world.projection.balances.by_account.keys() <= {
+        key for key in world.projection.balances.by_account if key[1] == "supply"
+    }, "an account of pods is not at zero"
+    for info in world.projection.trees[""].quotas.values():
+        assert not any(info.used.values())
 
 
 def test_the_histories_are_worth_something() -> None:

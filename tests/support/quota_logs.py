@@ -61,12 +61,12 @@ class Logs:
             self.records.append(record)
         own = caught_up(self.state, self.settings, self.now_ns)
         self.records += own
-        assert [*holds(self.state.books)] == []
+        assert [*holds(self.state.projection)] == []
         return [record.event for record in own]
 
     def runtime(self, name: str) -> dict[str, int]:
-        books = self.state.books
-        return books.trees[books.tree_of[name]].accounts[name].runtime
+        projection = self.state.projection
+        return projection.trees[projection.tree_of[name]].quotas[name].runtime
 
 
 def two_teams() -> Logs:

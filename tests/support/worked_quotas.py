@@ -50,21 +50,19 @@ def tree_of(
     tree = QuotaTree(scales_min=scales_min, guarantees=guarantees)
     tree.set_total(dict(total))
     for quota in quotas:
-        tree.declare(declared(quota) if isinstance(quota, Q) else quota)
+        tree.add_quota(declared(quota) if isinstance(quota, Q) else quota)
         if isinstance(quota, Q):
             tree.add_request(quota.name, {"cpu": quota.pods}, {})
             tree.add_used(quota.name, {"cpu": quota.used}, {})
     for name, request in (pods or {}).items():
         tree.add_request(name, dict(request), {})
-    tree.settle()
+    tree.refresh_runtimes()
     return tree
 
 
 def runtimes(tree: QuotaTree, resource: str = "cpu") -> dict[str, int]:
     return {
-        name: account.runtime[resource]
-        for name, account in tree.accounts.items()
-        if name != ROOT and resource in account.runtime
+        name: info.runtime[resource] for name, info in tree.quotas.items() if name != ROOT and resource in info.runtime
     }
 
 

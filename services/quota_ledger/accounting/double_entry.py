@@ -28,11 +28,11 @@ class Balances:
     """
 
     def __init__(self) -> None:
-        self.balances: dict[Account, Amounts] = {}
+        self.by_account: dict[Account, Amounts] = {}
 
     def post(self, batch: Iterable[Posting]) -> None:
         """Add a batch."""
-        balances = self.balances
+        balances = self.by_account
         for account, amounts in batch:
             balance = balances.get(account)
             if balance is None:
@@ -47,45 +47,45 @@ class Balances:
 
     def balance(self, tree: str, book: str, name: str) -> Amounts:
         """One account's."""
-        return self.balances.get((tree, book, name), {})
+        return self.by_account.get((tree, book, name), {})
 
-    def trial(self) -> dict[tuple[str, str, str], int]:
+    def imbalances(self) -> dict[tuple[str, str, str], int]:
         """(tree, book, resource) -> by how much debits and credits differ; empty when they balance."""
         sums: dict[tuple[str, str, str], int] = {}
-        for (tree, book, _), balance in self.balances.items():
+        for (tree, book, _), balance in self.by_account.items():
             for resource, size in balance.items():
                 key = (tree, book, resource)
                 sums[key] = sums.get(key, 0) + size
         return {key: size for key, size in sums.items() if size}
 
 
-def unbalanced(batch: Iterable[Posting]) -> dict[tuple[str, str, str], int]:
+def imbalances_of(batch: Iterable[Posting]) -> dict[tuple[str, str, str], int]:
     """Where one batch does not sum to zero."""
     own = Balances()
     own.post(batch)
-    return own.trial()
+    return own.imbalances()
 
 
-def moved(tree: str, book: str, source: str, target: str, amounts: Mapping[str, int]) -> list[Posting]:
+def transfer(tree: str, book: str, source: str, target: str, amounts: Mapping[str, int]) -> list[Posting]:
     """From one account to another of the same book."""
     return [((tree, book, source), negated(amounts)), ((tree, book, target), amounts)]
 
 
-def held(quota: str) -> str:
+def hold_account(quota: str) -> str:
     """Account of the capacity that a quota holds."""
     return f"hold:{quota}"
 
 
-def pending(quota: str) -> str:
+def pending_account(quota: str) -> str:
     """Account of what a quota's waiting pods ask for."""
     return f"pending:{quota}"
 
 
-def used(quota: str, *, preemptible: bool) -> str:
+def used_account(quota: str, *, preemptible: bool) -> str:
     """Account of what a quota's pods use."""
     return f"usedP:{quota}" if preemptible else f"usedN:{quota}"
 
 
-def contra(uid: str) -> str:
+def pod_account(uid: str) -> str:
     """The other side of what a pod asks for or uses."""
     return f"pod:{uid}"

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.quota_ledger.accounting import double_entry
 from services.quota_ledger.accounting.double_entry import (
     CONSUMPTION,
     SUPPLY,
     Balances,
     Posting,
-    contra,
-    held,
-    moved,
-    pending,
+    hold_account,
+    pending_account,
+    pod_account,
+    transfer,
+    used_account,
 )
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from services.quota_ledger.tree.runtime_delta import RuntimeDelta
@@ -106,7 +106,7 @@ class LedgerProjection:
         self.pods_of: dict[str, dict[str, None]] = {}
         self.over: dict[str, OveruseClock] = {}
         self.rejected: dict[str, str] = {}
-        self.ledger = Balances()
+        self.balances = Balances()
         self.tree("")
 
     def empty(self) -> "LedgerProjection":
@@ -128,7 +128,7 @@ class LedgerProjection:
             What it posts; sums to zero per book and resource.
         """
         batch = self._taken(event)
-        self.ledger.post(batch)
+        self.balances.post(batch)
         return batch
 
     def _taken(self, event: Event) -> list[Posting]:
@@ -148,11 +148,11 @@ class LedgerProjection:
             case PodMoved():
                 return self._moved(event)
             case RuntimeRecomputed(tree=name):
-                return self._granted(name, RuntimeDelta.recorded(event))
+                return self._granted(name, RuntimeDelta.from_event(event))
             case CapacitySet(tree=name, total=total):
                 delta = sub(total, self.tree(name).total)
                 self.tree(name).set_total(total)
-                return moved(name, SUPPLY, "supply", held(ROOT), delta)
+                return transfer(name, SUPPLY, "supply", hold_account(ROOT), delta)
             case QuotaDeclared() | QuotaUpdated() | QuotaReparented() | QuotaDeleted():
                 return self._structured(event)
         self._noted(event)
@@ -173,40 +173,40 @@ class LedgerProjection:
 
     def _structured(self, event: QuotaDeclared | QuotaUpdated | QuotaReparented | QuotaDeleted) -> list[Posting]:
         name, quota, tree = event.tree, event.quota, self.tree(event.tree)
-        before = tree.accounts.get(quota)
+        before = tree.quotas.get(quota)
         runtime = before.runtime if before else {}
         match event:
             case QuotaDeleted() if before:
-                tree.retire(quota)
+                tree.delete_quota(quota)
                 self.names.drop(quota)
                 self.tree_of.pop(quota, None)
                 self.over.pop(quota, None)
-                return moved(name, SUPPLY, held(quota), held(before.declared.parent), runtime)
+                return transfer(name, SUPPLY, hold_account(quota), hold_account(before.declared.parent), runtime)
             case QuotaUpdated(declared=declared) if before:
-                tree.amend(declared)
+                tree.update_quota(declared)
                 self.names.put(declared)
             case QuotaReparented(declared=declared) if before:
                 parent = before.declared.parent
-                tree.amend(declared)
+                tree.update_quota(declared)
                 self.names.put(declared)
-                return moved(name, SUPPLY, held(declared.parent), held(parent), runtime)
+                return transfer(name, SUPPLY, hold_account(declared.parent), hold_account(parent), runtime)
             case QuotaDeclared(declared=declared) if not before:
                 self.tree_of[quota] = name
                 self.names.put(declared)
-                tree.declare(declared)
+                tree.add_quota(declared)
         return []
 
     def _granted(self, name: str, moved: RuntimeDelta) -> list[Posting]:
         """Each child takes from its parent's what its runtime moves by; one posting for what an account gains and gives."""
         tree = self.tree(name)
-        accounts = tree.accounts
+        quotas = tree.quotas
         batch: list[Posting] = []
-        for resource, differences in tree.accept(moved).items():
+        for resource, differences in tree.apply_delta(moved).items():
             sums = dict(differences)
             for quota, delta in differences.items():
-                parent = accounts[quota].declared.parent
+                parent = quotas[quota].declared.parent
                 sums[parent] = sums.get(parent, 0) - delta
-            batch += [((name, SUPPLY, held(quota)), {resource: size}) for quota, size in sums.items() if size]
+            batch += [((name, SUPPLY, hold_account(quota)), {resource: size}) for quota, size in sums.items() if size]
         return batch
 
     def _attached(self, uid: str, pod: AttachedPod) -> list[Posting]:
@@ -215,7 +215,7 @@ class LedgerProjection:
         self.pods[uid] = pod
         self.pods_of.setdefault(pod.quota, {})[uid] = None
         self._ask(pod, pod.request)
-        return moved(pod.tree, CONSUMPTION, contra(uid), pending(pod.quota), pod.request)
+        return transfer(pod.tree, CONSUMPTION, pod_account(uid), pending_account(pod.quota), pod.request)
 
     def _charged(self, event: PodCharged) -> list[Posting]:
         uid = event.pod_uid
@@ -242,7 +242,7 @@ class LedgerProjection:
         if not self.pods_of[pod.quota]:
             del self.pods_of[pod.quota]
         self._ask(pod, negated(pod.request))
-        return batch + moved(pod.tree, CONSUMPTION, pending(pod.quota), contra(uid), pod.request)
+        return batch + transfer(pod.tree, CONSUMPTION, pending_account(pod.quota), pod_account(uid), pod.request)
 
     def _resized(self, uid: str, after: Amounts) -> list[Posting]:
         pod = self.pods.get(uid)
@@ -251,13 +251,13 @@ class LedgerProjection:
         delta = sub(after, pod.request)
         self.pods[uid] = msgspec.structs.replace(pod, request=after)
         self._ask(pod, delta)
-        where = pending(pod.quota)
+        where = pending_account(pod.quota)
         batch: list[Posting] = []
         if pod.charged:
-            where = double_entry.used(pod.quota, preemptible=pod.preemptible)
+            where = used_account(pod.quota, preemptible=pod.preemptible)
             self._count_used(pod, delta)
             batch += self._reserved(pod, delta)
-        return batch + moved(pod.tree, CONSUMPTION, contra(uid), where, delta)
+        return batch + transfer(pod.tree, CONSUMPTION, pod_account(uid), where, delta)
 
     def _moved(self, event: PodMoved) -> list[Posting]:
         before = self.pods.get(event.pod_uid)
@@ -276,13 +276,13 @@ class LedgerProjection:
     def _use(self, pod: AttachedPod, *, back: bool = False) -> list[Posting]:
         vector = negated(pod.request) if back else pod.request
         self._count_used(pod, vector)
-        where = double_entry.used(pod.quota, preemptible=pod.preemptible)
-        batch = moved(pod.tree, CONSUMPTION, pending(pod.quota), where, vector)
+        where = used_account(pod.quota, preemptible=pod.preemptible)
+        batch = transfer(pod.tree, CONSUMPTION, pending_account(pod.quota), where, vector)
         return batch + self._reserved(pod, vector) if pod.quota in RESERVED else batch
 
     def _reserved(self, pod: AttachedPod, vector: Amounts) -> list[Posting]:
         """What the system and default groups use is out of the capacity that is shared."""
-        return moved(pod.tree, SUPPLY, held(ROOT), "supply", vector) if pod.quota in RESERVED else []
+        return transfer(pod.tree, SUPPLY, hold_account(ROOT), "supply", vector) if pod.quota in RESERVED else []
 
     def _ask(self, pod: AttachedPod, vector: Amounts) -> None:
         self.tree(pod.tree).add_request(pod.quota, vector, {} if pod.preemptible else vector)

@@ -6,11 +6,11 @@ from services.quota_ledger.accounting.double_entry import (
     CONSUMPTION,
     SUPPLY,
     Posting,
-    contra,
-    held,
-    moved,
-    pending,
-    used,
+    hold_account,
+    pending_account,
+    pod_account,
+    transfer,
+    used_account,
 )
 from services.quota_ledger.accounting.projection import AttachedPod, LedgerProjection, OveruseClock
 from services.quota_ledger.tree.quota_tree import QuotaTree
@@ -39,60 +39,58 @@ class ProjectionSnapshot(msgspec.Struct, frozen=True):
     rejected: dict[str, str]
 
 
-def image_of(books: LedgerProjection) -> ProjectionSnapshot:
+def image_of(projection: LedgerProjection) -> ProjectionSnapshot:
     """For a snapshot."""
     return ProjectionSnapshot(
-        trees={name: _tree_image(tree) for name, tree in books.trees.items()},
-        pods=books.pods,
-        over=books.over,
-        rejected=books.rejected,
+        trees={name: _tree_image(tree) for name, tree in projection.trees.items()},
+        pods=projection.pods,
+        over=projection.over,
+        rejected=projection.rejected,
     )
 
 
-def restored(books: LedgerProjection, image: ProjectionSnapshot) -> None:
+def restored(projection: LedgerProjection, image: ProjectionSnapshot) -> None:
     """Put a snapshot into new books."""
     for name, stored in image.trees.items():
-        tree = books.tree(name)
+        tree = projection.tree(name)
         tree.total, tree.capacity = stored.total, stored.capacity
         for quota, (declared, _, _) in stored.quotas.items():
-            books.names.put(declared)
-            books.tree_of[quota] = name
-            tree.declare(declared)
+            projection.names.put(declared)
+            projection.tree_of[quota] = name
+            tree.add_quota(declared)
     for uid, pod in image.pods.items():
-        books.pods[uid] = pod
-        books.pods_of.setdefault(pod.quota, {})[uid] = None
+        projection.pods[uid] = pod
+        projection.pods_of.setdefault(pod.quota, {})[uid] = None
         np_request = {} if pod.preemptible else pod.request
-        tree = books.tree(pod.tree)
+        tree = projection.tree(pod.tree)
         tree.add_request(pod.quota, pod.request, np_request)
         if pod.charged:
             tree.add_used(pod.quota, pod.request, np_request)
-        where = used(pod.quota, preemptible=pod.preemptible) if pod.charged else pending(pod.quota)
-        books.ledger.post(moved(pod.tree, CONSUMPTION, contra(uid), where, pod.request))
+        where = used_account(pod.quota, preemptible=pod.preemptible) if pod.charged else pending_account(pod.quota)
+        projection.balances.post(transfer(pod.tree, CONSUMPTION, pod_account(uid), where, pod.request))
     for name, stored in image.trees.items():
-        tree = books.trees[name]
+        tree = projection.trees[name]
         tree.put({quota: (floor, runtime) for quota, (_, floor, runtime) in stored.quotas.items()})
-        tree.levels.update(tree.accounts)  # what had moved since the last RuntimeRecomputed is found out anew
-        books.ledger.post(_supply(name, tree))
-    books.over.update(image.over)
-    books.rejected.update(image.rejected)
+        tree.changed_levels.update(tree.quotas)  # what had moved since the last RuntimeRecomputed is found out anew
+        projection.balances.post(_supply(name, tree))
+    projection.over.update(image.over)
+    projection.rejected.update(image.rejected)
 
 
 def _tree_image(tree: QuotaTree) -> TreeSnapshot:
-    accounts = sorted(
-        (account for account in tree.accounts.values() if account.name != ROOT), key=lambda a: (a.depth, a.name)
-    )
+    quotas = sorted((info for info in tree.quotas.values() if info.name != ROOT), key=lambda a: (a.depth, a.name))
     return TreeSnapshot(
         total=tree.total,
         capacity=tree.capacity,
-        quotas={a.name: (a.declared, dict(a.scaled_min), a.runtime) for a in accounts},
+        quotas={a.name: (a.declared, dict(a.scaled_min), a.runtime) for a in quotas},
     )
 
 
 def _supply(name: str, tree: QuotaTree) -> list[Posting]:
     batch: list[Posting] = [((name, SUPPLY, "supply"), negated(tree.capacity))]
-    for account in tree.accounts.values():
-        own = tree.capacity if account.name == ROOT else account.runtime
-        below = total(tree.accounts[child].runtime for child in account.children)
-        if account.name not in RESERVED:
-            batch.append(((name, SUPPLY, held(account.name)), sub(own, below)))
+    for info in tree.quotas.values():
+        own = tree.capacity if info.name == ROOT else info.runtime
+        below = total(tree.quotas[child].runtime for child in info.children)
+        if info.name not in RESERVED:
+            batch.append(((name, SUPPLY, hold_account(info.name)), sub(own, below)))
     return batch

@@ -6,7 +6,14 @@ Source: spec/quota.md 7.4. What must not be asserted there is not asserted here:
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from services.quota_ledger.accounting.double_entry import CONSUMPTION, SUPPLY, held, pending, unbalanced, used
+from services.quota_ledger.accounting.double_entry import (
+    CONSUMPTION,
+    SUPPLY,
+    hold_account,
+    imbalances_of,
+    pending_account,
+    used_account,
+)
 from services.quota_ledger.accounting.projection import LedgerProjection
 from services.quota_ledger.tree.quota_tree import QuotaTree
 from services.quota_ledger.tree.runtime_delta import RuntimeDelta
@@ -49,16 +56,18 @@ class VerifyReport(NamedTuple):
 
     events: int
     seq: int
-    books: LedgerProjection
+    projection: LedgerProjection
     findings: list[Finding]
 
 
-def verify(records: Iterable[RecordedEvent], books: LedgerProjection | None = None, *, most: int = 20) -> VerifyReport:
+def verify(
+    records: Iterable[RecordedEvent], projection: LedgerProjection | None = None, *, most: int = 20
+) -> VerifyReport:
     """Fold a log and check it after every event; stops after `most` findings.
 
     Balances are checked by what each event touched, runtimes at each RuntimeRecomputed, and everything once more at the end.
     """
-    books = books or LedgerProjection()
+    projection = projection or LedgerProjection()
     findings: list[Finding] = []
     events = seq = 0
     for record in records:
@@ -68,49 +77,49 @@ def verify(records: Iterable[RecordedEvent], books: LedgerProjection | None = No
         if seq and record.seq != seq + 1:
             findings.append(Finding(record.seq, "", "I19", f"the log goes from {seq} to {record.seq}"))
         seq = record.seq
-        for rule, what in checked(books, record):
+        for rule, what in checked(projection, record):
             findings.append(Finding(seq, type(record.event).__name__, rule, what))
         if len(findings) >= most:
             break
-    findings += [Finding(seq, "", rule, what) for rule, what in holds(books)]
-    return VerifyReport(events, seq, books, findings[:most])
+    findings += [Finding(seq, "", rule, what) for rule, what in holds(projection)]
+    return VerifyReport(events, seq, projection, findings[:most])
 
 
-def checked(books: LedgerProjection, record: RecordedEvent) -> Iterator[tuple[str, str]]:
+def checked(projection: LedgerProjection, record: RecordedEvent) -> Iterator[tuple[str, str]]:
     """Fold one event, and say what is wrong with it."""
     event = record.event
     if isinstance(event, RuntimeRecomputed):
-        yield from _recomputed(books, event)
-    batch = books.apply(event)
-    for (tree, book, resource), size in unbalanced(batch).items():
+        yield from _recomputed(projection, event)
+    batch = projection.apply(event)
+    for (tree, book, resource), size in imbalances_of(batch).items():
         yield "I1", f"postings of {book} in tree {tree!r} do not balance: {resource} is off by {size}"
     if isinstance(event, _OF_PODS):
         for quota in {event.quota, getattr(event, "before", "")} if isinstance(event, PodMoved) else {event.quota}:
-            tree = books.tree_of.get(quota, "")
-            yield from _of_quota(books, books.trees[tree], tree, quota)
+            tree = projection.tree_of.get(quota, "")
+            yield from _of_quota(projection, projection.trees[tree], tree, quota)
 
 
-def holds(books: LedgerProjection) -> Iterator[tuple[str, str]]:
+def holds(projection: LedgerProjection) -> Iterator[tuple[str, str]]:
     """Every invariant of the books as they stand."""
-    for (name, book, resource), size in books.ledger.trial().items():
+    for (name, book, resource), size in projection.balances.imbalances().items():
         yield "I1", f"accounts of {book} in tree {name!r} do not balance: {resource} is off by {size}"
-    for name, tree in books.trees.items():
-        yield from _supply(books, name, tree)
-        for account in tree.accounts.values():
-            yield from _of_quota(books, tree, name, account.name)
-            below = [tree.accounts[child] for child in account.children]
-            if nonzero(sub(account.used, add(account.self_used, total(child.used for child in below)))):
-                yield "I13", f"{account.name} uses {account.used}, which is not what is used below it"
-            asked = add(account.self_request, total(child.limited() for child in below))
-            if account.name != ROOT and nonzero(sub(account.child_request, asked)):
-                yield "I12", f"{account.name} is asked for {account.child_request}, but {asked} is asked for below it"
-    for uid, pod in books.pods.items():
-        if uid not in books.pods_of.get(pod.quota, {}):
+    for name, tree in projection.trees.items():
+        yield from _supply(projection, name, tree)
+        for info in tree.quotas.values():
+            yield from _of_quota(projection, tree, name, info.name)
+            below = [tree.quotas[child] for child in info.children]
+            if nonzero(sub(info.used, add(info.self_used, total(child.used for child in below)))):
+                yield "I13", f"{info.name} uses {info.used}, which is not what is used below it"
+            asked = add(info.self_request, total(child.limited_request() for child in below))
+            if info.name != ROOT and nonzero(sub(info.child_request, asked)):
+                yield "I12", f"{info.name} is asked for {info.child_request}, but {asked} is asked for below it"
+    for uid, pod in projection.pods.items():
+        if uid not in projection.pods_of.get(pod.quota, {}):
             yield "I14", f"pod {uid} holds {pod.quota}, which does not know it"
 
 
-def _recomputed(books: LedgerProjection, event: RuntimeRecomputed) -> Iterator[tuple[str, str]]:
-    ours, said = books.tree(event.tree).proposed(), RuntimeDelta.recorded(event)
+def _recomputed(projection: LedgerProjection, event: RuntimeRecomputed) -> Iterator[tuple[str, str]]:
+    ours, said = projection.tree(event.tree).compute_delta(), RuntimeDelta.from_event(event)
     if ours == said:
         return
     for what, found, recorded in (
@@ -130,32 +139,32 @@ def _recomputed(books: LedgerProjection, event: RuntimeRecomputed) -> Iterator[t
         yield "I15", f"shares are recorded as dropped of {said.dropped}, computed as {ours.dropped}"
 
 
-def _supply(books: LedgerProjection, name: str, tree: QuotaTree) -> Iterator[tuple[str, str]]:
+def _supply(projection: LedgerProjection, name: str, tree: QuotaTree) -> Iterator[tuple[str, str]]:
     granted: Amounts = {}
-    for (of, book, holder), balance in books.ledger.balances.items():
+    for (of, book, holder), balance in projection.balances.by_account.items():
         if of == name and book == SUPPLY and holder.startswith("hold:"):
             granted = add(granted, balance)
     if off := nonzero(sub(granted, tree.capacity)):
         yield "I2", f"what is held in tree {name!r} differs from its capacity by {off}"
-    for account in tree.accounts.values():
-        if account.name in RESERVED:
+    for info in tree.quotas.values():
+        if info.name in RESERVED:
             continue
-        own = tree.capacity if account.name == ROOT else account.runtime
-        rest = sub(own, total(tree.accounts[child].runtime for child in account.children if child not in RESERVED))
-        if nonzero(sub(books.ledger.balance(name, SUPPLY, held(account.name)), rest)):
-            yield "I2", f"{account.name} should hold {nonzero(rest)}"
+        own = tree.capacity if info.name == ROOT else info.runtime
+        rest = sub(own, total(tree.quotas[child].runtime for child in info.children if child not in RESERVED))
+        if nonzero(sub(projection.balances.balance(name, SUPPLY, hold_account(info.name)), rest)):
+            yield "I2", f"{info.name} should hold {nonzero(rest)}"
 
 
-def _of_quota(books: LedgerProjection, tree: QuotaTree, name: str, quota: str) -> Iterator[tuple[str, str]]:
-    account = tree.accounts.get(quota)
-    if account is None:
+def _of_quota(projection: LedgerProjection, tree: QuotaTree, name: str, quota: str) -> Iterator[tuple[str, str]]:
+    info = tree.quotas.get(quota)
+    if info is None:
         return
-    balance = books.ledger.balance
-    waiting = balance(name, CONSUMPTION, pending(quota))
-    own, np_used = (balance(name, CONSUMPTION, used(quota, preemptible=each)) for each in (True, False))
+    balance = projection.balances.balance
+    waiting = balance(name, CONSUMPTION, pending_account(quota))
+    own, np_used = (balance(name, CONSUMPTION, used_account(quota, preemptible=each)) for each in (True, False))
     if any(size < 0 for each in (waiting, own, np_used) for size in each.values()):
         yield "I13", f"an account of {quota} is below zero"
-    if nonzero(sub(account.self_used, add(own, np_used))) or nonzero(sub(account.self_np_used, np_used)):
-        yield "I13", f"{quota} uses {account.self_used}, its accounts say {add(own, np_used)}"
-    if nonzero(sub(account.self_request, add(waiting, add(own, np_used)))):
-        yield "I13", f"{quota} asks for {account.self_request}, its accounts say {add(waiting, add(own, np_used))}"
+    if nonzero(sub(info.self_used, add(own, np_used))) or nonzero(sub(info.self_np_used, np_used)):
+        yield "I13", f"{quota} uses {info.self_used}, its accounts say {add(own, np_used)}"
+    if nonzero(sub(info.self_request, add(waiting, add(own, np_used)))):
+        yield "I13", f"{quota} asks for {info.self_request}, its accounts say {add(waiting, add(own, np_used))}"

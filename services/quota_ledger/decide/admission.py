@@ -60,11 +60,11 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
         return f"Insufficient quotas, {where}, runtime: {listed(self.limit)}, used: {listed(self.used)}, {tail}"
 
 
-def limit_of(account: QuotaInfo, rules: AdmissionRules) -> Mapping[str, int]:
+def limit_of(info: QuotaInfo, rules: AdmissionRules) -> Mapping[str, int]:
     """What a quota may use; a resource that is absent is not limited."""
-    if rules.runtime and not (rules.bounds_reserved and account.name in RESERVED):
-        return account.runtime
-    return account.declared.max
+    if rules.runtime and not (rules.bounds_reserved and info.name in RESERVED):
+        return info.runtime
+    return info.declared.max
 
 
 NOTHING: Mapping[str, Amounts] = {}
@@ -112,17 +112,17 @@ def _shortfall_above(
     asked = tuple(request.items())
     is_runtime = rules.runtime and not rules.bounds_reserved
     for at in range(1, len(path)):
-        account = path[at]
-        if account.name == ROOT:
+        info = path[at]
+        if info.name == ROOT:
             break
-        limit = account.runtime if is_runtime else limit_of(account, rules)
-        used = account.used
+        limit = info.runtime if is_runtime else limit_of(info, rules)
+        used = info.used
         if taken:
-            used = _with(used, taken.get(account.name))
+            used = _with(used, taken.get(info.name))
         for key, size in asked:
             if used.get(key, 0) + size > limit.get(key, NO_LIMIT):
                 short = sorted(key for key, size in asked if used.get(key, 0) + size > limit.get(key, NO_LIMIT))
-                found = _short("ancestor", account, limit, used, request, short)
+                found = _short("ancestor", info, limit, used, request, short)
                 return msgspec.structs.replace(found, path=tuple(each.name for each in reversed(path[: at + 1])))
     return None
 
@@ -138,7 +138,7 @@ def _with(used: Amounts, more: Amounts | None) -> Amounts:
 
 def _short(
     stage: str,
-    account: QuotaInfo,
+    info: QuotaInfo,
     limit: Mapping[str, int],
     used: Mapping[str, int],
     request: Mapping[str, int],
@@ -146,7 +146,7 @@ def _short(
 ) -> Shortfall:
     return Shortfall(
         stage=stage,
-        quota=account.name,
+        quota=info.name,
         limit=dict(limit),
         used=dict(used),
         request=dict(request),

@@ -59,7 +59,7 @@ class _Desk:
 
     def _held(self, uid: str) -> AttachedPod | None:
         """None for a pod that is gone or belongs to no quota: there is nothing to charge."""
-        return self._newest.get(uid) or self._state.books.pods.get(uid)
+        return self._newest.get(uid) or self._state.projection.pods.get(uid)
 
     def _short_of(self, members: list[tuple[str, AttachedPod]]) -> Shortfall | None:
         """What the members together are short of; None when there is room for all, and then it is taken."""
@@ -77,7 +77,7 @@ class _Desk:
         return None
 
     def _shortfall(self, held: AttachedPod) -> Shortfall | None:
-        tree = self._state.books.trees[held.tree]
+        tree = self._state.projection.trees[held.tree]
         return shortfall(
             tree,
             held.quota,
@@ -89,9 +89,9 @@ class _Desk:
         )
 
     def _take(self, held: AttachedPod, vector: Amounts) -> None:
-        for account in self._state.books.trees[held.tree].path(held.quota):
+        for info in self._state.projection.trees[held.tree].path(held.quota):
             for sums in (self._used,) if held.preemptible else (self._used, self._np_used):
-                raise_clamped(sums.setdefault(account.name, {}), vector)
+                raise_clamped(sums.setdefault(info.name, {}), vector)
 
     def _charge(self, ask: ChargeRequest, members: list[tuple[str, AttachedPod]], charged: dict[str, str]) -> None:
         for uid, held in members:

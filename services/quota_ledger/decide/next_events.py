@@ -83,14 +83,14 @@ def caught_up(state: LedgerState, settings: LedgerSettings, now_ns: int) -> list
 
 
 def _structure(state: LedgerState, settings: LedgerSettings) -> Iterator[Event]:
-    books = state.books
-    topology = Topology(books.names.quotas.values())
+    projection = state.projection
+    topology = Topology(projection.names.quotas.values())
     wanted = {name: state.object_of(name) for name in state.quotas_due}
     for name in sorted(wanted, key=lambda each: _depth(each, wanted)):
-        quota, before, fault = wanted[name], books.names.quotas.get(name), state.fault_of(name)
+        quota, before, fault = wanted[name], projection.names.quotas.get(name), state.fault_of(name)
         refused = _refused(topology, quota, before, settings) if quota is not None and quota != before else None
         code, reason = (fault.code, fault.reason) if fault else (refused.code, str(refused)) if refused else ("", "")
-        if books.rejected.get(name, "") != reason:
+        if projection.rejected.get(name, "") != reason:
             yield QuotaRejected(quota=name, code=code, reason=reason)
         if quota is None:
             if before is not None and not topology.children.get(name):
@@ -99,7 +99,7 @@ def _structure(state: LedgerState, settings: LedgerSettings) -> Iterator[Event]:
         if refused or quota == before:
             continue  # the last good one stays in force
         topology.put(quota)
-        tree = books.tree_of.get(name, quota.tree if settings.multi_tree else "")
+        tree = projection.tree_of.get(name, quota.tree if settings.multi_tree else "")
         if before is None:
             yield QuotaDeclared(quota=name, declared=quota, tree=tree)
         elif before.parent != quota.parent:
@@ -123,25 +123,25 @@ def _refused(
 
 
 def _retired(state: LedgerState, topology: Topology, quota: DeclaredQuota) -> Iterator[Event]:
-    books = state.books
-    tree = books.tree_of[quota.name]
+    projection = state.projection
+    tree = projection.tree_of[quota.name]
     topology.drop(quota.name)
-    for uid in books.pods_of.get(quota.name, ()):
-        pod = books.pods[uid]
+    for uid in projection.pods_of.get(quota.name, ()):
+        pod = projection.pods[uid]
         yield PodReleased(pod_uid=uid, pod=pod.pod, quota=quota.name, reason="quota-retired")
     yield QuotaDeleted(quota=quota.name, tree=tree)
 
 
 def _capacities(state: LedgerState) -> Iterator[Event]:
-    for name in sorted(state.books.trees):
+    for name in sorted(state.projection.trees):
         total = state.total(name)
-        if total != state.books.trees[name].total:
+        if total != state.projection.trees[name].total:
             yield CapacitySet(tree=name, total=total, source="annotation" if name else "nodes")
 
 
 def _pods(state: LedgerState) -> Iterator[Event]:
     for uid in sorted(state.due)[:MOST_PODS]:
-        yield from _pod(state, uid, state.books.pods.get(uid), state.wanted(uid))
+        yield from _pod(state, uid, state.projection.pods.get(uid), state.wanted(uid))
 
 
 def _pod(state: LedgerState, uid: str, held: AttachedPod | None, wanted: AttachedPod | None) -> Iterator[Event]:
@@ -205,27 +205,27 @@ def _why_uncharged(state: LedgerState, uid: str, held: AttachedPod) -> str:
 
 
 def _runtimes(state: LedgerState) -> Iterator[Event]:
-    for name, tree in sorted(state.books.trees.items()):
-        if tree.levels and (moved := tree.proposed()):
+    for name, tree in sorted(state.projection.trees.items()):
+        if tree.changed_levels and (moved := tree.compute_delta()):
             yield moved.event(name)
 
 
 def _overuse(state: LedgerState, settings: LedgerSettings, now_ns: int) -> Iterator[Event]:
     if not settings.revoke:
         return
-    books = state.books
-    for name, tree in sorted(books.trees.items()):
-        for account in tree.accounts.values():
-            if account.name in (ROOT, *RESERVED):
+    projection = state.projection
+    for name, tree in sorted(projection.trees.items()):
+        for info in tree.quotas.values():
+            if info.name in (ROOT, *RESERVED):
                 continue
-            over = exceeding(account.used, account.runtime)
-            clock = books.over.get(account.name)
+            over = exceeding(info.used, info.runtime)
+            clock = projection.over.get(info.name)
             if clock is None and over:
-                yield OveruseStarted(quota=account.name, resources=tuple(over), at_ns=now_ns, tree=name)
+                yield OveruseStarted(quota=info.name, resources=tuple(over), at_ns=now_ns, tree=name)
             elif clock is not None and not over:
-                yield OveruseEnded(quota=account.name, at_ns=now_ns, tree=name)
+                yield OveruseEnded(quota=info.name, at_ns=now_ns, tree=name)
             elif clock is not None:
-                yield from _revoked(state, settings, now_ns, account.name, clock)
+                yield from _revoked(state, settings, now_ns, info.name, clock)
 
 
 def _revoked(
@@ -234,25 +234,27 @@ def _revoked(
     """Pods that are leaving are not asked to go again, and where they are enough nobody goes in their place."""
     if not is_overdue(clock.since_ns, now_ns, int(settings.revoke_after_s * 1e9)):
         return
-    books = state.books
-    account = books.trees[clock.tree].accounts[quota]
+    projection = state.projection
+    info = projection.trees[clock.tree].quotas[quota]
     holders: list[Holder] = []
-    used: Amounts = dict(account.used)
-    for uid in books.pods_of.get(quota, ()):
-        pod, seen = books.pods[uid], state.seen.get(uid)
+    used: Amounts = dict(info.used)
+    for uid in projection.pods_of.get(quota, ()):
+        pod, seen = projection.pods[uid], state.seen.get(uid)
         if pod.charged and seen is not None and seen.leaving:
             used = sub(used, pod.request)
         elif pod.charged and seen is not None:
             started = seen.started_ns or now_ns
             holders.append(Holder(uid, pod.request, seen.priority, started, pod.preemptible))
-    if not exceeding(used, account.runtime):
+    if not exceeding(used, info.runtime):
         return
-    pods = victims(used, account.runtime, holders)
+    pods = victims(used, info.runtime, holders)
     yield RevocationDecided(
-        quota=quota, runtime=account.runtime, used=dict(account.used), pods=tuple(pods), at_ns=now_ns, tree=clock.tree
+        quota=quota, runtime=info.runtime, used=dict(info.used), pods=tuple(pods), at_ns=now_ns, tree=clock.tree
     )
     for uid in pods:
-        yield EvictionRequested(pod_uid=uid, pod=books.pods[uid].pod, reason=f"quota {quota} uses more than it may")
+        yield EvictionRequested(
+            pod_uid=uid, pod=projection.pods[uid].pod, reason=f"quota {quota} uses more than it may"
+        )
 
 
 def _depth(name: str, wanted: dict[str, DeclaredQuota | None]) -> tuple[int, str]:

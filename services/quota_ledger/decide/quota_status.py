@@ -41,15 +41,15 @@ def statuses(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S,
         if len(drafts) == most:
             break
         place, uid = state.place_of(name)
-        tree = state.books.trees[state.books.tree_of.get(name, "")]
-        account = tree.accounts.get(name)
-        if not place or account is None:
+        tree = state.projection.trees[state.projection.tree_of.get(name, "")]
+        info = tree.quotas.get(name)
+        if not place or info is None:
             del due[name]
             continue
         told = state.published.told.get(place)
         if told is not None and told.uid != uid:
             told = None  # made anew: it knows nothing
-        patch = patch_of(tree, account, told, state.says.get(place, ()))
+        patch = patch_of(tree, info, told, state.says.get(place, ()))
         if patch == (told.patch if told else {}):
             del due[name]  # as it should be, until an event is about it again
         elif told is None or now_ns - told.at_ns >= interval_s * SECOND:
@@ -59,7 +59,7 @@ def statuses(state: LedgerState, now_ns: int, *, interval_s: float = INTERVAL_S,
 
 
 def patch_of(
-    tree: QuotaTree, account: QuotaInfo, told: PublishedPatch | None, says: Container[str] = ()
+    tree: QuotaTree, info: QuotaInfo, told: PublishedPatch | None, says: Container[str] = ()
 ) -> dict[str, Any]:
     """What an object is to say, as a merge patch; empty when there is nothing to say and nothing to take back.
 
@@ -68,33 +68,33 @@ def patch_of(
     """
     before = told.patch if told else {}
     known = before.get("metadata", {}).get("annotations", {})
-    resources = account.declared.max.keys()
+    resources = info.declared.max.keys()
     annotations = {
         PREFIX + suffix: _json(texts(amounts, resources))
-        for suffix, amounts in numbers(tree, account)
+        for suffix, amounts in numbers(tree, info)
         if nonzero(amounts) or PREFIX + suffix in known or suffix in says
     }
     patch: dict[str, Any] = {"metadata": {"annotations": annotations}} if annotations else {}
     used_before = before.get("status", {}).get("used", {})
-    if nonzero(account.used) or used_before or USED in says:
+    if nonzero(info.used) or used_before or USED in says:
         # A merge patch takes nothing away: what is no longer used is told as zero.
-        patch["status"] = {"used": texts(account.used, {*resources, *used_before})}
+        patch["status"] = {"used": texts(info.used, {*resources, *used_before})}
     return patch
 
 
-def numbers(tree: QuotaTree, account: QuotaInfo) -> Iterator[tuple[str, Mapping[str, int]]]:
+def numbers(tree: QuotaTree, info: QuotaInfo) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Suffix of an annotation, and its amounts."""
-    runtime = tree.capacity if account.name == ROOT else account.runtime
+    runtime = tree.capacity if info.name == ROOT else info.runtime
     yield from zip(
         NUMBERS,
         (
             runtime,
-            account.request,
-            account.child_request,
-            account.guaranteed,
-            account.allocated,
-            account.np_request,
-            account.np_used,
+            info.request,
+            info.child_request,
+            info.guaranteed,
+            info.allocated,
+            info.np_request,
+            info.np_used,
         ),
         strict=True,
     )

@@ -47,10 +47,10 @@ class WhyPod(msgspec.Struct, frozen=True):
     frees: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
 
 
-def why(books: LedgerProjection, uid: str, rules: AdmissionRules) -> WhyPod:
+def why(projection: LedgerProjection, uid: str, rules: AdmissionRules) -> WhyPod:
     """Which account a pod is short of, who holds it, and who could give it back."""
-    pod = books.pods[uid]
-    tree = books.trees[pod.tree]
+    pod = projection.pods[uid]
+    tree = projection.trees[pod.tree]
     if pod.charged:
         return WhyPod(pod.pod, pod.quota, pod.how, "used")
     short = shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules)
@@ -67,7 +67,7 @@ def why(books: LedgerProjection, uid: str, rules: AdmissionRules) -> WhyPod:
         text=short.text(),
         short_of=short.quota,
         missing=missing,
-        held_by=_holders(books, tree, short, missing),
+        held_by=_holders(projection, tree, short, missing),
         bounded_by=bounded_by,
         bound=bound,
         frees={} if bounded_by else _borrowers(tree, short.quota, missing),
@@ -75,7 +75,7 @@ def why(books: LedgerProjection, uid: str, rules: AdmissionRules) -> WhyPod:
 
 
 def _bound(tree: QuotaTree, short: Shortfall) -> tuple[str, Amounts]:
-    declared = tree.accounts[short.quota].declared
+    declared = tree.quotas[short.quota].declared
     if short.stage == "nonPreemptible":
         return "min", mask(declared.min, short.exceeded)
     wanted = total((short.used, short.request))
@@ -83,13 +83,13 @@ def _bound(tree: QuotaTree, short: Shortfall) -> tuple[str, Amounts]:
     return ("max", most) if most else ("", {})
 
 
-def _holders(books: LedgerProjection, tree: QuotaTree, short: Shortfall, missing: Amounts) -> Holders:
+def _holders(projection: LedgerProjection, tree: QuotaTree, short: Shortfall, missing: Amounts) -> Holders:
     """Of pods that must not be preempted only such are compared with min."""
-    below = {name for name in tree.accounts if short.quota in (account.name for account in tree.path(name))}
+    below = {name for name in tree.quotas if short.quota in (info.name for info in tree.path(name))}
     held = [
         (mask(pod.request, missing), pod.pod)
         for quota in sorted(below)
-        for pod in (books.pods[uid] for uid in books.pods_of.get(quota, ()))
+        for pod in (projection.pods[uid] for uid in projection.pods_of.get(quota, ()))
         if pod.charged and not (pod.preemptible and short.stage == "nonPreemptible")
     ]
     held.sort(key=lambda each: (-sum(each[0].values()), each[1]))
@@ -99,13 +99,13 @@ def _holders(books: LedgerProjection, tree: QuotaTree, short: Shortfall, missing
 
 def _borrowers(tree: QuotaTree, quota: str, missing: Amounts) -> dict[str, Amounts]:
     found: dict[str, Amounts] = {}
-    for account in tree.path(quota)[:-1]:
-        for sibling in tree.siblings(account.declared.parent):
+    for info in tree.path(quota)[:-1]:
+        for sibling in tree.sharing_children(info.declared.parent):
             borrowed = {}
             for name in missing:
-                floor = max(sibling.scaled_min.get(name, 0), sibling.guaranteed.get(name, 0))
-                if sibling is not account and sibling.runtime.get(name, 0) > floor:
-                    borrowed[name] = sibling.runtime[name] - floor
+                effective_min = max(sibling.scaled_min.get(name, 0), sibling.guaranteed.get(name, 0))
+                if sibling is not info and sibling.runtime.get(name, 0) > effective_min:
+                    borrowed[name] = sibling.runtime[name] - effective_min
             if borrowed:
                 found[sibling.name] = borrowed
     return found

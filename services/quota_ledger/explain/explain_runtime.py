@@ -35,12 +35,12 @@ class ChildShare(msgspec.Struct, frozen=True):
 
     quota: str
     min: int
-    floor: int
+    effective_min: int
     request: int
-    asked: int
+    demand: int
     weight: int
     lends: bool
-    certain: int
+    base: int
     rounds: list[int]
     runtime: int
 
@@ -48,7 +48,7 @@ class ChildShare(msgspec.Struct, frozen=True):
 class ShareRound(msgspec.Struct, frozen=True):
     """What a round of sharing divides among those who ask for more, and what they weigh together."""
 
-    left: int
+    remainder: int
     weights: int
 
 
@@ -69,7 +69,7 @@ class LevelShares(msgspec.Struct, frozen=True):
     reserved: dict[str, int]
     capacity: int
     minima: int
-    left: int
+    remainder: int
     rounds: list[ShareRound]
     children: list[ChildShare]
     surplus: int
@@ -98,25 +98,27 @@ class RuntimeExplanation(msgspec.Struct, frozen=True):
     more_waiting: dict[str, int]
 
 
-def explain(books: LedgerProjection, quota: str) -> RuntimeExplanation:
+def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
     """How a quota came to its runtime.
 
     Raises:
         UnknownQuota: there is none of that name.
     """
-    name, tree = tree_of(books, quota)
-    path = [account.name for account in reversed(tree.path(quota))]
-    levels = [level(tree, parent, resource) for parent in path[:-1] for resource in tree.dimensions(parent)]
-    account = tree.accounts[quota]
-    pods = sorted((books.pods[uid] for uid in books.pods_of.get(quota, ())), key=lambda pod: (not pod.charged, pod.pod))
+    name, tree = tree_of(projection, quota)
+    path = [info.name for info in reversed(tree.path(quota))]
+    levels = [level(tree, parent, resource) for parent in path[:-1] for resource in tree.level_resources(parent)]
+    info = tree.quotas[quota]
+    pods = sorted(
+        (projection.pods[uid] for uid in projection.pods_of.get(quota, ())), key=lambda pod: (not pod.charged, pod.pod)
+    )
     rest = pods[MOST_PODS:]
     return RuntimeExplanation(
         quota,
         name,
-        runtime=account.runtime,
-        used=dict(account.used),
+        runtime=info.runtime,
+        used=dict(info.used),
         levels=levels,
-        below={child: dict(tree.accounts[child].used) for child in sorted(account.children)},
+        below={child: dict(tree.quotas[child].used) for child in sorted(info.children)},
         pods=pods[:MOST_PODS],
         more_pods=len(rest),
         more_used=total(pod.request for pod in rest if pod.charged),
@@ -126,37 +128,37 @@ def explain(books: LedgerProjection, quota: str) -> RuntimeExplanation:
 
 def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:
     """The sharing among a parent's children, step by step; ends in the runtimes that were granted."""
-    accounts = sorted(tree.siblings(parent), key=lambda each: each.name)
+    quotas = sorted(tree.sharing_children(parent), key=lambda each: each.name)
     capacity = tree.level_capacity(parent).get(resource, 0)
-    steps, hungry = [], []
-    left = capacity
-    for account in accounts:
-        floor = max(account.scaled_min.get(resource, 0), account.guaranteed.get(resource, 0))
-        asked = account.asked.get(resource, 0)
-        certain = floor if asked > floor or not account.lends else asked
-        child = Child(account.name, floor, asked, account.declared.weight.get(resource, 0), account.lends)
-        if asked > floor:
-            hungry.append(child)
-        left -= certain
-        steps.append((account, child, certain))
-    rounds, added = _shared(left, hungry)
+    steps, unsatisfied = [], []
+    remainder = capacity
+    for info in quotas:
+        effective_min = max(info.scaled_min.get(resource, 0), info.guaranteed.get(resource, 0))
+        demand = info.demand.get(resource, 0)
+        base = effective_min if demand > effective_min or not info.lends else demand
+        child = Child(info.name, effective_min, demand, info.declared.weight.get(resource, 0), info.lends)
+        if demand > effective_min:
+            unsatisfied.append(child)
+        remainder -= base
+        steps.append((info, child, base))
+    rounds, added = _shared(remainder, unsatisfied)
     children = [
         ChildShare(
             child.name,
-            min=account.declared.min.get(resource, 0),
-            floor=child.floor,
-            request=account.child_request.get(resource, 0),
-            asked=child.ask,
+            min=info.declared.min.get(resource, 0),
+            effective_min=child.effective_min,
+            request=info.child_request.get(resource, 0),
+            demand=child.demand,
             weight=child.weight,
             lends=child.lends,
-            certain=certain,
+            base=base,
             rounds=added.get(child.name, []),
-            runtime=certain + sum(added.get(child.name, [])),
+            runtime=base + sum(added.get(child.name, [])),
         )
-        for account, child, certain in steps
+        for info, child, base in steps
     ]
-    scaled_mins = sum(step.floor for step in children)
-    groups = (tree.accounts[name] for name in RESERVED if name in tree.accounts) if parent == ROOT else ()
+    scaled_mins = sum(step.effective_min for step in children)
+    groups = (tree.quotas[name] for name in RESERVED if name in tree.quotas) if parent == ROOT else ()
     return LevelShares(
         parent=parent,
         resource=resource,
@@ -164,44 +166,44 @@ def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:
         reserved={group.name: size for group in groups if (size := group.used.get(resource, 0))},
         capacity=capacity,
         minima=sum(step.min for step in children),
-        left=left,
+        remainder=remainder,
         rounds=rounds,
         children=children,
         surplus=capacity - scaled_mins,
-        lent=sum(max(0, step.floor - step.runtime) for step in children),
-        borrowed=sum(max(0, step.runtime - step.floor) for step in children),
+        lent=sum(max(0, step.effective_min - step.runtime) for step in children),
+        borrowed=sum(max(0, step.runtime - step.effective_min) for step in children),
         idle=capacity - sum(step.runtime for step in children),
     )
 
 
-def tree_of(books: LedgerProjection, quota: str) -> tuple[str, QuotaTree]:
+def tree_of(projection: LedgerProjection, quota: str) -> tuple[str, QuotaTree]:
     """The tree that a quota is in, with its name.
 
     Raises:
         UnknownQuota: there is none of that name.
     """
-    name = books.tree_of.get(quota)
+    name = projection.tree_of.get(quota)
     if name is None:
         raise UnknownQuota(quota)
-    return name, books.trees[name]
+    return name, projection.trees[name]
 
 
-def _shared(left: int, hungry: list[Child]) -> tuple[list[ShareRound], dict[str, list[int]]]:
+def _shared(remainder: int, unsatisfied: list[Child]) -> tuple[list[ShareRound], dict[str, list[int]]]:
     """The rounds in which what is left is shared, and what each round adds to each child."""
     rounds: list[ShareRound] = []
     added: dict[str, list[int]] = {}
-    got = {child.name: child.floor for child in hungry}
-    weights = sum(child.weight for child in hungry)
-    while left > 0 and weights > 0:
-        rounds.append(ShareRound(left, weights))
-        portions = apportion(left, weights, [(child.weight, child.name) for child in hungry])
-        left, still = 0, []
-        for child, portion in zip(hungry, portions, strict=True):
-            kept = min(portion, child.ask - got[child.name])
-            left += portion - kept
-            got[child.name] += kept
+    allocated = {child.name: child.effective_min for child in unsatisfied}
+    weights = sum(child.weight for child in unsatisfied)
+    while remainder > 0 and weights > 0:
+        rounds.append(ShareRound(remainder, weights))
+        portions = apportion(remainder, weights, [(child.weight, child.name) for child in unsatisfied])
+        remainder, remaining = 0, []
+        for child, portion in zip(unsatisfied, portions, strict=True):
+            kept = min(portion, child.demand - allocated[child.name])
+            remainder += portion - kept
+            allocated[child.name] += kept
             added.setdefault(child.name, []).append(kept)
-            if got[child.name] < child.ask:
-                still.append(child)
-        hungry, weights = still, sum(child.weight for child in still)
+            if allocated[child.name] < child.demand:
+                remaining.append(child)
+        unsatisfied, weights = remaining, sum(child.weight for child in remaining)
     return rounds, added

@@ -35,33 +35,33 @@ class OverviewRow(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def lines(books: LedgerProjection) -> list[OverviewRow]:
+def lines(projection: LedgerProjection) -> list[OverviewRow]:
     """Every quota in every resource, parents before children; each tree begins with what it shares as a whole, at depth 0."""
     found: list[OverviewRow] = []
-    for name, tree in sorted(books.trees.items()):
+    for name, tree in sorted(projection.trees.items()):
         waiting: dict[str, Amounts] = {}
         _sum_up(tree, ROOT, waiting)
         found += _whole(name, tree, waiting)
-        for account in _in_order(tree, ROOT):
-            of_one = _reserved if account.name in RESERVED else _ordinary
-            found += of_one(name, account, waiting[account.name])
+        for info in _in_order(tree, ROOT):
+            of_one = _reserved if info.name in RESERVED else _ordinary
+            found += of_one(name, info, waiting[info.name])
     return found
 
 
 def _sum_up(tree: QuotaTree, quota: str, waiting: dict[str, Amounts]) -> Amounts:
     """What waits in each quota of a subtree: asked for by pods, and not used. Limits of max, and what is asked for min's sake, are of no account."""
-    account = tree.accounts[quota]
-    below = (_sum_up(tree, child, waiting) for child in account.children)
-    waiting[quota] = add(sub(account.self_request, account.self_used), total(below))
+    info = tree.quotas[quota]
+    below = (_sum_up(tree, child, waiting) for child in info.children)
+    waiting[quota] = add(sub(info.self_request, info.self_used), total(below))
     return waiting[quota]
 
 
 def _whole(name: str, tree: QuotaTree, waiting: dict[str, Amounts]) -> Iterator[OverviewRow]:
     """What a tree shares, and what is promised, used and waited for of it; the reserved groups take theirs before."""
-    below = [tree.accounts[child] for child in tree.accounts[ROOT].children if child not in RESERVED]
+    below = [tree.quotas[child] for child in tree.quotas[ROOT].children if child not in RESERVED]
     minima, used = total(each.declared.min for each in below), total(each.used for each in below)
     waits = total(waiting[each.name] for each in below)
-    for resource in tree.dimensions(ROOT):
+    for resource in tree.level_resources(ROOT):
         yield OverviewRow(
             tree=name,
             quota=ROOT,
@@ -78,41 +78,41 @@ def _whole(name: str, tree: QuotaTree, waiting: dict[str, Amounts]) -> Iterator[
         )
 
 
-def _ordinary(name: str, account: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
-    declared = account.declared
-    for resource in sorted({*declared.max, *account.runtime}):
-        runtime = account.runtime.get(resource, 0)
-        floor = max(account.scaled_min.get(resource, 0), account.guaranteed.get(resource, 0))
+def _ordinary(name: str, info: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
+    declared = info.declared
+    for resource in sorted({*declared.max, *info.runtime}):
+        runtime = info.runtime.get(resource, 0)
+        effective_min = max(info.scaled_min.get(resource, 0), info.guaranteed.get(resource, 0))
         yield OverviewRow(
             tree=name,
-            quota=account.name,
+            quota=info.name,
             parent=declared.parent,
-            depth=account.depth,
+            depth=info.depth,
             resource=resource,
             min=declared.min.get(resource, 0),
             max=declared.max.get(resource),
             runtime=runtime,
-            used=account.used.get(resource, 0),
-            borrowed=max(0, runtime - floor),
-            lent=max(0, floor - runtime),
+            used=info.used.get(resource, 0),
+            borrowed=max(0, runtime - effective_min),
+            lent=max(0, effective_min - runtime),
             waiting=waiting.get(resource, 0),
         )
 
 
-def _reserved(name: str, account: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
+def _reserved(name: str, info: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
     """The system or default group, in what its pods use or wait for."""
-    for resource in sorted(account.used.keys() | waiting.keys()):
-        most = account.declared.max.get(resource)
+    for resource in sorted(info.used.keys() | waiting.keys()):
+        most = info.declared.max.get(resource)
         yield OverviewRow(
             tree=name,
-            quota=account.name,
-            parent=account.declared.parent,
-            depth=account.depth,
+            quota=info.name,
+            parent=info.declared.parent,
+            depth=info.depth,
             resource=resource,
             min=0,
             max=most,
             runtime=most if most is not None else 0,
-            used=account.used.get(resource, 0),
+            used=info.used.get(resource, 0),
             borrowed=0,
             lent=0,
             waiting=waiting.get(resource, 0),
@@ -120,6 +120,6 @@ def _reserved(name: str, account: QuotaInfo, waiting: Amounts) -> Iterator[Overv
 
 
 def _in_order(tree: QuotaTree, parent: str) -> Iterator[QuotaInfo]:
-    for name in sorted(tree.accounts[parent].children):
-        yield tree.accounts[name]
+    for name in sorted(tree.quotas[parent].children):
+        yield tree.quotas[name]
         yield from _in_order(tree, name)

@@ -11,7 +11,7 @@ from services.quota_ledger.explain.explain_runtime import tree_of
 
 
 def whatif(
-    books: LedgerProjection,
+    projection: LedgerProjection,
     changes: Mapping[str, Mapping[str, Mapping[str, int]]],
     weigh_their_max: Container[str] = (),
 ) -> dict[str, Any]:
@@ -27,23 +27,23 @@ def whatif(
     Raises:
         UnknownQuota: a quota of that name is not there.
     """
-    other = books.empty()
-    encoded = msgspec.msgpack.encode(image_of(books))
+    other = projection.empty()
+    encoded = msgspec.msgpack.encode(image_of(projection))
     restored(other, msgspec.msgpack.decode(encoded, type=ProjectionSnapshot))
     for quota, fields in changes.items():
         _, tree = tree_of(other, quota)
-        declared = tree.accounts[quota].declared
+        declared = tree.quotas[quota].declared
         others = {"weight": fields.get("max", {}), **fields} if quota in weigh_their_max else fields
         amended = {field: {**getattr(declared, field), **amounts} for field, amounts in others.items()}
-        tree.amend(msgspec.structs.replace(declared, **amended))
+        tree.update_quota(msgspec.structs.replace(declared, **amended))
     for tree in other.trees.values():
-        tree.settle()
+        tree.refresh_runtimes()
     changed: dict[str, Any] = {}
-    for name, tree in books.trees.items():
-        for account in tree.accounts.values():
-            then = other.trees[name].accounts[account.name].runtime
-            for resource in sorted(account.runtime.keys() | then.keys()):
-                pair = [account.runtime.get(resource, 0), then.get(resource, 0)]
+    for name, tree in projection.trees.items():
+        for info in tree.quotas.values():
+            then = other.trees[name].quotas[info.name].runtime
+            for resource in sorted(info.runtime.keys() | then.keys()):
+                pair = [info.runtime.get(resource, 0), then.get(resource, 0)]
                 if pair[0] != pair[1]:
-                    changed.setdefault(account.name, {})[resource] = pair
+                    changed.setdefault(info.name, {})[resource] = pair
     return changed

@@ -11,58 +11,58 @@ from shared.kube.elastic_quota import ROOT
 Json = dict[str, Any]
 
 
-def quota(books: LedgerProjection, name: str, *, version: int, pods: bool = False) -> Json | None:
+def quota(projection: LedgerProjection, name: str, *, version: int, pods: bool = False) -> Json | None:
     """One quota's summary; None when there is none of that name. `koordinator-root-quota` is the default tree's.
 
     Args:
         version: seq of the books, given as the runtime's version.
         pods: also what each of its own pods asks for, and whether it uses it.
     """
-    tree = books.tree_of.get(name, "")
-    account = books.trees[tree].accounts.get(name)
-    return _summary(books, tree, account, version=version, pods=pods) if account is not None else None
+    tree = projection.tree_of.get(name, "")
+    info = projection.trees[tree].quotas.get(name)
+    return _summary(projection, tree, info, version=version, pods=pods) if info is not None else None
 
 
-def quotas(books: LedgerProjection, tree: str, *, version: int, pods: bool = False) -> Json:
+def quotas(projection: LedgerProjection, tree: str, *, version: int, pods: bool = False) -> Json:
     """Name -> summary of every quota but the roots; of one tree, or of all when `tree` is empty."""
     found: Json = {}
-    for each, there in sorted(books.trees.items()):
+    for each, there in sorted(projection.trees.items()):
         if tree in ("", each):
-            for name, account in sorted(there.accounts.items()):
+            for name, info in sorted(there.quotas.items()):
                 if name != ROOT:
-                    found[name] = _summary(books, each, account, version=version, pods=pods)
+                    found[name] = _summary(projection, each, info, version=version, pods=pods)
     return found
 
 
-def _summary(books: LedgerProjection, tree: str, account: QuotaInfo, *, version: int, pods: bool) -> Json:
-    declared = account.declared
-    runtime = books.trees[tree].capacity if account.name == ROOT else account.runtime
+def _summary(projection: LedgerProjection, tree: str, info: QuotaInfo, *, version: int, pods: bool) -> Json:
+    declared = info.declared
+    runtime = projection.trees[tree].capacity if info.name == ROOT else info.runtime
     summary: Json = {
-        "name": account.name,
+        "name": info.name,
         "parentName": declared.parent,
         "isParent": declared.is_parent,
         "runtimeVersion": version,
-        "allowLentResource": account.lends,
+        "allowLentResource": info.lends,
         "tree": tree,
         "max": _list(declared.max),
         "min": _list(declared.min),
-        "autoScaleMin": _list(account.scaled_min),
-        "used": _list(account.used),
-        "nonPreemptibleUsed": _list(account.np_used),
-        "request": _list(account.request),
-        "nonPreemptibleRequest": _list(account.np_request),
+        "autoScaleMin": _list(info.scaled_min),
+        "used": _list(info.used),
+        "nonPreemptibleUsed": _list(info.np_used),
+        "request": _list(info.request),
+        "nonPreemptibleRequest": _list(info.np_request),
         "sharedWeight": _list(declared.weight),
         "runtime": _list(runtime),
-        "childRequest": _list(account.child_request),
-        "allocated": _list(account.allocated),
-        "guaranteed": _list(account.guaranteed),
-        "selfUsed": _list(account.self_used),
-        "selfNonPreemptibleUsed": _list(account.self_np_used),
-        "selfRequest": _list(account.self_request),
-        "selfNonPreemptibleRequest": _list(account.self_np_request),
+        "childRequest": _list(info.child_request),
+        "allocated": _list(info.allocated),
+        "guaranteed": _list(info.guaranteed),
+        "selfUsed": _list(info.self_used),
+        "selfNonPreemptibleUsed": _list(info.self_np_used),
+        "selfRequest": _list(info.self_request),
+        "selfNonPreemptibleRequest": _list(info.self_np_request),
     }
-    if pods and (uids := books.pods_of.get(account.name)):
-        held = (books.pods[uid] for uid in uids)
+    if pods and (uids := projection.pods_of.get(info.name)):
+        held = (projection.pods[uid] for uid in uids)
         summary["podCache"] = {
             pod.pod: {"isAssigned": pod.charged, "resource": _list(pod.request)}
             for pod in sorted(held, key=lambda each: each.pod)

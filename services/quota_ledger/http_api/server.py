@@ -32,7 +32,7 @@ def application(state: Callable[[], LedgerState], leads: Callable[[], bool]) -> 
 
     async def one(request: web.Request) -> web.Response:
         name, now = request.match_info["name"], state()
-        found = quota_summary.quota(now.books, name, version=now.positions.get("quota", 0), pods=_pods(request))
+        found = quota_summary.quota(now.projection, name, version=now.positions.get("quota", 0), pods=_pods(request))
         if found is None:
             return json_response({"message": f"cannot find quota {name}"}, status=404)
         return json_response(found)
@@ -40,7 +40,7 @@ def application(state: Callable[[], LedgerState], leads: Callable[[], bool]) -> 
     async def all_of(request: web.Request) -> web.Response:
         now, tree = state(), request.query.get("tree", "")
         return json_response(
-            quota_summary.quotas(now.books, tree, version=now.positions.get("quota", 0), pods=_pods(request))
+            quota_summary.quotas(now.projection, tree, version=now.positions.get("quota", 0), pods=_pods(request))
         )
 
     app = for_leaders(leads)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Int64 = NDArray[np.int64]
 LARGEST = 2**63 - 1
-MINIMA, WEIGHTS, ASKS = range(3)
+MINIMA, WEIGHTS, DEMANDS = range(3)
 
 
 class DemandMatrix:

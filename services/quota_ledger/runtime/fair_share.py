@@ -23,8 +23,8 @@ class Child(NamedTuple):
     """
 
     name: str
-    floor: int
-    ask: int
+    effective_min: int
+    demand: int
     weight: int
     lends: bool
 
@@ -34,26 +34,26 @@ def share(capacity: int, children: Sequence[Child]) -> list[int]:
 
     The sum is at most max(capacity, sum of what is certain).
     """
-    given = [0] * len(children)
-    hungry: list[int] = []
+    allocation = [0] * len(children)
+    unsatisfied: list[int] = []
     left = capacity
-    for index, (_, floor, ask, _, lends) in enumerate(children):
-        if ask > floor:
-            given[index] = floor
-            hungry.append(index)
+    for index, (_, effective_min, demand, _, lends) in enumerate(children):
+        if demand > effective_min:
+            allocation[index] = effective_min
+            unsatisfied.append(index)
         else:
-            given[index] = ask if lends else floor
-        left -= given[index]
-    asks, sizes = [child.ask for child in children], [child.weight for child in children]
-    share_out(given, left, hungry, asks, sizes, [child.name for child in children])
-    return given
+            allocation[index] = demand if lends else effective_min
+        left -= allocation[index]
+    demands, sizes = [child.demand for child in children], [child.weight for child in children]
+    share_out(allocation, left, unsatisfied, demands, sizes, [child.name for child in children])
+    return allocation
 
 
 def share_out(
-    given: list[int],
+    allocation: list[int],
     left: int,
-    hungry: list[int],
-    asks: Sequence[int],
+    unsatisfied: list[int],
+    demands: Sequence[int],
     weights: Sequence[int],
     ranks: Sequence[Rank],
 ) -> None:
@@ -63,22 +63,22 @@ def share_out(
         hungry: indices of those who ask for more than they were given.
         ranks: who comes first of equal remainders.
     """
-    while left > 0 and hungry:
-        together = sum([weights[index] for index in hungry])
-        if together <= 0:
+    while left > 0 and unsatisfied:
+        weight_sum = sum([weights[index] for index in unsatisfied])
+        if weight_sum <= 0:
             return
-        portions = apportion(left, together, [(weights[index], ranks[index]) for index in hungry])
-        still: list[int] = []
+        portions = apportion(left, weight_sum, [(weights[index], ranks[index]) for index in unsatisfied])
+        remaining: list[int] = []
         left = 0
-        for index, portion in zip(hungry, portions, strict=True):
-            got, ask = given[index] + portion, asks[index]
-            if got < ask:
-                still.append(index)
+        for index, portion in zip(unsatisfied, portions, strict=True):
+            got, demand = allocation[index] + portion, demands[index]
+            if got < demand:
+                remaining.append(index)
             else:
-                left += got - ask
-                got = ask
-            given[index] = got
-        hungry = still
+                left += got - demand
+                got = demand
+            allocation[index] = got
+        unsatisfied = remaining
 
 
 def apportion(amount: int, weights: int, parts: Sequence[tuple[int, Rank]]) -> list[int]:
@@ -104,13 +104,13 @@ def apportion(amount: int, weights: int, parts: Sequence[tuple[int, Rank]]) -> l
     return portions
 
 
-def scaled_min(capacity: int, own: int, siblings: int) -> int:
+def scaled_min(capacity: int, own: int, min_sum: int) -> int:
     """A child's min where the minima of all children (`siblings`, itself included) exceed the capacity: its part of what there is."""
-    if capacity >= siblings:
+    if capacity >= min_sum:
         return own
     if capacity <= 0:
         return 0
-    return capacity * own // siblings
+    return capacity * own // min_sum
 
 
 def scaled_minima(capacity: Mapping[str, int], minima: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:

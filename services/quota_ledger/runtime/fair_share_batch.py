@@ -28,7 +28,7 @@ def weightiest(width: int) -> int:
 
 
 def shared(
-    capacity: Int64, asks: Int64, minima: Int64, weights: Int64, lends: Bools, scales: Bools
+    capacity: Int64, demands: Int64, minima: Int64, weights: Int64, lends: Bools, scales: Bools
 ) -> tuple[Int64, Int64] | None:
     """Floors and runtimes; None when an amount is too large.
 
@@ -38,8 +38,8 @@ def shared(
         lends: [children, levels].
         scales: [levels], whether minima shrink that do not fit.
     """
-    width = len(asks)
-    if width > WIDEST or max(int(np.abs(capacity).max()), int(asks.max()), int(minima.max())) > LARGEST:
+    width = len(demands)
+    if width > WIDEST or max(int(np.abs(capacity).max()), int(demands.max()), int(minima.max())) > LARGEST:
         return None
     if float(weights.sum(axis=0, dtype=np.float64).max()) > weightiest(width) * (1 - 2**-40):
         return None
@@ -52,30 +52,30 @@ def shared(
         fits = np.maximum(capacity[short], 0)
         scaled_mins = minima.copy()
         scaled_mins[:, short] = _divided(minima[:, short], fits, np.maximum(total[short], 1))[0]
-    given = np.where(lends, np.minimum(asks, scaled_mins), scaled_mins)
-    _share_out(given, capacity - given.sum(axis=0), asks, weights, asks > scaled_mins)
-    return scaled_mins, given
+    allocation = np.where(lends, np.minimum(demands, scaled_mins), scaled_mins)
+    _share_out(allocation, capacity - allocation.sum(axis=0), demands, weights, demands > scaled_mins)
+    return scaled_mins, allocation
 
 
-def _share_out(given: Int64, left: Int64, asks: Int64, weights: Int64, hungry: Bools) -> None:
+def _share_out(allocation: Int64, left: Int64, demands: Int64, weights: Int64, unsatisfied: Bools) -> None:
     """Add what is left to those who ask for more, by weight, until nobody does or nothing is left."""
-    width = len(given)
-    weighed = weights * hungry
-    asks = np.where(hungry, asks, 2 * LARGEST)
+    width = len(allocation)
+    weighed = weights * unsatisfied
+    demands = np.where(unsatisfied, demands, 2 * LARGEST)
     ranks = np.arange(width - 1, -1, -1)[:, None]
-    got = given
+    got = allocation
     columns = np.arange(len(left))
     while len(columns):
-        together = weighed.sum(axis=0)
-        active = np.flatnonzero((left > 0) & (together > 0))
+        weight_sum = weighed.sum(axis=0)
+        active = np.flatnonzero((left > 0) & (weight_sum > 0))
         if len(active) < len(left):
-            given[:, columns] = got
-            columns, left, together = columns[active], left[active], together[active]
-            got, asks, weighed = got.take(active, 1), asks.take(active, 1), weighed.take(active, 1)
+            allocation[:, columns] = got
+            columns, left, weight_sum = columns[active], left[active], weight_sum[active]
+            got, demands, weighed = got.take(active, 1), demands.take(active, 1), weighed.take(active, 1)
         if len(active) <= FEW:
-            _one_by_one(got, left, asks, weighed)
+            _one_by_one(got, left, demands, weighed)
             break
-        portions, remainders = _divided(weighed, left, together)
+        portions, remainders = _divided(weighed, left, weight_sum)
         rest = left - portions.sum(axis=0)
         # The largest remainders get one more, equal ones by rank. Fewer are missing than there are remainders above zero.
         remainders *= width
@@ -84,19 +84,19 @@ def _share_out(given: Int64, left: Int64, asks: Int64, weights: Int64, hungry: B
         bound[rest == 0] = 2**63 - 1
         portions += remainders >= bound
         got += portions
-        over = np.maximum(got - asks, 0)
+        over = np.maximum(got - demands, 0)
         got -= over
         left = over.sum(axis=0)
-        weighed = weighed * (got < asks)
-    given[:, columns] = got
+        weighed = weighed * (got < demands)
+    allocation[:, columns] = got
 
 
-def _one_by_one(given: Int64, left: Int64, asks: Int64, weights: Int64) -> None:
-    lists = (left.tolist(), given.T.tolist(), asks.T.tolist(), weights.T.tolist())
-    for column, (rest, got, ask, weight) in enumerate(zip(*lists, strict=True)):
-        hungry = [index for index, size in enumerate(weight) if size]
-        share_out(got, rest, hungry, ask, weight, range(len(got)))
-        given[:, column] = got
+def _one_by_one(allocation: Int64, left: Int64, demands: Int64, weights: Int64) -> None:
+    lists = (left.tolist(), allocation.T.tolist(), demands.T.tolist(), weights.T.tolist())
+    for column, (rest, got, demand, weight) in enumerate(zip(*lists, strict=True)):
+        unsatisfied = [index for index, size in enumerate(weight) if size]
+        share_out(got, rest, unsatisfied, demand, weight, range(len(got)))
+        allocation[:, column] = got
 
 
 def _divided(one: Int64, other: Int64, by: Int64) -> tuple[Int64, Int64]:

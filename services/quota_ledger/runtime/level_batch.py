@@ -27,40 +27,40 @@ class LevelBatch:
         self.columns = columns[order]
         self._starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
         self.scaled_mins, self.runtimes = pool.shared(self.columns, capacity[order], scales[order])
-        self.floors_before = pool.scaled_mins.take(self.columns, 1)
+        self.scaled_mins_before = pool.scaled_mins.take(self.columns, 1)
         self.runtimes_before = pool.runtimes.take(self.columns, 1)
-        self._moved = self.runtimes != self.runtimes_before
+        self._changed = self.runtimes != self.runtimes_before
 
     def below(self) -> Iterator[tuple[int, Int64, Int64]]:
         """The levels whose parents have another runtime: number of the pool, columns, what each has to share."""
         below = self.pool.below.take(self.columns, 1)
-        reached = self._moved & (below != NEVER)
+        reached = self._changed & (below != NEVER)
         numbers, columns = address(below[reached])
         capacity = self.runtimes[reached]
         for number in np.flatnonzero(np.bincount(numbers)).tolist():
             chosen = numbers == number
             yield number, columns[chosen], capacity[chosen]
 
-    def keep(self) -> int:
+    def apply(self) -> int:
         """These are the shares now; the accounts read them when they are asked. How many accounts changed."""
-        differ = self._moved | (self.scaled_mins != self.floors_before)
+        differ = self._changed | (self.scaled_mins != self.scaled_mins_before)
         pool = self.pool
         pool.scaled_mins[:, self.columns], pool.runtimes[:, self.columns] = self.scaled_mins, self.runtimes
         changed = np.logical_or.reduceat(differ, self._starts, axis=1)  # in several resources: counts once
         for at in self.columns[self._starts[changed.any(axis=0)]].tolist():
-            if (level := pool.levels[at]) is not None:
+            if (level := pool.changed_levels[at]) is not None:
                 level.version += 1
         return int(np.count_nonzero(changed))
 
-    def runtimes_moved(self) -> Iterator[tuple[str, list[str], list[int], list[int]]]:
+    def runtimes_changed(self) -> Iterator[tuple[str, list[str], list[int], list[int]]]:
         """Resource, quotas, their runtimes and what these were before; 0 where there was none."""
-        for resource, names, now, before in self._by_resource(self._moved, self.runtimes, self.runtimes_before):
+        for resource, names, now, before in self._by_resource(self._changed, self.runtimes, self.runtimes_before):
             yield resource, names, now.tolist(), np.maximum(before, 0).tolist()
 
-    def floors_moved(self) -> Iterator[tuple[str, list[str], list[int]]]:
+    def scaled_mins_changed(self) -> Iterator[tuple[str, list[str], list[int]]]:
         """Resource, quotas, their minima in force."""
-        differ = self.scaled_mins != self.floors_before
-        for resource, names, now, _ in self._by_resource(differ, self.scaled_mins, self.floors_before):
+        differ = self.scaled_mins != self.scaled_mins_before
+        for resource, names, now, _ in self._by_resource(differ, self.scaled_mins, self.scaled_mins_before):
             yield resource, names, now.tolist()
 
     def _by_resource(self, chosen: Bools, now: Int64, before: Int64) -> Iterator[tuple[str, list[str], Int64, Int64]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.quota_ledger.runtime.demand_matrix import ASKS, LARGEST, MINIMA, WEIGHTS, DemandMatrix
+from services.quota_ledger.runtime.demand_matrix import DEMANDS, LARGEST, MINIMA, WEIGHTS, DemandMatrix
 from services.quota_ledger.runtime.sibling_matrix import NEVER, MatrixPool, SiblingMatrix
 from services.quota_ledger.tree.quota_info import QuotaInfo
 
@@ -22,9 +22,9 @@ class MatrixLayout:
         pools: by number.
     """
 
-    def __init__(self, sheet: DemandMatrix) -> None:
-        self._sheet = sheet
-        self.levels: dict[str, SiblingMatrix] = {}
+    def __init__(self, demand_matrix: DemandMatrix) -> None:
+        self._demand_matrix = demand_matrix
+        self.changed_levels: dict[str, SiblingMatrix] = {}
         self.pools: list[MatrixPool] = []
         self._of_width: dict[int, MatrixPool] = {}
 
@@ -32,26 +32,26 @@ class MatrixLayout:
         """Lay out levels: parent, children, resources."""
         fresh: dict[int, list[SiblingMatrix]] = {}
         shared: dict[int, list[Sequence[str]]] = {}
-        for parent, accounts, resources in found:
-            pool = self._pool(width_for(len(accounts)))
-            level = self.levels[parent.name] = SiblingMatrix(parent, accounts, pool)
+        for parent, quotas, resources in found:
+            pool = self._pool(width_for(len(quotas)))
+            level = self.changed_levels[parent.name] = SiblingMatrix(parent, quotas, pool)
             fresh.setdefault(pool.number, []).append(level)
             shared.setdefault(pool.number, []).append(resources)
         for number, levels in fresh.items():
             self.pools[number].take(levels, shared[number])
-            _fill(self.pools[number], levels, self._sheet)
+            _fill(self.pools[number], levels, self._demand_matrix)
         made = [level for levels in fresh.values() for level in levels]
         for level in made:
             level.link()
-        if len(made) < len(self.levels):  # some below are older than their parent's
+        if len(made) < len(self.changed_levels):  # some below are older than their parent's
             for level in made:
-                for account in level.accounts:
-                    if account.children and (own := self.levels.get(account.name)) is not None:
+                for info in level.quotas:
+                    if info.children and (own := self.changed_levels.get(info.name)) is not None:
                         own.link()
 
     def drop(self, name: str) -> None:
         """The level below this parent is laid out anew when it is needed."""
-        if (level := self.levels.pop(name, None)) is not None:
+        if (level := self.changed_levels.pop(name, None)) is not None:
             level.release()
 
     def _pool(self, width: int) -> MatrixPool:
@@ -68,39 +68,39 @@ def width_for(children: int) -> int:
     return 1 << (children - 1).bit_length()
 
 
-def _fill(pool: MatrixPool, levels: Sequence[SiblingMatrix], sheet: DemandMatrix) -> None:
+def _fill(pool: MatrixPool, levels: Sequence[SiblingMatrix], demand_matrix: DemandMatrix) -> None:
     """What the accounts of new levels ask for, have and are, in their cells."""
     alike: dict[tuple[str, ...], list[SiblingMatrix]] = {}
     for level in levels:
         alike.setdefault(tuple(level.columns), []).append(level)
     for resources, some in alike.items():
         if resources:
-            _fill_alike(pool, some, resources, sheet)
+            _fill_alike(pool, some, resources, demand_matrix)
 
 
 def _fill_alike(
-    pool: MatrixPool, levels: Sequence[SiblingMatrix], resources: tuple[str, ...], sheet: DemandMatrix
+    pool: MatrixPool, levels: Sequence[SiblingMatrix], resources: tuple[str, ...], demand_matrix: DemandMatrix
 ) -> None:
     """The same for levels that share the same resources. Accounts are looked at as little as can be: they do not fit a cache."""
     columns = np.array([list(level.columns.values()) for level in levels])
-    for each in (pool.asks, pool.minima, pool.weights, pool.scaled_mins, pool.runtimes):
+    for each in (pool.demands, pool.minima, pool.weights, pool.scaled_mins, pool.runtimes):
         each[:, columns] = 0
     pool.below[:, columns], pool.lends[:, columns], pool.first[columns] = NEVER, True, columns[:, :1]
-    accounts = [account for level in levels for account in level.accounts]
-    counts = np.array([len(level.accounts) for level in levels])
-    rows = np.arange(len(accounts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    quotas = [info for level in levels for info in level.quotas]
+    counts = np.array([len(level.quotas) for level in levels])
+    rows = np.arange(len(quotas)) - np.repeat(np.cumsum(counts) - counts, counts)
     cells = rows[:, None], np.repeat(columns, counts, axis=0)
-    lines = np.fromiter((account.line for account in accounts), np.intp, len(accounts))
-    minima = sheet.read(MINIMA, lines, resources)
-    is_new = all(account.is_new for account in accounts)
-    pool.asks[cells] = sheet.read(ASKS, lines, resources)
-    pool.weights[cells] = sheet.read(WEIGHTS, lines, resources)
+    lines = np.fromiter((info.demand_row for info in quotas), np.intp, len(quotas))
+    minima = demand_matrix.read(MINIMA, lines, resources)
+    is_new = all(info.is_new for info in quotas)
+    pool.demands[cells] = demand_matrix.read(DEMANDS, lines, resources)
+    pool.weights[cells] = demand_matrix.read(WEIGHTS, lines, resources)
     pool.minima[cells] = minima
-    pool.scaled_mins[cells] = minima if is_new else _kept([account.kept_floor for account in accounts], resources, 0)
-    pool.runtimes[cells] = NEVER if is_new else _kept([account.kept_runtime for account in accounts], resources, NEVER)
-    pool.lends[cells] = np.array([account.lends for account in accounts])[:, None]
-    names = np.empty(len(accounts), np.object_)
-    names[:] = [account.name for account in accounts]
+    pool.scaled_mins[cells] = minima if is_new else _kept([info.cached_scaled_min for info in quotas], resources, 0)
+    pool.runtimes[cells] = NEVER if is_new else _kept([info.cached_runtime for info in quotas], resources, NEVER)
+    pool.lends[cells] = np.array([info.lends for info in quotas])[:, None]
+    names = np.empty(len(quotas), np.object_)
+    names[:] = [info.name for info in quotas]
     pool.names[cells] = names[:, None]
 
 

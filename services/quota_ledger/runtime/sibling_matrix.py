@@ -42,14 +42,14 @@ class MatrixPool:
         self.width, self.number = width, number
         self._free: list[int] = []
         self._columns = 0
-        self.asks, self.minima, self.weights, self.scaled_mins, self.runtimes, self.below = (
+        self.demands, self.minima, self.weights, self.scaled_mins, self.runtimes, self.below = (
             np.zeros((width, 16), np.int64) for _ in range(6)
         )
         self.lends = np.ones((width, 16), np.bool_)
         self.names: NDArray[np.object_] = np.zeros((width, 16), np.object_)
         self.first = np.zeros(16, np.int64)
         self.resources: NDArray[np.object_] = np.zeros(16, np.object_)
-        self.levels: list[SiblingMatrix | None] = []
+        self.changed_levels: list[SiblingMatrix | None] = []
 
     def take(self, levels: Sequence["SiblingMatrix"], resources: Sequence[Sequence[str]]) -> None:
         """Free columns for levels, each with its resources."""
@@ -58,11 +58,11 @@ class MatrixPool:
         more = len(wanted) - len(columns)
         columns += range(self._columns, self._columns + more)
         self._columns += more
-        self.levels += [None] * more
+        self.changed_levels += [None] * more
         while len(self.first) < self._columns:
             self._widen()
         for (level, resource), column in zip(wanted, columns, strict=True):
-            self.levels[column] = level
+            self.changed_levels[column] = level
             level.columns[resource] = column
         self.resources[columns] = [resource for _, resource in wanted]
 
@@ -76,14 +76,14 @@ class MatrixPool:
     def release(self, column: int) -> None:
         """A column is free again."""
         self._free.append(column)
-        self.levels[column] = None
+        self.changed_levels[column] = None
 
     def shared(self, columns: Int64, capacity: Int64, scales: NDArray[np.bool_]) -> tuple[Int64, Int64]:
         """Floors and runtimes of some levels; changes nothing."""
         found = None
         if len(columns) > fair_share_batch.FEW:
-            asks, minima, weights = (each.take(columns, 1) for each in (self.asks, self.minima, self.weights))
-            found = fair_share_batch.shared(capacity, asks, minima, weights, self.lends.take(columns, 1), scales)
+            demands, minima, weights = (each.take(columns, 1) for each in (self.demands, self.minima, self.weights))
+            found = fair_share_batch.shared(capacity, demands, minima, weights, self.lends.take(columns, 1), scales)
         return found or self._one_by_one(columns, capacity.tolist(), scales.tolist())
 
     def _one_by_one(self, columns: Int64, capacity: list[int], scales: list[bool]) -> tuple[Int64, Int64]:
@@ -92,7 +92,7 @@ class MatrixPool:
             minima = self.minima[:, column].tolist()
             total = sum(minima)
             own = [scaled_min(capacity[at], each, total) for each in minima] if scales[at] else minima
-            parts = (self.asks[:, column].tolist(), self.weights[:, column].tolist(), self.lends[:, column].tolist())
+            parts = (self.demands[:, column].tolist(), self.weights[:, column].tolist(), self.lends[:, column].tolist())
             children = [Child(f"{index:09}", *each) for index, each in enumerate(zip(own, *parts, strict=True))]
             scaled_mins[:, at] = own
             runtimes[:, at] = share(capacity[at], children)
@@ -108,57 +108,57 @@ class SiblingMatrix:
         version: another one whenever a share is.
     """
 
-    __slots__ = ("accounts", "columns", "parent", "pool", "version")
+    __slots__ = ("columns", "parent", "pool", "quotas", "version")
 
-    def __init__(self, parent: QuotaInfo, accounts: Sequence[QuotaInfo], pool: MatrixPool) -> None:
+    def __init__(self, parent: QuotaInfo, quotas: Sequence[QuotaInfo], pool: MatrixPool) -> None:
         self.parent, self.pool, self.version = parent, pool, 0
-        self.accounts = sorted(accounts, key=_NAME)
+        self.quotas = sorted(quotas, key=_NAME)
         self.columns: dict[str, int] = {}
-        for row, account in enumerate(self.accounts):
-            if account.laid_out is not None:
-                account.catch_up()
-            account.laid_out, account.row, account.version = self, row, 0
+        for row, info in enumerate(self.quotas):
+            if info.matrix is not None:
+                info.refresh()
+            info.matrix, info.row, info.version = self, row, 0
 
-    def ask(self, account: QuotaInfo) -> None:
+    def set_demand(self, info: QuotaInfo) -> None:
         """One child asks for something else."""
         for resource, column in self.columns.items():
-            self.pool.asks[account.row, column] = min(account.asked.get(resource, 0), LARGEST)
+            self.pool.demands[info.row, column] = min(info.demand.get(resource, 0), LARGEST)
 
-    def shares(self, account: QuotaInfo) -> tuple[dict[str, int], dict[str, int]]:
+    def shares(self, info: QuotaInfo) -> tuple[dict[str, int], dict[str, int]]:
         """Runtime and scaled min of one child: as the columns have them, else as they were."""
-        runtime, floor = dict(account.kept_runtime), dict(account.kept_floor)
-        runtimes, scaled_mins, row = self.pool.runtimes.item, self.pool.scaled_mins.item, account.row
+        runtime, scaled_min = dict(info.cached_runtime), dict(info.cached_scaled_min)
+        runtimes, scaled_mins, row = self.pool.runtimes.item, self.pool.scaled_mins.item, info.row
         for resource, column in self.columns.items():
             runtime[resource] = runtimes(row, column)
-            if resource in account.declared.min:
-                floor[resource] = scaled_mins(row, column)
-        return runtime, floor
+            if resource in info.declared.min:
+                scaled_min[resource] = scaled_mins(row, column)
+        return runtime, scaled_min
 
-    def put(self, account: QuotaInfo, runtime: Mapping[str, int], floor: Mapping[str, int]) -> None:
+    def put(self, info: QuotaInfo, runtime: Mapping[str, int], scaled_min: Mapping[str, int]) -> None:
         """One child has other shares."""
         for resource, column in self.columns.items():
             if (size := runtime.get(resource)) is not None:
-                self.pool.runtimes[account.row, column] = size
-            if (size := floor.get(resource)) is not None:
-                self.pool.scaled_mins[account.row, column] = size
+                self.pool.runtimes[info.row, column] = size
+            if (size := scaled_min.get(resource)) is not None:
+                self.pool.scaled_mins[info.row, column] = size
         self.version += 1
 
     def link(self) -> None:
         """What the parent's runtime reaches: these columns."""
-        if (above := self.parent.laid_out) is not None:
+        if (above := self.parent.matrix) is not None:
             for resource, column in self.columns.items():
                 if (cell := above.columns.get(resource)) is not None:
                     above.pool.below[self.parent.row, cell] = self.pool.number << _SHIFT | column
 
     def release(self) -> None:
         """The layout is no more; who reads its shares from here keeps them."""
-        if (above := self.parent.laid_out) is not None:
+        if (above := self.parent.matrix) is not None:
             for resource in self.columns:
                 if (cell := above.columns.get(resource)) is not None:
                     above.pool.below[self.parent.row, cell] = NEVER
-        for account in self.accounts:
-            account.catch_up()
-            account.laid_out = None
+        for info in self.quotas:
+            info.refresh()
+            info.matrix = None
         for column in self.columns.values():
             self.pool.release(column)
 

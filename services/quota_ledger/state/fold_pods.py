@@ -20,11 +20,11 @@ class PodFold(StateFields):
         seen = self.seen.get(uid)
         if seen is None or seen.ended:
             return None
-        quota, how = self.books.names.resolve(seen.namespace, {QUOTA_NAME: seen.label})
-        tree = self.books.tree_of.get(quota)
+        quota, how = self.projection.names.resolve(seen.namespace, {QUOTA_NAME: seen.label})
+        tree = self.projection.tree_of.get(quota)
         if tree is None:
             return None
-        counted = self.books.trees[tree].accounts[quota].declared.max
+        counted = self.projection.trees[tree].quotas[quota].declared.max
         return AttachedPod(
             seen.pod,
             tree,
@@ -46,7 +46,7 @@ class PodFold(StateFields):
 
     def is_asked_for(self, uid: str) -> bool:
         """Whether the pod is charged for a cycle that may yet place it."""
-        held = self.books.pods.get(uid)
+        held = self.projection.pods.get(uid)
         return held is not None and held.charged and held.epoch > 0 and not self.is_over(held.epoch, held.cycle)
 
     def _scheduling(self, record: RecordedEvent) -> None:
@@ -105,7 +105,7 @@ class PodFold(StateFields):
             self._asked[uid] = None
         else:
             self._asked.pop(uid, None)
-        if same(self.books.pods.get(uid), self.wanted(uid)):
+        if same(self.projection.pods.get(uid), self.wanted(uid)):
             self.due.pop(uid, None)
         else:
             self.due[uid] = None

@@ -41,7 +41,7 @@ class QuotaFold(StateFields):
         """An annotation that is missing or cannot be read changes nothing."""
         if root.total is not None:
             return root.total
-        found = self.books.trees.get(tree)
+        found = self.projection.trees.get(tree)
         return found.total if found else {}
 
     def declared_roots(self) -> list[tuple[str, DeclaredQuota]]:
@@ -49,7 +49,7 @@ class QuotaFold(StateFields):
         not there, or that it was not in.
         """
         if self._roots is None:
-            quotas, tree_of = sorted(self.books.names.quotas.items()), self.books.tree_of
+            quotas, tree_of = sorted(self.projection.names.quotas.items()), self.projection.tree_of
             self._roots = [
                 (where, quota) for name, quota in quotas if quota.is_root and (where := tree_of.get(name, ""))
             ]
@@ -122,9 +122,9 @@ class QuotaFold(StateFields):
             self._look_at_quota(there.name)
 
     def _look_at_quota(self, name: str) -> None:
-        is_so = self.books.names.quotas.get(name) == self.object_of(name)
+        is_so = self.projection.names.quotas.get(name) == self.object_of(name)
         fault = self.fault_of(name)
-        if is_so and self.books.rejected.get(name, "") == (fault.reason if fault else ""):
+        if is_so and self.projection.rejected.get(name, "") == (fault.reason if fault else ""):
             self.quotas_due.pop(name, None)
         else:
             self.quotas_due[name] = None

@@ -93,7 +93,7 @@ class LedgerState(QuotaFold, PodFold):
         """Everything, names sorted."""
         image = StateSnapshot(
             positions=self.positions,
-            books=image_of(self.books),
+            projection=image_of(self.projection),
             told=self.published.told,
             profiles=self.profiles.image(),
             objects=self.objects,
@@ -115,17 +115,17 @@ class LedgerState(QuotaFold, PodFold):
         self.epoch, self.cycle = image.epoch, image.cycle
         self.objects, self.nodes, self.placed = image.objects, image.nodes, image.placed
         self.faults, self.says = image.faults, image.says
-        restored(self.books, image.books)
-        self.published.restore(image.told, self.books)
+        restored(self.projection, image.projection)
+        self.published.restore(image.told, self.projection)
         self.profiles.restore(image.profiles)
         for uid, seen in image.seen.items():
             self._put(uid, seen)
-        for uid in self.books.pods:
+        for uid in self.projection.pods:
             self._look(uid)
         for key, quota in self.objects.items():
             self._keys_of.setdefault(quota.name, {})[key] = None
         faulty = [fault.name for fault in self.faults.values()]
-        for name in {*self._keys_of, *self.books.tree_of, *self.books.rejected, *faulty, *RESERVED}:
+        for name in {*self._keys_of, *self.projection.tree_of, *self.projection.rejected, *faulty, *RESERVED}:
             self._look_at_quota(name)
 
     def _cluster(self, record: RecordedEvent) -> None:
@@ -154,10 +154,10 @@ class LedgerState(QuotaFold, PodFold):
     def _own(self, event: Event) -> None:
         before = None
         if isinstance(event, QuotaDeclared | QuotaUpdated | QuotaReparented | QuotaDeleted):
-            before = self.books.names.quotas.get(event.quota)
-        self.published.touch(event, self.books)
-        self.books.apply(event)
-        self.published.touch(event, self.books)
+            before = self.projection.names.quotas.get(event.quota)
+        self.published.touch(event, self.projection)
+        self.projection.apply(event)
+        self.published.touch(event, self.projection)
         match event:
             case (
                 QuotaDeclared(quota=name)
@@ -168,9 +168,9 @@ class LedgerState(QuotaFold, PodFold):
                 self.structure_changes += 1
                 self._roots = None
                 self._look_at_quota(name)
-                after = self.books.names.quotas.get(name)
+                after = self.projection.names.quotas.get(name)
                 spaces = {space for quota in (before, after) if quota for space in spaces_of(quota)}
-                uids = [self._of_label.get(name, {}), self.books.pods_of.get(name, {})]
+                uids = [self._of_label.get(name, {}), self.projection.pods_of.get(name, {})]
                 uids += [self._in_namespace.get(space, {}) for space in sorted(spaces)]
                 for group in uids:
                     for uid in list(group):
@@ -189,7 +189,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     """What a snapshot holds."""
 
     positions: dict[str, int]
-    books: ProjectionSnapshot
+    projection: ProjectionSnapshot
     told: dict[str, PublishedPatch]
     profiles: ProfilesSnapshot
     objects: dict[str, DeclaredQuota]

@@ -76,12 +76,12 @@ class PublishedStatus:
             case ObjectDesired(resource=resource, name=key, body=body):
                 self.told[f"{resource}/{key}#"] = PublishedPatch("", body or {}, record.at_ns)
 
-    def restore(self, told: Mapping[str, PublishedPatch], books: LedgerProjection) -> None:
+    def restore(self, told: Mapping[str, PublishedPatch], projection: LedgerProjection) -> None:
         """Take over what was told; every quota is looked at once."""
         self.told.update(told)
-        self._note((ROOT, *books.names.quotas))
+        self._note((ROOT, *projection.names.quotas))
 
-    def touch(self, event: Event, books: LedgerProjection) -> None:
+    def touch(self, event: Event, projection: LedgerProjection) -> None:
         """Note whose numbers an event is about; asked before and after it is booked, for a quota that moves or goes."""
         match event:
             case RuntimeRecomputed(runtimes=runtimes, dropped=dropped):
@@ -90,8 +90,8 @@ class PublishedStatus:
             case CapacitySet():
                 self._note((ROOT,))
             case PodMoved(before=before, quota=quota):
-                self._path(before, books)
-                self._path(quota, books)
+                self._path(before, projection)
+                self._path(quota, projection)
             case (
                 PodAttached(quota=quota)
                 | PodCharged(quota=quota)
@@ -103,7 +103,7 @@ class PublishedStatus:
                 | QuotaReparented(quota=quota)
                 | QuotaDeleted(quota=quota)
             ):
-                self._path(quota, books)
+                self._path(quota, projection)
 
     def said(self, place: str, name: str, says: Iterable[str]) -> None:
         """Note that a quota's object has numbers that it was not told: somebody else wrote them."""
@@ -113,9 +113,9 @@ class PublishedStatus:
         if not all(PREFIX + number in known if number in NUMBERS else "status" in patch for number in says):
             self.due[name] = None
 
-    def _path(self, quota: str, books: LedgerProjection) -> None:
-        if (tree := books.tree_of.get(quota)) is not None:
-            self._note(account.name for account in books.trees[tree].path(quota))
+    def _path(self, quota: str, projection: LedgerProjection) -> None:
+        if (tree := projection.tree_of.get(quota)) is not None:
+            self._note(info.name for info in projection.trees[tree].path(quota))
 
     def _note(self, names: Iterable[str]) -> None:
         for name in names:

@@ -37,7 +37,7 @@ class StateFields:
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         self.positions: dict[str, int] = {}
-        self.books = LedgerProjection(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
+        self.projection = LedgerProjection(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
         self.published = PublishedStatus()
         self.profiles = ProfileView()
         self.objects: dict[str, DeclaredQuota] = {}

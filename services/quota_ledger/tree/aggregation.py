@@ -18,64 +18,64 @@ class Aggregation(Hierarchy):
 
     def add_request(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
         """Pods of a quota ask for more (or less)."""
-        if (account := self.accounts.get(name)) is None:
+        if (info := self.quotas.get(name)) is None:
             return
-        account.self_request = add_clamped(account.self_request, delta)
-        account.self_np_request = add_clamped(account.self_np_request, np_delta)
+        info.self_request = add_clamped(info.self_request, delta)
+        info.self_np_request = add_clamped(info.self_np_request, np_delta)
         self._raise_request(self.path(name), delta, np_delta)
 
     def add_used(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
         """Pods of a quota use more (or less)."""
-        if (account := self.accounts.get(name)) is None:
+        if (info := self.quotas.get(name)) is None:
             return
-        raise_clamped(account.self_used, delta)
+        raise_clamped(info.self_used, delta)
         if np_delta:
-            raise_clamped(account.self_np_used, np_delta)
+            raise_clamped(info.self_np_used, np_delta)
         self._raise_used(self.path(name), delta, np_delta)
 
     def _raise_request(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
-        for account in path:
-            account.np_request = add_clamped(account.np_request, np_delta)
-            if account.name == ROOT:
-                account.request = add_clamped(account.request, delta)
+        for info in path:
+            info.np_request = add_clamped(info.np_request, np_delta)
+            if info.name == ROOT:
+                info.request = add_clamped(info.request, delta)
                 break
-            before = account.limited()
-            account.child_request = add_clamped(account.child_request, delta)
-            account.floor_request()
-            after = account.limited()
-            if account.asked != after:
-                account.ask(after)
-                self._asked(account)
+            before = info.limited_request()
+            info.child_request = add_clamped(info.child_request, delta)
+            info.update_request()
+            after = info.limited_request()
+            if info.demand != after:
+                info.set_demand(after)
+                self._demand_changed(info)
             delta = sub(after, before)
 
     def _raise_used(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         self._raise_sums(path, delta, np_delta)
         if self._guarantees and path:
-            path[0].allocated = add_clamped(path[0].allocated, mask(delta, self._dimensions))
+            path[0].allocated = add_clamped(path[0].allocated, mask(delta, self._resource_counts))
             self._raise_guaranteed(path, {})
         if path and path[0].name in RESERVED:
             self._recount_capacity()
 
     def _raise_sums(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         changes = tuple(delta.items())
-        for account in path:
-            used = account.used
+        for info in path:
+            used = info.used
             for name, size in changes:
                 after = used.get(name, 0) + size
                 used[name] = after if after > 0 else 0  # noqa: FURB136 (half the time of max, for every account above a pod)
             if np_delta:
-                raise_clamped(account.np_used, np_delta)
+                raise_clamped(info.np_used, np_delta)
 
     def _raise_guaranteed(self, path: Sequence[QuotaInfo], delta: Mapping[str, int]) -> None:
         """The first of the path has `delta` more allocated below it; each is guaranteed that, and at least its min."""
         if not self._guarantees:
             return
-        for account in path:
-            account.allocated = add_clamped(account.allocated, delta)
-            if account.name == ROOT:
+        for info in path:
+            info.allocated = add_clamped(info.allocated, delta)
+            if info.name == ROOT:
                 break
-            before = account.guaranteed
-            account.guaranteed = largest(account.allocated, account.declared.min)
-            if account.guaranteed != before:
-                self._mark(account.declared.parent)
-            delta = sub(account.guaranteed, before)
+            before = info.guaranteed
+            info.guaranteed = largest(info.allocated, info.declared.min)
+            if info.guaranteed != before:
+                self._mark_changed(info.declared.parent)
+            delta = sub(info.guaranteed, before)

@@ -30,39 +30,39 @@ class Hierarchy:
         self.total: Amounts = {}
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
-        self._sheet = DemandMatrix()
-        self.accounts: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, self._sheet, lends=False)}
+        self._demand_matrix = DemandMatrix()
+        self.quotas: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, self._demand_matrix, lends=False)}
         self._orphans: dict[str, dict[str, None]] = {}  # a parent that is not there -> those that name it
-        self._dimensions: dict[str, int] = {}
-        self.levels: set[str] = set()
-        self._layout = MatrixLayout(self._sheet)
-        self._bare: dict[str, None] = {}  # parents whose children are to be laid out
-        self._proposal: tuple[RuntimeDelta, list[LevelBatch]] | None = None
+        self._resource_counts: dict[str, int] = {}
+        self.changed_levels: set[str] = set()
+        self._matrices = MatrixLayout(self._demand_matrix)
+        self._without_matrix: dict[str, None] = {}  # parents whose children are to be laid out
+        self._computed: tuple[RuntimeDelta, list[LevelBatch]] | None = None
         self._paths: dict[str, tuple[QuotaInfo, ...]] = {}
-        self._reshaped = False  # resources came or went, so shares may have to lose some
+        self._resources_changed = False  # resources came or went, so shares may have to lose some
 
     def path(self, name: str) -> tuple[QuotaInfo, ...]:
         """From a quota to the root, both included; shorter when a parent is unknown."""
         found = self._paths.get(name)
         if found is None:
             path, above = [], name
-            while (account := self.accounts.get(above)) is not None:
-                path.append(account)
-                above = account.declared.parent
+            while (info := self.quotas.get(above)) is not None:
+                path.append(info)
+                above = info.declared.parent
             found = self._paths[name] = tuple(path)
         return found
 
-    def siblings(self, parent: str) -> list[QuotaInfo]:
+    def sharing_children(self, parent: str) -> list[QuotaInfo]:
         """The quotas that share what a parent may use; the reserved groups are none of them."""
-        return [self.accounts[name] for name in self.accounts[parent].children if name not in RESERVED]
+        return [self.quotas[name] for name in self.quotas[parent].children if name not in RESERVED]
 
-    def dimensions(self, parent: str) -> list[str]:
+    def level_resources(self, parent: str) -> list[str]:
         """The resources that are shared at a level."""
-        return sorted(self._dimensions if parent == ROOT else self.accounts[parent].declared.max)
+        return sorted(self._resource_counts if parent == ROOT else self.quotas[parent].declared.max)
 
     def level_capacity(self, parent: str) -> Mapping[str, int]:
         """What a level shares."""
-        return self.capacity if parent == ROOT else self.accounts[parent].runtime
+        return self.capacity if parent == ROOT else self.quotas[parent].runtime
 
     def _lends(self, quota: DeclaredQuota) -> bool:
         return quota.lends and not self._guarantees
@@ -70,36 +70,36 @@ class Hierarchy:
     def _recount_capacity(self) -> None:
         capacity = dict(self.total)
         for name in RESERVED:
-            if name in self.accounts:
-                capacity = sub(capacity, self.accounts[name].used)
+            if name in self.quotas:
+                capacity = sub(capacity, self.quotas[name].used)
         for resource in self.capacity:
             capacity.setdefault(resource, 0)  # a resource that the tree once had stays one that min is scaled in
         if capacity != self.capacity:
             self.capacity = capacity
-            self._mark(ROOT)
+            self._mark_changed(ROOT)
 
-    def _count_dimensions(self, quota: DeclaredQuota, step: int) -> None:
+    def _count_resources(self, quota: DeclaredQuota, step: int) -> None:
         if quota.name == ROOT or quota.name in RESERVED:
             return
         for resource in quota.max:
-            count = self._dimensions.get(resource, 0) + step
+            count = self._resource_counts.get(resource, 0) + step
             if count:
-                self._dimensions[resource] = count
+                self._resource_counts[resource] = count
             else:
-                self._dimensions.pop(resource, None)
-                self._reshaped = True
+                self._resource_counts.pop(resource, None)
+                self._resources_changed = True
             if count <= 1:
-                self._mark(ROOT)
+                self._mark_changed(ROOT)
 
-    def _mark(self, *names: str) -> None:
-        self.levels.update(names)
-        self._proposal = None
+    def _mark_changed(self, *names: str) -> None:
+        self.changed_levels.update(names)
+        self._computed = None
         for name in names:
-            self._layout.drop(name)
-            self._bare[name] = None
+            self._matrices.drop(name)
+            self._without_matrix[name] = None
 
-    def _asked(self, account: QuotaInfo) -> None:
-        self.levels.add(account.declared.parent)
-        self._proposal = None
-        if account.laid_out is not None:
-            account.laid_out.ask(account)
+    def _demand_changed(self, info: QuotaInfo) -> None:
+        self.changed_levels.add(info.declared.parent)
+        self._computed = None
+        if info.matrix is not None:
+            info.matrix.set_demand(info)

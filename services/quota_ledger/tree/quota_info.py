@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services.quota_ledger.runtime.demand_matrix import ASKS, MINIMA, WEIGHTS, DemandMatrix
+from services.quota_ledger.runtime.demand_matrix import DEMANDS, MINIMA, WEIGHTS, DemandMatrix
 from shared.domain.amounts import Amounts, capped, largest
 from shared.kube.elastic_quota import DeclaredQuota
 
@@ -31,41 +31,41 @@ class QuotaInfo:
     """
 
     __slots__ = (
-        "allocated", "asked", "child_request", "children", "declared", "depth", "guaranteed", "is_new", "kept_floor", "kept_runtime",
-        "laid_out", "lends", "line", "name", "np_request", "np_used", "request", "row", "self_np_request", "self_np_used", "self_request", "self_used", "sheet",
-        "used", "version",
+        "allocated", "cached_runtime", "cached_scaled_min", "child_request", "children", "declared", "demand", "demand_matrix", "demand_row",
+        "depth", "guaranteed", "is_new", "lends", "matrix", "name", "np_request", "np_used", "request", "row", "self_np_request",
+        "self_np_used", "self_request", "self_used", "used", "version",
     )  # fmt: skip
 
-    def __init__(self, declared: DeclaredQuota, sheet: DemandMatrix, *, lends: bool) -> None:
-        self.sheet = sheet
-        self.line = sheet.take()
-        self.declare(declared, lends=lends)
+    def __init__(self, declared: DeclaredQuota, demand_matrix: DemandMatrix, *, lends: bool) -> None:
+        self.demand_matrix = demand_matrix
+        self.demand_row = demand_matrix.take()
+        self.set_declared(declared, lends=lends)
         self.is_new = True
         self.name = declared.name
         self.children: dict[str, None] = {}
         self.depth = 0
-        self.asked: Amounts = {}
-        self.laid_out: SiblingMatrix | None = None
+        self.demand: Amounts = {}
+        self.matrix: SiblingMatrix | None = None
         self.row = 0
         self.version = 0
-        self.kept_floor: Mapping[str, int] = declared.min
-        self.kept_runtime: Amounts = {}
+        self.cached_scaled_min: Mapping[str, int] = declared.min
+        self.cached_runtime: Amounts = {}
         self.self_request: Amounts = {}
         self.self_used: Amounts = {}
         self.self_np_request: Amounts = {}
         self.self_np_used: Amounts = {}
         self.clear_sums()
 
-    def declare(self, declared: DeclaredQuota, *, lends: bool) -> None:
+    def set_declared(self, declared: DeclaredQuota, *, lends: bool) -> None:
         """It declares this from now on."""
         self.declared, self.lends, self.is_new = declared, lends, False
-        self.sheet.put(MINIMA, self.line, declared.min)
-        self.sheet.put(WEIGHTS, self.line, declared.weight)
+        self.demand_matrix.put(MINIMA, self.demand_row, declared.min)
+        self.demand_matrix.put(WEIGHTS, self.demand_row, declared.weight)
 
-    def ask(self, amounts: Amounts) -> None:
+    def set_demand(self, amounts: Amounts) -> None:
         """The sharing at its parent's level counts this as its request from now on."""
-        self.asked = amounts
-        self.sheet.put(ASKS, self.line, amounts)
+        self.demand = amounts
+        self.demand_matrix.put(DEMANDS, self.demand_row, amounts)
 
     def clear_sums(self) -> None:
         """Forget what is summed over the subtree."""
@@ -80,37 +80,37 @@ class QuotaInfo:
     @property
     def runtime(self) -> Amounts:
         """What it may use at the moment."""
-        if self.laid_out is not None and self.version != self.laid_out.version:
-            self.catch_up()
-        return self.kept_runtime
+        if self.matrix is not None and self.version != self.matrix.version:
+            self.refresh()
+        return self.cached_runtime
 
     @runtime.setter
     def runtime(self, runtime: Amounts) -> None:
-        self.kept_runtime, self.is_new = runtime, False
+        self.cached_runtime, self.is_new = runtime, False
 
     @property
     def scaled_min(self) -> Mapping[str, int]:
         """Min in force at its level."""
-        if self.laid_out is not None and self.version != self.laid_out.version:
-            self.catch_up()
-        return self.kept_floor
+        if self.matrix is not None and self.version != self.matrix.version:
+            self.refresh()
+        return self.cached_scaled_min
 
     @scaled_min.setter
-    def scaled_min(self, floor: Mapping[str, int]) -> None:
-        self.kept_floor, self.is_new = floor, False
+    def scaled_min(self, scaled_min: Mapping[str, int]) -> None:
+        self.cached_scaled_min, self.is_new = scaled_min, False
 
-    def catch_up(self) -> None:
+    def refresh(self) -> None:
         """Take over the shares that lie with its siblings', if they are newer."""
-        shares = self.laid_out
+        shares = self.matrix
         if shares is None or self.version == shares.version:
             return
         self.version, self.is_new = shares.version, False
-        self.kept_runtime, self.kept_floor = shares.shares(self)
+        self.cached_runtime, self.cached_scaled_min = shares.shares(self)
 
-    def limited(self) -> Amounts:
+    def limited_request(self) -> Amounts:
         """What it asks its parent for: its request, at most its max."""
         return capped(self.request, self.declared.max)
 
-    def floor_request(self) -> None:
+    def update_request(self) -> None:
         """Request anew from what is asked for below."""
         self.request = self.child_request if self.lends else largest(self.child_request, self.declared.min)

@@ -18,118 +18,118 @@ class QuotaTree(Aggregation, RuntimeUpdate):
         self.total = total
         self._recount_capacity()
 
-    def declare(self, quota: DeclaredQuota) -> None:
+    def add_quota(self, quota: DeclaredQuota) -> None:
         """A quota is new. Its children may be there already."""
-        account = QuotaInfo(quota, self._sheet, lends=self._lends(quota))
-        self.accounts[quota.name] = account
-        self._count_dimensions(quota, +1)
-        account.children = self._orphans.pop(quota.name, {})
-        self._attach(account)
-        if account.children:
+        info = QuotaInfo(quota, self._demand_matrix, lends=self._lends(quota))
+        self.quotas[quota.name] = info
+        self._count_resources(quota, +1)
+        info.children = self._orphans.pop(quota.name, {})
+        self._attach(info)
+        if info.children:
             self.rebuild()
         else:
-            self._enter(account)
+            self._propagate(info)
 
-    def amend(self, quota: DeclaredQuota) -> None:
+    def update_quota(self, quota: DeclaredQuota) -> None:
         """A quota declares something else."""
-        account = self.accounts[quota.name]
-        before = account.declared
+        info = self.quotas[quota.name]
+        before = info.declared
         lends = self._lends(quota)
         if (before.max.keys(), before.min.keys(), before.parent) != (quota.max.keys(), quota.min.keys(), quota.parent):
-            self._reshaped = True
-            account.scaled_min = mask(account.scaled_min, quota.min)
-        self._count_dimensions(before, -1)
-        self._count_dimensions(quota, +1)
-        self._mark(before.parent, quota.parent, quota.name)
-        if (account.lends, before.is_parent) != (lends, quota.is_parent) and before.parent == quota.parent:
-            account.declare(quota, lends=lends)
+            self._resources_changed = True
+            info.scaled_min = mask(info.scaled_min, quota.min)
+        self._count_resources(before, -1)
+        self._count_resources(quota, +1)
+        self._mark_changed(before.parent, quota.parent, quota.name)
+        if (info.lends, before.is_parent) != (lends, quota.is_parent) and before.parent == quota.parent:
+            info.set_declared(quota, lends=lends)
             self.rebuild()
         elif before.parent != quota.parent:
-            self._detach(account)
-            account.declare(quota, lends=lends)
-            self._attach(account)
-            self._reenter(account)
+            self._detach(info)
+            info.set_declared(quota, lends=lends)
+            self._attach(info)
+            self._repropagate(info)
         else:
-            self._amend_amounts(account, quota)
+            self._update_amounts(info, quota)
 
-    def retire(self, name: str) -> None:
+    def delete_quota(self, name: str) -> None:
         """A quota is gone; what was counted for it leaves its parent with it."""
-        account = self.accounts.pop(name)
-        self._detach(account)
-        if account.children:
-            self._orphans[name] = account.children
-        self._count_dimensions(account.declared, -1)
-        self._sheet.release(account.line)
-        self.levels.discard(name)
+        info = self.quotas.pop(name)
+        self._detach(info)
+        if info.children:
+            self._orphans[name] = info.children
+        self._count_resources(info.declared, -1)
+        self._demand_matrix.release(info.demand_row)
+        self.changed_levels.discard(name)
 
     def rebuild(self) -> None:
         """All sums and shares from what each quota's own pods ask for and use."""
-        self._mark(*self.accounts)
-        for account in self.accounts.values():
-            account.clear_sums()
-            account.catch_up()
-        for account in self.accounts.values():
-            self._enter(account)
-        for account in self.accounts.values():
-            path = self.path(account.name)
-            self._raise_request(path, account.self_request, account.self_np_request)
-            self._raise_used(path, account.self_used, account.self_np_used)
+        self._mark_changed(*self.quotas)
+        for info in self.quotas.values():
+            info.clear_sums()
+            info.refresh()
+        for info in self.quotas.values():
+            self._propagate(info)
+        for info in self.quotas.values():
+            path = self.path(info.name)
+            self._raise_request(path, info.self_request, info.self_np_request)
+            self._raise_used(path, info.self_used, info.self_np_used)
 
-    def _amend_amounts(self, account: QuotaInfo, quota: DeclaredQuota) -> None:
-        before = account.declared
-        account.declare(quota, lends=account.lends)
-        limited = capped(account.request, before.max)
-        account.floor_request()
-        after = account.limited()
-        account.ask(after)
-        self._raise_guaranteed([account, *self.path(quota.parent)], {})
-        self._raise_request(self.path(quota.parent), sub(after, limited), {})
+    def _update_amounts(self, info: QuotaInfo, quota: DeclaredQuota) -> None:
+        before = info.declared
+        info.set_declared(quota, lends=info.lends)
+        limited_request = capped(info.request, before.max)
+        info.update_request()
+        after = info.limited_request()
+        info.set_demand(after)
+        self._raise_guaranteed([info, *self.path(quota.parent)], {})
+        self._raise_request(self.path(quota.parent), sub(after, limited_request), {})
 
-    def _attach(self, account: QuotaInfo) -> None:
+    def _attach(self, info: QuotaInfo) -> None:
         self._paths.clear()
-        if (parent := self.accounts.get(account.declared.parent)) is not None:
-            parent.children[account.name] = None
-            self._mark(parent.name, account.name, parent.declared.parent)
+        if (parent := self.quotas.get(info.declared.parent)) is not None:
+            parent.children[info.name] = None
+            self._mark_changed(parent.name, info.name, parent.declared.parent)
         else:
-            self._orphans.setdefault(account.declared.parent, {})[account.name] = None
-        self._set_depth(account, parent.depth + 1 if parent else 1)
+            self._orphans.setdefault(info.declared.parent, {})[info.name] = None
+        self._set_depth(info, parent.depth + 1 if parent else 1)
 
-    def _set_depth(self, account: QuotaInfo, depth: int) -> None:
-        account.depth = depth
-        for name in account.children:
-            self._set_depth(self.accounts[name], depth + 1)
+    def _set_depth(self, info: QuotaInfo, depth: int) -> None:
+        info.depth = depth
+        for name in info.children:
+            self._set_depth(self.quotas[name], depth + 1)
 
-    def _detach(self, account: QuotaInfo) -> None:
+    def _detach(self, info: QuotaInfo) -> None:
         self._paths.clear()
-        above = self.path(account.declared.parent)
+        above = self.path(info.declared.parent)
         if above:
-            above[0].children.pop(account.name, None)
-            self._mark(above[0].name, above[0].declared.parent)
-        elif orphans := self._orphans.get(account.declared.parent):
-            orphans.pop(account.name, None)
+            above[0].children.pop(info.name, None)
+            self._mark_changed(above[0].name, above[0].declared.parent)
+        elif orphans := self._orphans.get(info.declared.parent):
+            orphans.pop(info.name, None)
             if not orphans:
-                del self._orphans[account.declared.parent]
-        self._raise_request(above, negated(account.limited()), negated(account.np_request))
-        self._raise_sums(above, negated(account.used), negated(account.np_used))
-        self._raise_guaranteed(above, negated(account.guaranteed))
+                del self._orphans[info.declared.parent]
+        self._raise_request(above, negated(info.limited_request()), negated(info.np_request))
+        self._raise_sums(above, negated(info.used), negated(info.np_used))
+        self._raise_guaranteed(above, negated(info.guaranteed))
 
-    def _enter(self, account: QuotaInfo) -> None:
+    def _propagate(self, info: QuotaInfo) -> None:
         """A quota without pods: what its min alone asks for and guarantees."""
-        if account.name == ROOT:
+        if info.name == ROOT:
             return
-        before = account.limited()
-        account.floor_request()
-        after = account.limited()
-        account.ask(after)
-        self._mark(account.declared.parent)
-        above = self.path(account.declared.parent)
-        self._raise_guaranteed([account, *above], {})
+        before = info.limited_request()
+        info.update_request()
+        after = info.limited_request()
+        info.set_demand(after)
+        self._mark_changed(info.declared.parent)
+        above = self.path(info.declared.parent)
+        self._raise_guaranteed([info, *above], {})
         self._raise_request(above, sub(after, before), {})
 
-    def _reenter(self, account: QuotaInfo) -> None:
-        above = self.path(account.declared.parent)
-        account.floor_request()
-        account.ask(account.limited())
-        self._raise_request(above, account.limited(), account.np_request)
-        self._raise_sums(above, account.used, account.np_used)
-        self._raise_guaranteed(above, account.guaranteed)
+    def _repropagate(self, info: QuotaInfo) -> None:
+        above = self.path(info.declared.parent)
+        info.update_request()
+        info.set_demand(info.limited_request())
+        self._raise_request(above, info.limited_request(), info.np_request)
+        self._raise_sums(above, info.used, info.np_used)
+        self._raise_guaranteed(above, info.guaranteed)

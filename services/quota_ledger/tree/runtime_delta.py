@@ -44,53 +44,53 @@ class RuntimeDelta(msgspec.Struct, eq=False):
         return RuntimeRecomputed(tree=tree, runtimes=self.runtimes, scaled_mins=self.scaled_mins, dropped=self.dropped)
 
     @classmethod
-    def recorded(cls, event: RuntimeRecomputed) -> "RuntimeDelta":
+    def from_event(cls, event: RuntimeRecomputed) -> "RuntimeDelta":
         """As an event has it."""
         return cls(event.runtimes, event.scaled_mins, event.dropped)
 
     @classmethod
-    def of_turns(cls, turns: Iterable[LevelBatch]) -> "RuntimeDelta":
+    def from_batches(cls, batches: Iterable[LevelBatch]) -> "RuntimeDelta":
         """Of levels that were shared together."""
         runtimes: ByResource = {}
         scaled_mins: ByResource = {}
         differences: ByResource = {}
-        for turn in turns:
-            for resource, names, now, before in turn.runtimes_moved():
+        for batch in batches:
+            for resource, names, now, before in batch.runtimes_changed():
                 runtimes.setdefault(resource, {}).update(zip(names, now, strict=True))
-                moved = (size - old for size, old in zip(now, before, strict=True))
-                differences.setdefault(resource, {}).update(zip(names, moved, strict=True))
-            for resource, names, now in turn.floors_moved():
+                delta = (size - old for size, old in zip(now, before, strict=True))
+                differences.setdefault(resource, {}).update(zip(names, delta, strict=True))
+            for resource, names, now in batch.scaled_mins_changed():
                 scaled_mins.setdefault(resource, {}).update(zip(names, now, strict=True))
         return cls(_sorted(runtimes), _sorted(scaled_mins), {}, differences)
 
     @classmethod
-    def of_grants(
-        cls, grants: Mapping[str, tuple[Mapping[str, int], Amounts]], accounts: Mapping[str, QuotaInfo]
+    def from_runtimes(
+        cls, shares: Mapping[str, tuple[Mapping[str, int], Amounts]], quotas: Mapping[str, QuotaInfo]
     ) -> "RuntimeDelta":
         """Of quotas with their whole scaled_mins and runtimes."""
         found = cls({}, {}, {})
-        for name, (floor, runtime) in sorted(grants.items()):
-            account = accounts[name]
-            for shares, after, before in (
-                (found.runtimes, runtime, account.runtime),
-                (found.scaled_mins, floor, account.scaled_min),
+        for name, (scaled_min, runtime) in sorted(shares.items()):
+            info = quotas[name]
+            for changed, after, before in (
+                (found.runtimes, runtime, info.runtime),
+                (found.scaled_mins, scaled_min, info.scaled_min),
             ):
                 for resource, size in after.items():
                     if before.get(resource) != size:
-                        shares.setdefault(resource, {})[name] = size
-            for resource in sorted(account.runtime.keys() - runtime.keys()):
+                        changed.setdefault(resource, {})[name] = size
+            for resource in sorted(info.runtime.keys() - runtime.keys()):
                 found.dropped.setdefault(resource, []).append(name)
         return found
 
-    def of_accounts(self) -> Iterator[tuple[str, Amounts, Amounts]]:
+    def by_quota(self) -> Iterator[tuple[str, Amounts, Amounts]]:
         """Quota, its runtimes and its scaled_mins that are others."""
         found: dict[str, tuple[Amounts, Amounts]] = {}
         for index, shares in enumerate((self.runtimes, self.scaled_mins)):
             for resource, sizes in shares.items():
                 for name, size in sizes.items():
                     found.setdefault(name, ({}, {}))[index][resource] = size
-        for name, (runtime, floor) in found.items():
-            yield name, runtime, floor
+        for name, (runtime, scaled_min) in found.items():
+            yield name, runtime, scaled_min
 
 
 def _sorted(shares: ByResource) -> ByResource:

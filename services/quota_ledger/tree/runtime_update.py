@@ -19,107 +19,107 @@ from services.quota_ledger.tree.runtime_delta import RuntimeDelta
 from shared.domain.amounts import Amounts
 
 Int64 = NDArray[np.int64]
-Grants = dict[str, tuple[Mapping[str, int], Amounts]]
+Shares = dict[str, tuple[Mapping[str, int], Amounts]]
 """Quota -> its floor at its level, and its runtime."""
 
 
 class RuntimeUpdate(Hierarchy):
     """The half of a tree that shares."""
 
-    def settle(self) -> int:
+    def refresh_runtimes(self) -> int:
         """Share anew wherever something moved.
 
         Returns:
             How many quotas have another runtime or scaled min.
         """
-        if not self._guarantees and not self._reshaped:
-            moved = sum(turn.keep() for turn in self._sharing())
-            self.levels.clear()
-            self._proposal = None
-            return moved
-        grants = self._proposed_by_level()
-        self.put(grants)
-        return len(grants)
+        if not self._guarantees and not self._resources_changed:
+            delta = sum(batch.apply() for batch in self._level_batches())
+            self.changed_levels.clear()
+            self._computed = None
+            return delta
+        shares = self._proposed_by_level()
+        self.put(shares)
+        return len(shares)
 
-    def proposed(self) -> RuntimeDelta:
+    def compute_delta(self) -> RuntimeDelta:
         """What sharing anew would change. No share is another one before it is accepted."""
-        if not self._guarantees and not self._reshaped:
-            turns = list(self._sharing())
-            moved = RuntimeDelta.of_turns(turns)
-            self._proposal = (moved, turns)
+        if not self._guarantees and not self._resources_changed:
+            batches = list(self._level_batches())
+            delta = RuntimeDelta.from_batches(batches)
+            self._computed = (delta, batches)
         else:
-            moved = RuntimeDelta.of_grants(self._proposed_by_level(), self.accounts)
-        if not moved:
-            self.levels.clear()
-            self._reshaped = False
-            self._proposal = None
-        return moved
+            delta = RuntimeDelta.from_runtimes(self._proposed_by_level(), self.quotas)
+        if not delta:
+            self.changed_levels.clear()
+            self._resources_changed = False
+            self._computed = None
+        return delta
 
-    def accept(self, moved: RuntimeDelta) -> Mapping[str, Mapping[str, int]]:
+    def apply_delta(self, delta: RuntimeDelta) -> Mapping[str, Mapping[str, int]]:
         """These are the shares now; every level is as it should be.
 
         Returns:
             resource -> quota -> by how much its runtime is another one.
         """
-        if self._proposal is not None and self._proposal[0] == moved:
-            for turn in self._proposal[1]:
-                turn.keep()
-            differences = self._proposal[0].differences
+        if self._computed is not None and self._computed[0] == delta:
+            for batch in self._computed[1]:
+                batch.apply()
+            differences = self._computed[0].differences
         else:
-            differences = self._taken(moved)
-        if self._reshaped:
-            self._mark(*self._layout.levels)
-        self._reshaped = False
-        self._proposal = None
-        self.levels.clear()
+            differences = self._apply_recorded(delta)
+        if self._resources_changed:
+            self._mark_changed(*self._matrices.changed_levels)
+        self._resources_changed = False
+        self._computed = None
+        self.changed_levels.clear()
         return differences
 
-    def put(self, grants: Grants) -> None:
+    def put(self, shares: Shares) -> None:
         """These quotas have these scaled_mins and runtimes, in all resources; every level is as it should be."""
-        for name, (floor, runtime) in grants.items():
-            if (account := self.accounts.get(name)) is not None:
-                self._mark(account.declared.parent)
-                account.scaled_min, account.runtime = floor, runtime
-        if self._reshaped:
-            self._mark(*self._layout.levels)
-        self._reshaped = False
-        self.levels.clear()
+        for name, (scaled_min, runtime) in shares.items():
+            if (info := self.quotas.get(name)) is not None:
+                self._mark_changed(info.declared.parent)
+                info.scaled_min, info.runtime = scaled_min, runtime
+        if self._resources_changed:
+            self._mark_changed(*self._matrices.changed_levels)
+        self._resources_changed = False
+        self.changed_levels.clear()
 
-    def _taken(self, moved: RuntimeDelta) -> dict[str, dict[str, int]]:
+    def _apply_recorded(self, delta: RuntimeDelta) -> dict[str, dict[str, int]]:
         """As recorded, whatever we would have come to."""
         differences: dict[str, dict[str, int]] = {}
-        for resource, shares in moved.runtimes.items():
+        for resource, shares in delta.runtimes.items():
             found = differences.setdefault(resource, {})
             for name, size in shares.items():
-                if (account := self.accounts.get(name)) is not None:
-                    found[name] = size - account.runtime.get(resource, 0)
-        for resource, names in moved.dropped.items():
+                if (info := self.quotas.get(name)) is not None:
+                    found[name] = size - info.runtime.get(resource, 0)
+        for resource, names in delta.dropped.items():
             found = differences.setdefault(resource, {})
             for name in names:
-                if (account := self.accounts.get(name)) is not None:
-                    found[name] = -account.runtime.get(resource, 0)
-        for name, runtime, floor in moved.of_accounts():
-            if (account := self.accounts.get(name)) is not None:
-                if account.laid_out is not None:
-                    account.laid_out.put(account, runtime, floor)
-                account.runtime = {**account.runtime, **runtime}
-                account.scaled_min = {**account.scaled_min, **floor}
-        for resource, names in moved.dropped.items():
+                if (info := self.quotas.get(name)) is not None:
+                    found[name] = -info.runtime.get(resource, 0)
+        for name, runtime, scaled_min in delta.by_quota():
+            if (info := self.quotas.get(name)) is not None:
+                if info.matrix is not None:
+                    info.matrix.put(info, runtime, scaled_min)
+                info.runtime = {**info.runtime, **runtime}
+                info.scaled_min = {**info.scaled_min, **scaled_min}
+        for resource, names in delta.dropped.items():
             for name in names:
-                if (account := self.accounts.get(name)) is not None:
-                    account.runtime = {key: size for key, size in account.runtime.items() if key != resource}
+                if (info := self.quotas.get(name)) is not None:
+                    info.runtime = {key: size for key, size in info.runtime.items() if key != resource}
         return differences
 
-    def _sharing(self) -> Iterator[LevelBatch]:
+    def _level_batches(self) -> Iterator[LevelBatch]:
         """Every level and resource whose shares are others now, parents before children, many at once.
 
         A level is shared anew where it was marked, or where its parent has another runtime in that resource.
         """
-        self._lay_out()
+        self._build_matrices()
         marked: dict[int, dict[int, list[int]]] = {}
-        for name in self.levels:
-            if (level := self._layout.levels.get(name)) is not None:
-                pools = marked.setdefault(self.accounts[name].depth, {})
+        for name in self.changed_levels:
+            if (level := self._matrices.changed_levels.get(name)) is not None:
+                pools = marked.setdefault(self.quotas[name].depth, {})
                 pools.setdefault(level.pool.number, []).extend(level.columns.values())
         reached: dict[int, list[tuple[Int64, Int64]]] = {}
         depth = 0
@@ -127,13 +127,13 @@ class RuntimeUpdate(Hierarchy):
             below: dict[int, list[tuple[Int64, Int64]]] = {}
             here = marked.pop(depth, {})
             for number in sorted(here.keys() | reached.keys()):
-                turn = self._turn(self._layout.pools[number], here.get(number, []), reached.get(number, []))
-                for under, columns, capacity in turn.below():
+                batch = self._level_batch(self._matrices.pools[number], here.get(number, []), reached.get(number, []))
+                for under, columns, capacity in batch.below():
                     below.setdefault(under, []).append((columns, capacity))
-                yield turn
+                yield batch
             reached, depth = below, depth + 1
 
-    def _turn(self, pool: MatrixPool, marked: list[int], reached: list[tuple[Int64, Int64]]) -> LevelBatch:
+    def _level_batch(self, pool: MatrixPool, marked: list[int], reached: list[tuple[Int64, Int64]]) -> LevelBatch:
         """Hierarchy that were reached by another capacity, and those that were marked and keep theirs."""
         columns = [each for each, _ in reached]
         capacity = [each for _, each in reached]
@@ -151,58 +151,60 @@ class RuntimeUpdate(Hierarchy):
         return LevelBatch(pool, np.concatenate(columns), np.concatenate(capacity), np.concatenate(scales))
 
     def _capacity_of(self, pool: MatrixPool, column: int) -> int | None:
-        level = pool.levels[column]
+        level = pool.changed_levels[column]
         return self.level_capacity(level.parent.name).get(pool.resources[column]) if level else None
 
-    def _lay_out(self) -> None:
+    def _build_matrices(self) -> None:
         found = []
-        for name in self._bare:
-            account = self.accounts.get(name)
-            if account is not None and account.children and (children := self.siblings(name)):
-                found.append((account, children, self.dimensions(name)))
-        self._bare.clear()
+        for name in self._without_matrix:
+            info = self.quotas.get(name)
+            if info is not None and info.children and (children := self.sharing_children(name)):
+                found.append((info, children, self.level_resources(name)))
+        self._without_matrix.clear()
         if found:
-            self._layout.add(found)
+            self._matrices.add(found)
 
-    def _proposed_by_level(self) -> Grants:
-        grants: Grants = {}
+    def _proposed_by_level(self) -> Shares:
+        shares: Shares = {}
         by_depth: dict[int, dict[str, None]] = {}
-        for name in self.levels:
-            if (account := self.accounts.get(name)) is not None:
-                by_depth.setdefault(account.depth, {})[name] = None
+        for name in self.changed_levels:
+            if (info := self.quotas.get(name)) is not None:
+                by_depth.setdefault(info.depth, {})[name] = None
         while by_depth:
             depth = min(by_depth)
             below = by_depth.setdefault(depth + 1, {})
             for parent in sorted(by_depth.pop(depth)):
-                for name, floor, runtime in self._share_level(self.accounts[parent], grants):
-                    grants[name] = (floor, runtime)
-                    if self.accounts[name].children:
+                for name, scaled_min, runtime in self._share_level(self.quotas[parent], shares):
+                    shares[name] = (scaled_min, runtime)
+                    if self.quotas[name].children:
                         below[name] = None
             if not below:
                 del by_depth[depth + 1]
-        return grants
+        return shares
 
-    def _share_level(self, parent: QuotaInfo, grants: Grants) -> Iterator[tuple[str, Mapping[str, int], Amounts]]:
-        granted = grants.get(parent.name)
-        capacity = granted[1] if granted else self.level_capacity(parent.name)
-        accounts = self.siblings(parent.name)
-        minima = [account.declared.min for account in accounts]
+    def _share_level(self, parent: QuotaInfo, shares: Shares) -> Iterator[tuple[str, Mapping[str, int], Amounts]]:
+        parent_share = shares.get(parent.name)
+        capacity = parent_share[1] if parent_share else self.level_capacity(parent.name)
+        quotas = self.sharing_children(parent.name)
+        minima = [info.declared.min for info in quotas]
         scaled_mins = scaled_minima(capacity, minima) if self._scales_min else minima
-        scaled_mins = [{name: floor[name] for name in own} for own, floor in zip(minima, scaled_mins, strict=True)]
-        runtimes: list[Amounts] = [{} for _ in accounts]
-        for resource in self.dimensions(parent.name):
+        scaled_mins = [
+            {name: scaled_min[name] for name in own} for own, scaled_min in zip(minima, scaled_mins, strict=True)
+        ]
+        runtimes: list[Amounts] = [{} for _ in quotas]
+        for resource in self.level_resources(parent.name):
             children = [
                 Child(
-                    account.name,
-                    max(floor.get(resource, 0), account.guaranteed.get(resource, 0)),
-                    account.asked.get(resource, 0),
-                    account.declared.weight.get(resource, 0),
-                    account.lends,
+                    info.name,
+                    max(scaled_min.get(resource, 0), info.guaranteed.get(resource, 0)),
+                    info.demand.get(resource, 0),
+                    info.declared.weight.get(resource, 0),
+                    info.lends,
                 )
-                for account, floor in zip(accounts, scaled_mins, strict=True)
+                for info, scaled_min in zip(quotas, scaled_mins, strict=True)
             ]
-            for runtime, given in zip(runtimes, share(capacity.get(resource, 0), children), strict=True):
-                runtime[resource] = given
-        for account, floor, runtime in zip(accounts, scaled_mins, runtimes, strict=True):
-            if account.runtime != runtime or account.scaled_min != floor:
-                yield account.name, floor, runtime
+            for runtime, allocation in zip(runtimes, share(capacity.get(resource, 0), children), strict=True):
+                runtime[resource] = allocation
+        for info, scaled_min, runtime in zip(quotas, scaled_mins, runtimes, strict=True):
+            if info.runtime != runtime or info.scaled_min != scaled_min:
+                yield info.name, scaled_min, runtime

@@ -50,12 +50,12 @@ class Stage:
         ask = ChargeRequest(epoch=self.scheduling.epoch, cycle=cycle, seen=seen, groups=groups)
         return decode_response(await self.bus.request(SUBJECT, encode(ask), deadline_s=deadline_s))
 
-    async def books(self) -> LedgerProjection:
+    async def projection(self) -> LedgerProjection:
         """What the ledger's log adds up to; fails when it does not balance."""
         folded = await fold_log(self.log)
         trial = verify(folded.own)
         assert not trial.findings, [str(finding) for finding in trial.findings]
-        return trial.books
+        return trial.projection
 
 
 @asynccontextmanager
@@ -101,5 +101,5 @@ async def _writer(running: AsyncExitStack, database: Database, bus: Bus, context
     return writer
 
 
-def used(books: LedgerProjection, name: str) -> dict[str, int]:
-    return {key: size for key, size in books.trees[""].accounts[name].used.items() if size}
+def used(projection: LedgerProjection, name: str) -> dict[str, int]:
+    return {key: size for key, size in projection.trees[""].quotas[name].used.items() if size}

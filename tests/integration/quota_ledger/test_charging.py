@@ -51,7 +51,7 @@ async def test_a_quota_lets_as_many_pods_in_as_it_has_room_for_and_the_next_when
         found = await placed(on)
         team = sorted(uid for uid in found if uid.startswith("a"))
         assert (len(found), len(team)) == (19, 4)
-        assert used(await on.books(), "a") == {"cpu": 4000}
+        assert used(await on.projection(), "a") == {"cpu": 4000}
         told = {event.pod_uid: event for event in await events(on, "scheduling") if isinstance(event, PodUnschedulable)}
         assert {event.code for event in told.values()} == {"QuotaExceeded"}
         waiting = sorted({f"a{n}" for n in range(10)} - set(team))
@@ -85,7 +85,7 @@ async def test_while_the_ledger_is_away_its_pods_wait_and_all_others_go_on(
         finally:
             ledger.resume()
         await until(lambda: placed(on), holds=lambda found: len(found) == 7)
-        await until(on.books, holds=lambda books: used(books, "a") == {"cpu": 2000})
+        await until(on.projection, holds=lambda projection: used(projection, "a") == {"cpu": 2000})
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,12 @@ async def test_a_service_that_ends_during_charging_leaves_every_pod_charged_once
         assert on.supervisor.units[service].restarts > 0, "the failpoint was never reached"
         found = await placed(on)
         await until(
-            on.books, holds=lambda books: used(books, "a") == {"cpu": 6000} and used(books, "b") == {"cpu": 20_000}
+            on.projection,
+            holds=lambda projection: (
+                used(projection, "a") == {"cpu": 6000} and used(projection, "b") == {"cpu": 20_000}
+            ),
         )
-        books = await on.books()
-        assert {uid for uid, held in books.pods.items() if held.charged} == set(found)
+        projection = await on.projection()
+        assert {uid for uid, held in projection.pods.items() if held.charged} == set(found)
         charged = [event for event in await events(on, "quota") if isinstance(event, PodCharged)]
         assert len(charged) >= 16

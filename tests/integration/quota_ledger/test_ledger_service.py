@@ -36,13 +36,13 @@ async def test_a_pod_is_charged_once_however_often_its_round_asks(
         first = await on.ask(1, ("p1",))
         assert (first.charged, first.refused) == ({"p1": "a"}, {})
         assert (await on.ask(1, ("p1",))).charged == {"p1": "a"}
-        assert used(await on.books(), "a") == {"cpu": 2000}
+        assert used(await on.projection(), "a") == {"cpu": 2000}
         await on.decide(*placed("p1", 1))
         late = await on.ask(1, ("p1",))
         assert late.late
         assert late.charged == {}
-        books = await on.books()
-        assert (used(books, "a"), books.pods["p1"].charged) == ({"cpu": 2000}, True)
+        projection = await on.projection()
+        assert (used(projection, "a"), projection.pods["p1"].charged) == ({"cpu": 2000}, True)
 
 
 async def test_a_round_that_ends_without_the_pod_or_is_refused_gives_the_charge_back(
@@ -53,9 +53,9 @@ async def test_a_round_that_ends_without_the_pod_or_is_refused_gives_the_charge_
         await on.see(pod("p1", "a", "2"), pod("p2", "a", "2"))
         assert (await on.ask(1, ("p1",), ("p2",))).refused == {}
         decided = await on.decide(*placed("p1", 1))
-        await until(on.books, holds=lambda books: used(books, "a") == {"cpu": 2000})
+        await until(on.projection, holds=lambda projection: used(projection, "a") == {"cpu": 2000})
         await on.see(BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", decided[1].seq))
-        await until(on.books, holds=lambda books: used(books, "a") == {})
+        await until(on.projection, holds=lambda projection: used(projection, "a") == {})
         assert (await on.ask(2, ("p1", "p2"))).charged == {"p1": "a", "p2": "a"}
 
 
@@ -94,4 +94,4 @@ async def test_an_ask_of_a_ledger_that_dies_is_asked_again_without_a_double_char
             assert found.charged == {f"p{cycle - 1}": "a"}
             await on.decide(*placed(f"p{cycle - 1}", cycle))
         assert on.supervisor.units[LEDGER].restarts > 0, "the failpoint was never reached"
-        assert used(await on.books(), "a") == {"cpu": 6000}
+        assert used(await on.projection(), "a") == {"cpu": 6000}

@@ -45,7 +45,7 @@ class History:
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
-        self.books = LedgerProjection()
+        self.projection = LedgerProjection()
         self.records: list[RecordedEvent] = []
         for name in (SYSTEM, DEFAULT):
             self.add(QuotaDeclared(quota=name, declared=DeclaredQuota(name=name, max=dict.fromkeys(RESOURCES, 500))))
@@ -53,13 +53,13 @@ class History:
     def add(self, event: Event) -> None:
         seq = len(self.records) + 1
         self.records.append(RecordedEvent("quota", seq, event, seq))
-        self.books.apply(event)
+        self.projection.apply(event)
 
     def step(self) -> None:
         """One more thing happens."""
-        draw, tree = self.draw, self.books.trees[""]
-        names = [name for name in tree.accounts if name not in (ROOT, *RESERVED)]
-        uids = sorted(self.books.pods)
+        draw, tree = self.draw, self.projection.trees[""]
+        names = [name for name in tree.quotas if name not in (ROOT, *RESERVED)]
+        uids = sorted(self.projection.pods)
         kind = draw(st.integers(0, 13))
         if kind == 0 or not names:
             name = f"q{len(self.records)}"
@@ -67,13 +67,13 @@ class History:
         elif kind == 1:
             self.add(CapacitySet(tree="", total={name: draw(st.integers(0, 3 * MOST)) for name in RESOURCES}))
         elif kind == 2:
-            before = tree.accounts[draw(st.sampled_from(names))].declared
+            before = tree.quotas[draw(st.sampled_from(names))].declared
             self.add(QuotaUpdated(quota=before.name, declared=quota(draw, before.name, before.parent)))
         elif kind == 3:
             self._reparent(draw(st.sampled_from(names)), names)
         elif kind == 4:
             name = draw(st.sampled_from(names))
-            if not tree.accounts[name].children and name not in self.books.pods_of:
+            if not tree.quotas[name].children and name not in self.projection.pods_of:
                 self.add(QuotaDeleted(quota=name))
         elif kind <= 6 or not uids:
             uid, where = f"u{len(self.records)}", draw(st.sampled_from([*names, DEFAULT]))
@@ -87,17 +87,17 @@ class History:
             self.recompute()
 
     def recompute(self) -> None:
-        self.add(self.books.trees[""].proposed().event(""))
+        self.add(self.projection.trees[""].compute_delta().event(""))
 
     def _reparent(self, name: str, names: list[str]) -> None:
-        tree = self.books.trees[""]
-        free = [other for other in names if name not in [account.name for account in tree.path(other)]]
+        tree = self.projection.trees[""]
+        free = [other for other in names if name not in [info.name for info in tree.path(other)]]
         parent = self.draw(st.sampled_from([ROOT, *free]))
-        if parent != tree.accounts[name].declared.parent:
+        if parent != tree.quotas[name].declared.parent:
             self.add(QuotaReparented(quota=name, declared=quota(self.draw, name, parent)))
 
     def _pod(self, uid: str, kind: int, names: list[str]) -> None:
-        pod = self.books.pods[uid]
+        pod = self.projection.pods[uid]
         if kind <= 9:
             self.add(PodCharged(pod_uid=uid, pod=uid, quota=pod.quota, request=pod.request, cycle=len(self.records)))
         elif kind == 10:

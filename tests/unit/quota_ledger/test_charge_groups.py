@@ -28,7 +28,7 @@ def ask(logs: Logs, *groups: tuple[str, ...], cycle: int = 1) -> ChargeResponse:
     drafts, [answer] = charge(state, [ChargeRequest(epoch=1, cycle=cycle, seen={}, groups=groups)], AdmissionRules())
     for draft in drafts:
         state.apply(RecordedEvent("quota", state.positions.get("quota", 0) + 1, draft.event, 1))
-        assert [*holds(state.books)] == []
+        assert [*holds(state.projection)] == []
     events = [draft.event for draft in drafts]
     assert {event.pod_uid for event in events if isinstance(event, PodCharged)} == answer.charged.keys()
     assert {event.pod_uid for event in events if isinstance(event, PodAdmissionDecided)} == answer.refused.keys()
@@ -36,7 +36,7 @@ def ask(logs: Logs, *groups: tuple[str, ...], cycle: int = 1) -> ChargeResponse:
 
 
 def used(logs: Logs) -> int:
-    return logs.state.books.trees[""].accounts["a"].used.get("cpu", 0)
+    return logs.state.projection.trees[""].quotas["a"].used.get("cpu", 0)
 
 
 def test_a_group_that_has_room_only_in_part_is_refused_whole_and_leaves_its_room_to_those_behind_it() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.quota_ledger.runtime.demand_matrix import ASKS, LARGEST, MINIMA, DemandMatrix
+from services.quota_ledger.runtime.demand_matrix import DEMANDS, LARGEST, MINIMA, DemandMatrix
 
 NAMES = ("cpu", "memory", "gpu", "pods", "rdma")
 SIZES = st.one_of(st.integers(-5, 5), st.integers(-(2**70), 2**70))
@@ -22,10 +22,10 @@ def test_a_sheet_says_what_was_put_last(steps: list[tuple[int, dict[str, int], b
             continue
         if quota not in lines:
             lines[quota] = sheet.take()
-            assert not sheet.read(ASKS, np.array([lines[quota]]), NAMES).any(), "nothing of who was there before"
-        sheet.put(ASKS, lines[quota], amounts)
+            assert not sheet.read(DEMANDS, np.array([lines[quota]]), NAMES).any(), "nothing of who was there before"
+        sheet.put(DEMANDS, lines[quota], amounts)
         said[quota] = amounts
-    found = sheet.read(ASKS, np.array([lines[quota] for quota in said], np.intp), NAMES)
+    found = sheet.read(DEMANDS, np.array([lines[quota] for quota in said], np.intp), NAMES)
     wanted = [[max(-LARGEST, min(each.get(name, 0), LARGEST)) for name in NAMES] for each in said.values()]
     assert found.tolist() == wanted
     assert not sheet.read(MINIMA, np.array(list(lines.values()), np.intp), NAMES).any(), "kinds are apart"

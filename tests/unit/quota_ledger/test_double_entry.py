@@ -22,10 +22,10 @@ from tests.unit.quota_ledger.random_histories import History, histories
 @settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_every_invariant_holds_after_every_event(history: History) -> None:
-    books = LedgerProjection()
+    projection = LedgerProjection()
     for record in history.records:
-        assert list(checked(books, record)) == []
-        assert list(holds(books)) == []
+        assert list(checked(projection, record)) == []
+        assert list(holds(projection)) == []
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -35,51 +35,49 @@ def test_a_follower_that_computes_nothing_has_what_was_recorded(history: History
     follower = LedgerProjection()
     for record in history.records:
         follower.apply(record.event)
-    ours, theirs = history.books.trees[""].accounts, follower.trees[""].accounts
-    for name, account in ours.items():
-        assert (theirs[name].runtime, dict(theirs[name].scaled_min)) == (account.runtime, dict(account.scaled_min)), (
-            name
-        )
-    assert follower.ledger.balances == history.books.ledger.balances
+    ours, theirs = history.projection.trees[""].quotas, follower.trees[""].quotas
+    for name, info in ours.items():
+        assert (theirs[name].runtime, dict(theirs[name].scaled_min)) == (info.runtime, dict(info.scaled_min)), name
+    assert follower.balances.by_account == history.projection.balances.by_account
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_what_is_kept_by_the_difference_is_what_is_computed_from_nothing(history: History) -> None:
     """I12, I13, I15: sums and runtimes after any history are those of a tree that is built at once, in another order."""
-    found = history.books.trees[""]
+    found = history.projection.trees[""]
     fresh = QuotaTree()
     fresh.set_total(found.total)
-    for account in sorted(found.accounts.values(), key=lambda each: each.name, reverse=True):
-        if account.name != ROOT:
-            fresh.declare(account.declared)
-    for account in found.accounts.values():
-        fresh.add_request(account.name, account.self_request, account.self_np_request)
-        fresh.add_used(account.name, account.self_used, account.self_np_used)
-    fresh.settle()
-    fresh.levels.update(fresh.accounts)
+    for info in sorted(found.quotas.values(), key=lambda each: each.name, reverse=True):
+        if info.name != ROOT:
+            fresh.add_quota(info.declared)
+    for info in found.quotas.values():
+        fresh.add_request(info.name, info.self_request, info.self_np_request)
+        fresh.add_used(info.name, info.self_used, info.self_np_used)
+    fresh.refresh_runtimes()
+    fresh.changed_levels.update(fresh.quotas)
     assert fresh._proposed_by_level() == {}  # level by level, as it is written down, comes to the same
     assert found.capacity == fresh.capacity
-    for name, account in found.accounts.items():
-        other = fresh.accounts[name]
-        assert account.runtime == other.runtime, name
-        assert {k: v for k, v in account.request.items() if v} == {k: v for k, v in other.request.items() if v}
-        assert {k: v for k, v in account.used.items() if v} == {k: v for k, v in other.used.items() if v}
+    for name, info in found.quotas.items():
+        other = fresh.quotas[name]
+        assert info.runtime == other.runtime, name
+        assert {k: v for k, v in info.request.items() if v} == {k: v for k, v in other.request.items() if v}
+        assert {k: v for k, v in info.used.items() if v} == {k: v for k, v in other.used.items() if v}
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_shares_keep_what_is_promised_at_every_level(history: History) -> None:
     """I3 to I11 of spec/quota.md 7.4, on settled trees with scaling."""
-    tree = history.books.trees[""]
-    for parent in tree.accounts.values():
-        children = [tree.accounts[name] for name in parent.children if name not in RESERVED]
-        for resource in tree.dimensions(parent.name):
+    tree = history.projection.trees[""]
+    for parent in tree.quotas.values():
+        children = [tree.quotas[name] for name in parent.children if name not in RESERVED]
+        for resource in tree.level_resources(parent.name):
             capacity = tree.level_capacity(parent.name).get(resource)
             if capacity is None or not children or parent.name in RESERVED:
                 continue
             scaled_mins = [child.scaled_min.get(resource, 0) for child in children]
-            asks = [child.asked.get(resource, 0) for child in children]
+            asks = [child.demand.get(resource, 0) for child in children]
             got = [child.runtime[resource] for child in children]
             lends = [child.lends for child in children]
             weights = [child.declared.weight.get(resource, 0) for child in children]
@@ -120,8 +118,8 @@ LOG = (
 def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_asked() -> None:
     trial = verify(log(*LOG, PodCharged(pod_uid="u1", pod="ns/a", quota="team", request={"cpu": 3}, cycle=2)))
     assert trial.findings == []
-    assert trial.books.pods["u1"].cycle == 2
-    assert {name: balance for (_, _, name), balance in trial.books.ledger.balances.items()} == {
+    assert trial.projection.pods["u1"].cycle == 2
+    assert {name: balance for (_, _, name), balance in trial.projection.balances.by_account.items()} == {
         "supply": {"cpu": -8},
         "hold:koordinator-root-quota": {"cpu": 5},
         "hold:team": {"cpu": 3},
@@ -133,8 +131,8 @@ def test_a_charge_moves_from_pending_to_used_once_however_often_it_is_asked() ->
 def test_a_released_pod_leaves_nothing_behind() -> None:
     trial = verify(log(*LOG, PodReleased(pod_uid="u1", pod="ns/a", quota="team", reason="deleted")))
     assert trial.findings == []
-    accounts = [name for _, _, name in trial.books.ledger.balances]
-    assert accounts == ["supply", "hold:koordinator-root-quota", "hold:team"]
+    quotas = [name for _, _, name in trial.projection.balances.by_account]
+    assert quotas == ["supply", "hold:koordinator-root-quota", "hold:team"]
 
 
 def test_a_runtime_that_does_not_follow_names_its_event() -> None:

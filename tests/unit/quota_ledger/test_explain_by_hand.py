@@ -184,9 +184,9 @@ def worked_out(level: Level) -> tuple[dict[str, list[int]], list[tuple[int, int]
 
 @SITUATIONS
 def test_every_printed_level_is_what_plain_rules_make_of_it(situation: Situation) -> None:
-    books, seen = situation().state.books, 0
+    projection, seen = situation().state.projection, 0
     for name in QUOTAS:
-        for level in levels(render.explained(explain(books, name))):
+        for level in levels(render.explained(explain(projection, name))):
             seen += 1
             got, rounds = worked_out(level)
             assert {child.name: child.terms for child in level.children} == got
@@ -204,9 +204,9 @@ def test_every_printed_level_is_what_plain_rules_make_of_it(situation: Situation
 
 @SITUATIONS
 def test_the_levels_hang_together_and_pods_come_to_what_is_asked_and_used(situation: Situation) -> None:
-    books = situation().state.books
+    projection = situation().state.projection
     for name, (parent, *_) in QUOTAS.items():
-        text = render.explained(explain(books, name))
+        text = render.explained(explain(projection, name))
         found = {(level.resource, level.parent): level for level in levels(text)}
         for (resource, above), level in found.items():
             if above != ROOT and (resource, QUOTAS[above][0] or ROOT) in found:
@@ -234,9 +234,9 @@ def uses_and_waits(text: str) -> tuple[int, int]:
 
 @SITUATIONS
 def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -> None:
-    books = situation().state.books
-    for uid, held in books.pods.items():
-        found = why(books, uid, AdmissionRules())
+    projection = situation().state.projection
+    for uid, held in projection.pods.items():
+        found = why(projection, uid, AdmissionRules())
         if found.state != "short":
             continue
         text = render.why_pod(found)
@@ -249,21 +249,21 @@ def test_a_pod_that_is_short_is_short_of_what_is_printed(situation: Situation) -
         lowered = held.quota == "vision" and situation is max_lowered
         assert ("its max is cpu:12" in text) == lowered
         assert not lowered or not found.frees
-        borrowed = {line.quota: line.borrowed for line in lines(books) if line.resource == "cpu"}
+        borrowed = {line.quota: line.borrowed for line in lines(projection) if line.resource == "cpu"}
         assert all(of == {"cpu": borrowed[name]} for name, of in found.frees.items())
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(histories())
 def test_the_overview_adds_up(history: History) -> None:
-    books = verify(history.records).books
+    projection = verify(history.records).projection
     found: dict[str, dict[str, OverviewRow]] = {}
-    for line in lines(books):
+    for line in lines(projection):
         found.setdefault(line.quota, {})[line.resource] = line
-    accounts = books.trees[""].accounts
+    quotas = projection.trees[""].quotas
     for name, of in found.items():
-        below = [child for child in accounts[name].children if child not in RESERVED]
-        own = [pod for pod in books.pods.values() if pod.quota == name]
+        below = [child for child in quotas[name].children if child not in RESERVED]
+        own = [pod for pod in projection.pods.values() if pod.quota == name]
         used, asked = total(pod.request for pod in own if pod.charged), total(pod.request for pod in own)
         for resource, line in of.items():
             under = [found[child][resource] for child in below if resource in found[child]]
@@ -271,8 +271,8 @@ def test_the_overview_adds_up(history: History) -> None:
             waits = sub(asked, used).get(resource, 0)
             assert line.waiting == waits + sum(each.waiting for each in under)
             if name == ROOT:
-                held = total(accounts[group].used for group in RESERVED)
-                assert line.runtime == books.trees[""].total.get(resource, 0) - held.get(resource, 0)
+                held = total(quotas[group].used for group in RESERVED)
+                assert line.runtime == projection.trees[""].total.get(resource, 0) - held.get(resource, 0)
             elif name not in RESERVED:
-                floor = accounts[name].scaled_min.get(resource, 0)
+                floor = quotas[name].scaled_min.get(resource, 0)
                 assert (line.borrowed, line.lent) == (max(0, line.runtime - floor), max(0, floor - line.runtime))

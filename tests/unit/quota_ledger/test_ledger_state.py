@@ -35,7 +35,7 @@ def test_a_team_borrows_what_the_other_does_not_ask_for_and_gives_it_back() -> N
     assert (logs.runtime("a"), logs.runtime("b")) == ({"cpu": 8000}, {"cpu": 0})
     logs.tell("cluster", pod("p2", "b", "5"))
     assert (logs.runtime("a"), logs.runtime("b")) == ({"cpu": 5000}, {"cpu": 5000})
-    assert logs.state.books.trees[""].accounts["a"].used == {"cpu": 8000}
+    assert logs.state.projection.trees[""].quotas["a"].used == {"cpu": 8000}
     assert verify(logs.records).findings == []
 
 
@@ -46,7 +46,7 @@ def test_a_pod_of_ours_is_charged_when_it_is_placed_and_not_when_that_is_refused
     [charged, *_] = logs.tell("scheduling", CycleDecided(cycle=1, seen={"cluster": 4}), placed)
     assert charged == PodCharged(pod_uid="p1", pod="ns/p1", quota="a", request={"cpu": 2000}, cycle=1)
     logs.tell("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
-    assert not logs.state.books.pods["p1"].charged
+    assert not logs.state.projection.pods["p1"].charged
 
 
 def root_of_a_tree(total: str) -> ObjectObserved:
@@ -60,14 +60,14 @@ def root_of_a_tree(total: str) -> ObjectObserved:
 def test_a_root_takes_its_total_from_the_default_tree_only_where_it_has_a_tree(multi_tree: bool, expected: int) -> None:
     logs = Logs(LedgerSettings(multi_tree=multi_tree))
     logs.tell("cluster", node("n1", "10"), root_of_a_tree("3"))
-    assert logs.state.books.trees[""].total["cpu"] == expected
+    assert logs.state.projection.trees[""].total["cpu"] == expected
 
 
 def test_pods_of_no_quota_take_from_what_is_shared() -> None:
     logs = two_teams()
     logs.tell("cluster", pod("p1", "", "4", at="n1"))
-    assert logs.state.books.pods["p1"].quota == DEFAULT
-    assert logs.state.books.trees[""].capacity["cpu"] == 6000
+    assert logs.state.projection.pods["p1"].quota == DEFAULT
+    assert logs.state.projection.trees[""].capacity["cpu"] == 6000
 
 
 def test_an_ended_pod_and_a_lost_node_count_no_more() -> None:
@@ -76,7 +76,7 @@ def test_an_ended_pod_and_a_lost_node_count_no_more() -> None:
     events = logs.tell("cluster", pod("p1", "a", "8", at="n1", phase="Succeeded"))
     assert events[0] == PodReleased(pod_uid="p1", pod="ns/p1", quota="a", reason="terminal")
     logs.tell("cluster", NodeDeleted(node="n2", node_uid=""), PodDeleted(pod="ns/p1", pod_uid="p1"))
-    assert logs.state.books.trees[""].capacity["cpu"] == 10_000
+    assert logs.state.projection.trees[""].capacity["cpu"] == 10_000
 
 
 def test_a_quota_that_breaks_a_rule_keeps_its_last_good_declaration() -> None:
@@ -85,10 +85,10 @@ def test_a_quota_that_breaks_a_rule_keeps_its_last_good_declaration() -> None:
     [rejected] = logs.tell("cluster", quota("dev", "9", "9", "org"))
     assert isinstance(rejected, QuotaRejected)
     assert rejected.code == "minSum"
-    assert logs.state.books.names.quotas["dev"].min == {"cpu": 5000}
+    assert logs.state.projection.names.quotas["dev"].min == {"cpu": 5000}
     logs.tell("cluster", quota("org", "9", "20", is_parent=True))
-    assert logs.state.books.names.quotas["dev"].min == {"cpu": 9000}
-    assert logs.state.books.rejected == {}
+    assert logs.state.projection.names.quotas["dev"].min == {"cpu": 9000}
+    assert logs.state.projection.rejected == {}
 
 
 def test_a_deleted_quota_goes_and_its_pods_count_in_the_default_group() -> None:
@@ -96,8 +96,8 @@ def test_a_deleted_quota_goes_and_its_pods_count_in_the_default_group() -> None:
     logs.tell("cluster", pod("p1", "a", "2", at="n1"))
     gone = ObjectDeleted(resource="elasticquotas.scheduling.sigs.k8s.io", name="quotas/a", uid="a")
     assert QuotaDeleted(quota="a") in logs.tell("cluster", gone)
-    assert logs.state.books.pods["p1"].quota == DEFAULT
-    assert logs.state.books.pods["p1"].charged
+    assert logs.state.projection.pods["p1"].quota == DEFAULT
+    assert logs.state.projection.pods["p1"].charged
     assert verify(logs.records).findings == []
 
 
@@ -110,15 +110,15 @@ def test_a_tree_of_its_own_takes_its_total_from_the_default_one() -> None:
     leaf.object["metadata"]["labels"] |= {PREFIX + "tree-id": "t1"}
     logs.tell("cluster", root, leaf, pod("p1", "x", "3"))
     assert logs.runtime("x") == {"cpu": 3000}
-    assert logs.state.books.trees[""].capacity["cpu"] == 6000
+    assert logs.state.projection.trees[""].capacity["cpu"] == 6000
     root.object["metadata"]["annotations"] = {PREFIX + "total-resource": "{bad"}
     logs.tell("cluster", root)
-    assert logs.state.books.trees[""].capacity["cpu"] == 6000
+    assert logs.state.projection.trees[""].capacity["cpu"] == 6000
     for name in ("x", "gpu"):
         gone = ObjectDeleted(resource="elasticquotas.scheduling.sigs.k8s.io", name=f"quotas/{name}", uid=name)
         logs.tell("cluster", gone)
-    assert logs.state.books.trees[""].capacity["cpu"] == 10_000
-    assert logs.state.books.trees["t1"].total == {}
+    assert logs.state.projection.trees[""].capacity["cpu"] == 10_000
+    assert logs.state.projection.trees["t1"].total == {}
     assert verify(logs.records).findings == []
 
 
@@ -156,7 +156,7 @@ def test_who_is_leaving_is_not_asked_to_go_again_and_nobody_goes_in_its_place() 
     assert (decided.pods, asked.pod) == (("x",), "ns/x")
     logs.now_ns += 11 * SECOND
     assert logs.tell("cluster", leaving(x)) == []
-    assert logs.state.books.trees[""].accounts["a"].used == {"cpu": 7_000}
+    assert logs.state.projection.trees[""].quotas["a"].used == {"cpu": 7_000}
 
 
 def test_what_a_snapshot_restores_decides_the_same() -> None:
@@ -166,8 +166,8 @@ def test_what_a_snapshot_restores_decides_the_same() -> None:
     other.restore(logs.state.encode())
     assert other.encode() == logs.state.encode()
     assert decide(other, SETTINGS, SECOND) == []
-    assert other.books.ledger.balances == logs.state.books.ledger.balances
-    assert [*holds(other.books)] == []
+    assert other.projection.balances.by_account == logs.state.projection.balances.by_account
+    assert [*holds(other.projection)] == []
     change = RecordedEvent("cluster", other.positions["cluster"] + 1, pod("p1", "a", "3", at="n1"), SECOND)
     for state in (other, logs.state):
         state.apply(change)

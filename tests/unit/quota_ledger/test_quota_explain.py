@@ -23,20 +23,20 @@ from tests.unit.quota_ledger.random_histories import History, histories
 @settings(max_examples=examples(100), deadline=None)
 @given(histories())
 def test_every_step_adds_up_to_the_runtime_that_was_granted(history: History) -> None:
-    tree = history.books.trees[""]
-    for parent in tree.accounts:
-        for resource in tree.dimensions(parent):
+    tree = history.projection.trees[""]
+    for parent in tree.quotas:
+        for resource in tree.level_resources(parent):
             found = level(tree, parent, resource)
             assert found.surplus + found.lent == found.borrowed + found.idle
             for step in found.children:
-                assert step.certain + sum(step.rounds) == step.runtime
-                assert step.runtime == tree.accounts[step.quota].runtime[resource]
+                assert step.base + sum(step.rounds) == step.runtime
+                assert step.runtime == tree.quotas[step.quota].runtime[resource]
 
 
-def books_of(*events: Event, books: LedgerProjection | None = None) -> LedgerProjection:
-    trial = verify([RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)], books)
-    trial.books.apply(trial.books.trees[""].proposed().event(""))
-    return trial.books
+def books_of(*events: Event, projection: LedgerProjection | None = None) -> LedgerProjection:
+    trial = verify([RecordedEvent("quota", seq, event, seq) for seq, event in enumerate(events, 1)], projection)
+    trial.projection.apply(trial.projection.trees[""].compute_delta().event(""))
+    return trial.projection
 
 
 def team(name: str, min_: int) -> QuotaDeclared:
@@ -65,13 +65,13 @@ def borrowed() -> LedgerProjection:
 
 
 def test_explain_writes_the_arithmetic_out() -> None:
-    books = borrowed()
-    text = render.explained(explain(books, "a"))
+    projection = borrowed()
+    text = render.explained(explain(projection, "a"))
     assert "a: asks 8, min 5, weight 9: 5 = 5" in text
     assert "surplus 0 + lent 0 = borrowed 0 + idle 0" in text
     assert "ns/x  uses cpu:8 " in text
     with pytest.raises(UnknownQuota, match="koord quota tree"):
-        explain(books, "c")
+        explain(projection, "c")
 
 
 def test_why_names_the_account_that_is_short_and_who_holds_it() -> None:
@@ -86,33 +86,33 @@ def test_why_says_that_a_pod_that_must_stay_needs_room_in_min() -> None:
         return PodAttached(pod_uid=uid, pod=f"ns/{uid}", quota="a", request={"cpu": cpu}, preemptible=False)
 
     whole = CapacitySet(tree="", total={"cpu": 10_000})
-    books = books_of(
+    projection = books_of(
         whole, team("a", 5_000), stays("x", 4_000), uses("x", "a", 4_000), asks("z", "a", 3_000), uses("z", "a", 3_000),
         stays("y", 2_000),
     )  # fmt: skip
-    text = render.why_pod(why(books, "y", AdmissionRules()))
+    text = render.why_pod(why(projection, "y", AdmissionRules()))
     assert "Quota a is short of cpu:1.\n  held by ns/x: cpu:4\n  its min is cpu:5: only a higher one" in text
     assert "ns/z" not in text
 
 
 def test_pods_of_no_quota_are_not_limited_and_come_first() -> None:
-    books = books_of(
+    projection = books_of(
         CapacitySet(tree="", total={"cpu": 10_000}), QuotaDeclared(quota=DEFAULT, declared=DeclaredQuota(name=DEFAULT, max={"cpu": 2**63 - 1})),
         team("a", 5_000), asks("x", DEFAULT, 3_000), uses("x", DEFAULT, 3_000),
     )  # fmt: skip
-    text = render.explained(explain(books, DEFAULT))
+    text = render.explained(explain(projection, DEFAULT))
     assert text.startswith(
         f"{DEFAULT}: not limited, used cpu:3\n\ncpu below {ROOT}: 10 - 3 that {DEFAULT} uses = 7 to share"
     )
-    assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(lines(books)))
+    assert ("  " + DEFAULT, "cpu", "0", "-", "-", "3", "0", "0", "0") in list(render.rows(lines(projection)))
 
 
 def test_whatif_changes_nothing_but_says_what_would() -> None:
-    books = borrowed()
-    before = lines(books)
-    assert whatif(books, parsed(("a.min.cpu=7",))) == {"a": {"cpu": [5000, 5834]}, "b": {"cpu": [5000, 4166]}}
-    assert lines(books) == before
-    rows = list(render.changes(whatif(books, parsed(("b.max.cpu=4",)))))
+    projection = borrowed()
+    before = lines(projection)
+    assert whatif(projection, parsed(("a.min.cpu=7",))) == {"a": {"cpu": [5000, 5834]}, "b": {"cpu": [5000, 4166]}}
+    assert lines(projection) == before
+    rows = list(render.changes(whatif(projection, parsed(("b.max.cpu=4",)))))
     assert rows == [("a", "cpu", "5", "6", "+1"), ("b", "cpu", "5", "4", "-1")]
     with pytest.raises(KoordError, match=r"NAME\.min\.RESOURCE"):
         parsed(("nonsense",))
@@ -121,14 +121,16 @@ def test_whatif_changes_nothing_but_says_what_would() -> None:
 @pytest.mark.parametrize("settings", [{"scales_min": False}, {"guarantees": True}])
 def test_whatif_shares_by_the_settings_that_are_in_force(settings: dict[str, bool]) -> None:
     there = CapacitySet(tree="", total={"cpu": 8_000})
-    books = books_of(
+    projection = books_of(
         there, team("a", 5_000), team("b", 5_000), asks("x", "a", 8_000), uses("x", "a", 8_000), asks("y", "b", 6_000),
-        books=LedgerProjection(**settings),
+        projection=LedgerProjection(**settings),
     )  # fmt: skip
-    a, b = (books.trees[""].accounts[name].runtime["cpu"] for name in "ab")
+    a, b = (projection.trees[""].quotas[name].runtime["cpu"] for name in "ab")
     assert a + b > 8_000  # minima or use that exceed what there is stay as they are
-    assert whatif(books, parsed(("a.min.cpu=5",))) == {}
-    assert "the minima come to 10, more than there is, and stay as they are" in render.explained(explain(books, "a"))
+    assert whatif(projection, parsed(("a.min.cpu=5",))) == {}
+    assert "the minima come to 10, more than there is, and stay as they are" in render.explained(
+        explain(projection, "a")
+    )
 
 
 def test_the_tree_shows_what_there_is_and_who_borrows() -> None:

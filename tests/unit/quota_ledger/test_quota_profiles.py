@@ -186,7 +186,7 @@ def test_the_tree_that_a_profile_makes_shares_its_nodes_and_the_default_tree_the
     quota = body(logs)
     quota["metadata"] |= {"name": "pool-a", "namespace": "ns", "uid": "q"}
     logs.tell("cluster", ObjectObserved(resource=RESOURCES[0], name="ns/pool-a", uid="q", object=quota))
-    trees = logs.state.books.trees
+    trees = logs.state.projection.trees
     assert trees["5367319587633080321"].capacity["cpu"] == 20_000
     assert trees[""].capacity["cpu"] == 10_000
     assert tree_of(logs.state.profiles.profiles["ns/p"]) in trees

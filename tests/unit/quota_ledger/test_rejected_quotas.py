@@ -20,7 +20,7 @@ def spec(name: str, **changed: Any) -> ObjectObserved:
 
 
 def declared_min(logs: Logs, name: str = "a") -> dict[str, int]:
-    return logs.state.books.names.quotas[name].min
+    return logs.state.projection.names.quotas[name].min
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_quota_that_cannot_be_keeps_its_last_good_declaration(bad: ObjectObser
     mended = logs.tell("cluster", spec("a", min={"cpu": "6"}))
     assert mended[0] == QuotaRejected(quota="a")
     assert declared_min(logs) == {"cpu": 6000}
-    assert logs.state.books.rejected == {}
+    assert logs.state.projection.rejected == {}
 
 
 def test_going_back_to_what_is_in_force_ends_a_rejection() -> None:
@@ -57,7 +57,7 @@ def test_a_new_quota_that_cannot_be_stays_out_of_the_tree_until_it_is_mended_or_
     logs = two_teams()
     [rejected] = logs.tell("cluster", spec("c", min={"cpu": "11"}))
     assert isinstance(rejected, QuotaRejected)
-    assert "c" not in logs.state.books.trees[""].accounts
+    assert "c" not in logs.state.projection.trees[""].quotas
     gone = ObjectDeleted(resource=RESOURCES[0], name="quotas/c", uid="c")
     assert logs.tell("cluster", gone) == [QuotaRejected(quota="c")]
     assert any(isinstance(event, QuotaDeclared) for event in logs.tell("cluster", spec("c")))

@@ -16,8 +16,8 @@ def test_e11_a_resource_that_the_tree_lacks_is_not_scaled_and_given_all_the_same
     a = DeclaredQuota(name="A", max={"cpu": 9, "memory": 50}, weight={"cpu": 9, "memory": 50})
     b = DeclaredQuota(name="B", min={"gpu": 2}, max={"cpu": 9, "gpu": 4}, weight={"cpu": 9, "gpu": 4})
     tree = tree_of({"cpu": 10, "memory": 100}, [a, b], pods={"B": {"gpu": 3}})
-    assert tree.accounts["A"].runtime == {"cpu": 0, "gpu": 0, "memory": 0}
-    assert tree.accounts["B"].runtime == {"cpu": 0, "gpu": 2, "memory": 0}
+    assert tree.quotas["A"].runtime == {"cpu": 0, "gpu": 0, "memory": 0}
+    assert tree.quotas["B"].runtime == {"cpu": 0, "gpu": 2, "memory": 0}
 
 
 def test_e14_what_the_reserved_groups_use_is_not_shared() -> None:
@@ -25,7 +25,7 @@ def test_e14_what_the_reserved_groups_use_is_not_shared() -> None:
     tree = tree_of({"cpu": 100}, [*groups, Q("A", pods=500)])
     tree.add_used(DEFAULT, {"cpu": 12}, {})
     tree.add_used(SYSTEM, {"cpu": 8}, {})
-    tree.settle()
+    tree.refresh_runtimes()
     assert tree.capacity == {"cpu": 80}
     assert runtimes(tree) == {"A": 80}
 
@@ -34,7 +34,7 @@ def test_e20_a_lender_gets_back_what_it_lent() -> None:
     tree = tree_of({"cpu": 100}, [Q("A", 50, pods=80), Q("B", 50)])
     assert runtimes(tree) == {"A": 80, "B": 0}
     tree.add_request("B", {"cpu": 50}, {})
-    assert tree.settle() == 2
+    assert tree.refresh_runtimes() == 2
     assert runtimes(tree) == {"A": 50, "B": 50}
 
 
@@ -49,5 +49,5 @@ def test_floors_of_quotas_that_do_not_lend_add_up_the_tree() -> None:
     seen = []
     for more in (0, 5, 10, 10):
         tree.add_request("c2", {"cpu": more}, {})
-        seen.append([tree.accounts[name].request["cpu"] for name in ("P", "c2", "c3")])
+        seen.append([tree.quotas[name].request["cpu"] for name in ("P", "c2", "c3")])
     assert seen == [[20, 10, 5], [20, 10, 5], [20, 15, 5], [30, 25, 5]]

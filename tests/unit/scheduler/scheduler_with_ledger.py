@@ -67,8 +67,8 @@ class Teams(World):
 
     def used(self, name: str) -> int:
         """Milli-cores."""
-        books = self.ledger.books
-        return books.trees[books.tree_of[name]].accounts[name].used.get("cpu", 0)
+        projection = self.ledger.projection
+        return projection.trees[projection.tree_of[name]].quotas[name].used.get("cpu", 0)
 
     def _book(self, *events: Event) -> None:
         for event in events:

@@ -54,12 +54,12 @@ def _attempt(ledger: RecordedLedger, attempt: Mapping[str, Any], number: int) ->
     quota, tree = ledger.quota_of(pod)
     if tree is None:
         return {"code": "Skip", "quota": ""}
-    account = tree.accounts[quota]
+    info = tree.quotas[quota]
     found = {
         "quota": quota,
-        "limit": shown(account, limit_of(account, ledger.settings.admission())),
-        "used": nonzero(account.used),
-        "nonPreemptibleUsed": nonzero(account.np_used),
+        "limit": shown(info, limit_of(info, ledger.settings.admission())),
+        "used": nonzero(info.used),
+        "nonPreemptibleUsed": nonzero(info.np_used),
     }
     refused = _refused(ledger, tree, quota, pod)
     if (held := ledger.held(key)) is not None and not held.charged:
@@ -72,7 +72,7 @@ def _attempt(ledger: RecordedLedger, attempt: Mapping[str, Any], number: int) ->
 
 
 def _refused(ledger: RecordedLedger, tree: QuotaTree, quota: str, pod: Pod) -> dict[str, Any] | None:
-    request = mask(counted_request(pod), tree.accounts[quota].declared.max)
+    request = mask(counted_request(pod), tree.quotas[quota].declared.max)
     rules = ledger.settings.admission()
     short = shortfall(tree, quota, request, preemptible=is_preemptible(pod), rules=rules)
     if short is None:
@@ -94,11 +94,11 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     found = []
     for raw in given["pods"]:
         pod = msgspec.convert(raw, Pod)
-        quota, _ = ledger.state.books.names.resolve(pod.metadata.namespace, pod.metadata.labels)
-        found.append({"quota": quota, "tree": ledger.state.books.tree_of.get(quota, "")})
+        quota, _ = ledger.state.projection.names.resolve(pod.metadata.namespace, pod.metadata.labels)
+        found.append({"quota": quota, "tree": ledger.state.projection.tree_of.get(quota, "")})
     return {"pods": found}
 
 
-def shown(account: QuotaInfo, limit: Mapping[str, int]) -> dict[str, int]:
+def shown(info: QuotaInfo, limit: Mapping[str, int]) -> dict[str, int]:
     """Returns a limit without the zeros of resources that the quota itself does not name."""
-    return {name: size for name, size in limit.items() if size or name in account.declared.max}
+    return {name: size for name, size in limit.items() if size or name in info.declared.max}

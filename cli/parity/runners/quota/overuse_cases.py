@@ -26,15 +26,15 @@ def revoke(given: Mapping[str, Any]) -> dict[str, Any]:
     revoked = _revoked(ledger.recorded[before:])
     quotas = {}
     for tree in ledger.trees.values():
-        for account in tree.accounts.values():
-            if account.name in (ROOT, *RESERVED):
+        for info in tree.quotas.values():
+            if info.name in (ROOT, *RESERVED):
                 continue
-            runtime = {name: size for name, size in account.runtime.items() if size or name in account.declared.max}
-            quotas[account.name] = {
-                "overused": bool(exceeding(account.used, account.runtime)),
+            runtime = {name: size for name, size in info.runtime.items() if size or name in info.declared.max}
+            quotas[info.name] = {
+                "overused": bool(exceeding(info.used, info.runtime)),
                 "runtime": runtime,
-                "used": nonzero(account.used),
-                "revoke": revoked.get(account.name, []),
+                "used": nonzero(info.used),
+                "revoke": revoked.get(info.name, []),
             }
     return {"quotas": quotas}
 
@@ -61,7 +61,7 @@ def overuse(given: Mapping[str, Any]) -> dict[str, Any]:
             ledger.catch_up()
         else:
             ledger.take({"type": "podDelete", "pod": _TOO_LARGE})
-        clock = ledger.state.books.over.get(QUOTA)
+        clock = ledger.state.projection.over.get(QUOTA)
         observations.append(
             {
                 "trigger": QUOTA in _revoked(ledger.recorded[before:]),

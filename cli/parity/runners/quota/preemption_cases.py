@@ -41,7 +41,7 @@ def preempt(given: Mapping[str, Any]) -> dict[str, Any]:
     ledger.take({"type": "podAdd", "pod": given["pod"]})
     cluster = _Cluster(ledger, given["pdbs"])
     filtered, events = cluster.filtered(key), cluster.cycle()
-    held = ledger.state.books.pods[key]
+    held = ledger.state.projection.pods[key]
     tree, rules = ledger.trees[held.tree], ledger.settings.admission()
     short = shortfall(tree, held.quota, held.request, preemptible=held.preemptible, rules=rules)
     if short is None or held.charged:

@@ -126,23 +126,23 @@ class RecordedLedger:
     @property
     def trees(self) -> Mapping[str, QuotaTree]:
         """The ledger's trees."""
-        return self.state.books.trees
+        return self.state.projection.trees
 
     def quota_of(self, pod: Pod) -> tuple[str, QuotaTree | None]:
         """Returns the quota that a pod belongs to and its tree; None for a pod that no quota manages."""
-        books = self.state.books
-        quota, _ = books.names.resolve(pod.metadata.namespace, pod.metadata.labels)
-        tree = books.tree_of.get(quota)
+        projection = self.state.projection
+        quota, _ = projection.names.resolve(pod.metadata.namespace, pod.metadata.labels)
+        tree = projection.tree_of.get(quota)
         return quota, None if tree is None else self.trees[tree]
 
     def held(self, key: str) -> AttachedPod | None:
         """Returns the charges of a pod by namespace/name; None without any."""
-        return self.state.books.pods.get(key)
+        return self.state.projection.pods.get(key)
 
     def pods_of(self, tree: str, quota: str) -> dict[str, AttachedPod]:
         """The pods of a quota, by namespace/name."""
-        books = self.state.books
-        held = {uid: books.pods[uid] for uid in books.pods_of.get(quota, ())}
+        projection = self.state.projection
+        held = {uid: projection.pods[uid] for uid in projection.pods_of.get(quota, ())}
         return {uid: pod for uid, pod in held.items() if pod.tree == tree}
 
     def without_overhead(self, pod: Pod) -> Pod:

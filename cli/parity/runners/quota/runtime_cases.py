@@ -72,39 +72,39 @@ def _tree(ledger: RecordedLedger, name: str, tree: QuotaTree) -> dict[str, Any]:
     return {
         "total": tree.total,
         "capacity": tree.capacity,
-        "quotas": {account.name: _account(ledger, name, account) for account in tree.accounts.values()},
+        "quotas": {info.name: _account(ledger, name, info) for info in tree.quotas.values()},
     }
 
 
-def _account(ledger: RecordedLedger, tree: str, account: QuotaInfo) -> dict[str, Any]:
-    declared = account.declared
-    is_group = account.name in RESERVED
+def _account(ledger: RecordedLedger, tree: str, info: QuotaInfo) -> dict[str, Any]:
+    declared = info.declared
+    is_group = info.name in RESERVED
     return {
         "parent": declared.parent,
         "isParent": declared.is_parent,
-        "allowLent": account.lends,
-        "runtime": {name: size for name, size in account.runtime.items() if size or name in declared.max},
-        "autoScaleMin": {} if account.name == ROOT or is_group else nonzero(account.scaled_min),
-        "sharedWeight": {} if is_group and account.name not in ledger.delivered else declared.weight,
-        **amounts_of(account),
-        "pods": {key: held.charged for key, held in ledger.pods_of(tree, account.name).items()},
+        "allowLent": info.lends,
+        "runtime": {name: size for name, size in info.runtime.items() if size or name in declared.max},
+        "autoScaleMin": {} if info.name == ROOT or is_group else nonzero(info.scaled_min),
+        "sharedWeight": {} if is_group and info.name not in ledger.delivered else declared.weight,
+        **amounts_of(info),
+        "pods": {key: held.charged for key, held in ledger.pods_of(tree, info.name).items()},
     }
 
 
-def amounts_of(account: QuotaInfo | ModelAccount) -> dict[str, Amounts]:
+def amounts_of(info: QuotaInfo | ModelAccount) -> dict[str, Amounts]:
     """Returns what a quota has, requests and uses, in the record's shape."""
     return {
-        "request": nonzero(account.request),
-        "childRequest": {} if account.name == ROOT else nonzero(account.child_request),
-        "used": nonzero(account.used),
-        "nonPreemptibleRequest": nonzero(account.np_request),
-        "nonPreemptibleUsed": nonzero(account.np_used),
-        "selfRequest": nonzero(account.self_request),
-        "selfUsed": nonzero(account.self_used),
-        "selfNonPreemptibleRequest": nonzero(account.self_np_request),
-        "selfNonPreemptibleUsed": nonzero(account.self_np_used),
-        "allocated": nonzero(account.allocated),
-        "guaranteed": nonzero(account.guaranteed),
+        "request": nonzero(info.request),
+        "childRequest": {} if info.name == ROOT else nonzero(info.child_request),
+        "used": nonzero(info.used),
+        "nonPreemptibleRequest": nonzero(info.np_request),
+        "nonPreemptibleUsed": nonzero(info.np_used),
+        "selfRequest": nonzero(info.self_request),
+        "selfUsed": nonzero(info.self_used),
+        "selfNonPreemptibleRequest": nonzero(info.self_np_request),
+        "selfNonPreemptibleUsed": nonzero(info.self_np_used),
+        "allocated": nonzero(info.allocated),
+        "guaranteed": nonzero(info.guaranteed),
     }
 
 

@@ -49,23 +49,23 @@ def _prefilter(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
             attempts.append({"code": "Skip", "quota": ""})
             continue
         found = verdict(scheduler, pod)
-        attempts.append(_shown(scheduler, scheduler.trees[tree].accounts[quota], found))
+        attempts.append(_shown(scheduler, scheduler.trees[tree].quotas[quota], found))
         if attempt["reserve"] and found is None:
             scheduler.take({"type": "reserve", "pod": attempt["pod"]})
     return {"attempts": attempts}
 
 
-def _shown(scheduler: QuotaPlugin, account: QuotaInfo, found: Rejection | None) -> dict[str, Any]:
+def _shown(scheduler: QuotaPlugin, info: QuotaInfo, found: Rejection | None) -> dict[str, Any]:
     """Returns an attempt as it is recorded."""
-    limit = limit_of(scheduler, account)
-    shown = {name: size for name, size in limit.items() if size or name in account.declared.max}
+    limit = limit_of(scheduler, info)
+    shown = {name: size for name, size in limit.items() if size or name in info.declared.max}
     if Quirk.WEIGHTS_WRAP in scheduler.quirks:
         shown = {name: wrapped(size) for name, size in shown.items()}
     seen = {
-        "quota": account.name,
+        "quota": info.name,
         "limit": shown,
-        "used": nonzero(account.used),
-        "nonPreemptibleUsed": nonzero(account.np_used),
+        "used": nonzero(info.used),
+        "nonPreemptibleUsed": nonzero(info.np_used),
     }
     return {"code": "Success", **seen} if found is None else {**seen, **found.refusal(), "message": found.text()}
 

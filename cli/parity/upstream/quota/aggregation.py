@@ -23,14 +23,14 @@ class Aggregation:
         self.total: Amounts = {}
         self.capacity: Amounts = {}
         root = DeclaredQuota(name=ROOT, parent="", is_parent=True, lends=False)
-        self.accounts: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, lends=False)}
+        self.quotas: dict[str, QuotaInfo] = {ROOT: QuotaInfo(root, lends=False)}
 
     def path(self, name: str) -> list[QuotaInfo]:
         """Returns the accounts from a quota to the root; fewer when a parent is unknown."""
         path = []
-        while (account := self.accounts.get(name)) is not None:
-            path.append(account)
-            name = account.declared.parent
+        while (info := self.quotas.get(name)) is not None:
+            path.append(info)
+            name = info.declared.parent
         return path
 
     def set_total(self, total: Amounts) -> None:
@@ -40,79 +40,79 @@ class Aggregation:
 
     def add_request(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
         """Changes the request of a quota's own pods; a difference of nothing notifies nobody."""
-        account = self.accounts[name]
-        account.self_request = add_clamped(account.self_request, delta)
-        account.self_np_request = add_clamped(account.self_np_request, np_delta)
+        info = self.quotas[name]
+        info.self_request = add_clamped(info.self_request, delta)
+        info.self_np_request = add_clamped(info.self_np_request, np_delta)
         if any(delta.values()):
             self.raise_request(self.path(name), delta, np_delta)
 
     def add_used(self, name: str, delta: Amounts, np_delta: Amounts) -> None:
         """Changes the use of a quota's own pods."""
-        account = self.accounts[name]
-        account.self_used = add_clamped(account.self_used, delta)
-        account.self_np_used = add_clamped(account.self_np_used, np_delta)
+        info = self.quotas[name]
+        info.self_used = add_clamped(info.self_used, delta)
+        info.self_np_used = add_clamped(info.self_np_used, np_delta)
         self.raise_used(self.path(name), delta, np_delta)
 
     def raise_request(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         """Adds a demand below the first of the path; only the limited change travels up."""
-        for account in path:
-            account.np_request = add_clamped(account.np_request, np_delta)
-            if account.name == ROOT:
-                account.request = add_clamped(account.request, delta)
+        for info in path:
+            info.np_request = add_clamped(info.np_request, np_delta)
+            if info.name == ROOT:
+                info.request = add_clamped(info.request, delta)
                 break
-            before = account.limited()
-            account.child_request = add_clamped(account.child_request, delta)
-            account.floor_request()
-            self.notify(account, account.limited())
-            delta = sub(account.limited(), before)
+            before = info.limited_request()
+            info.child_request = add_clamped(info.child_request, delta)
+            info.update_request()
+            self.notify(info, info.limited_request())
+            delta = sub(info.limited_request(), before)
 
     def raise_used(self, path: Sequence[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         """Adds a use below the first of the path, and to its guarantees."""
         self.raise_sums(path, delta, np_delta)
         if self.guarantees and path:
-            path[0].allocated = add_clamped(path[0].allocated, mask(delta, self.dimensions()))
+            path[0].allocated = add_clamped(path[0].allocated, mask(delta, self.level_resources()))
             self.raise_guaranteed(path, {})
         if path and path[0].name in RESERVED:
             self.recount_capacity()
 
     def raise_sums(self, path: Iterable[QuotaInfo], delta: Mapping[str, int], np_delta: Mapping[str, int]) -> None:
         """Adds a use to each of the path."""
-        for account in path:
-            account.used = add_clamped(account.used, delta)
-            account.np_used = add_clamped(account.np_used, np_delta)
+        for info in path:
+            info.used = add_clamped(info.used, delta)
+            info.np_used = add_clamped(info.np_used, np_delta)
 
     def raise_guaranteed(self, path: Iterable[QuotaInfo], delta: Mapping[str, int]) -> None:
         """Adds an allocation below the first of the path; each is guaranteed that, and at least its min."""
         if not self.guarantees:
             return
-        for account in path:
-            account.allocated = add_clamped(account.allocated, delta)
-            if account.name == ROOT:
+        for info in path:
+            info.allocated = add_clamped(info.allocated, delta)
+            if info.name == ROOT:
                 break
-            before = account.guaranteed
-            account.guaranteed = largest(account.allocated, account.declared.min)
-            delta = sub(account.guaranteed, before)
+            before = info.guaranteed
+            info.guaranteed = largest(info.allocated, info.declared.min)
+            delta = sub(info.guaranteed, before)
 
-    def notify(self, account: QuotaInfo, demand: Amounts | None) -> None:
+    def notify(self, info: QuotaInfo, demand: Amounts | None) -> None:
         """Sets the demand by which the parent's level shares, in the resources that the level has by now."""
-        account.demand = demand
-        account.shared = set() if demand is None else set(self.shared_by(account.declared.parent))
+        info.demand = demand
+        info.shared = set() if demand is None else set(self.shared_by(info.declared.parent))
 
-    def dimensions(self) -> set[str]:
+    def level_resources(self) -> set[str]:
         """Returns the resources of the first level."""
-        ordinary = (each.declared for each in self.accounts.values() if each.name not in (ROOT, *RESERVED))
+        ordinary = (each.declared for each in self.quotas.values() if each.name not in (ROOT, *RESERVED))
         return {name for quota in ordinary for name in quota.max}
 
     def shared_by(self, parent: str) -> set[str]:
         """Returns the resources that the children of a quota share."""
         if parent == ROOT:
-            return self.dimensions()
-        return set(self.accounts[parent].declared.max) if parent in self.accounts else set()
+            return self.level_resources()
+        return set(self.quotas[parent].declared.max) if parent in self.quotas else set()
 
     def recount_capacity(self) -> None:
         """Takes the use of the reserved groups from the total. A resource once there stays in the capacity."""
         capacity = dict(self.total)
         for name in RESERVED:
-            if name in self.accounts:
-                capacity = sub(capacity, self.accounts[name].used)
+            if name in self.quotas:
+                capacity = sub(capacity, self.quotas[name].used)
         self.capacity = dict.fromkeys(self.capacity, 0) | capacity

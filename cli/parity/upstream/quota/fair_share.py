@@ -14,14 +14,14 @@ class Child(NamedTuple):
     """One child at a level, in one resource.
 
     Attributes:
-        floor: its guaranteed amount here: its scaled min, or the amount allocated below it.
+        effective_min: its guaranteed amount here: its scaled min, or the amount allocated below it.
         demand: its request limited by its max.
-        weight: its share of the remainder; 0 or less gets nothing beyond the floor.
-        lends: whether the unused part of its floor goes to others.
+        weight: its share of the remainder; 0 or less gets nothing beyond the effective_min.
+        lends: whether the unused part of its effective_min goes to others.
     """
 
     name: str
-    floor: int
+    effective_min: int
     demand: int
     weight: int
     lends: bool
@@ -31,9 +31,9 @@ def share(capacity: int, children: Sequence[Child], quirks: Quirks) -> dict[str,
     """Returns the runtime of each child by name."""
     runtime = {}
     for child in children:
-        runtime[child.name] = child.floor if child.demand > child.floor or not child.lends else child.demand
+        runtime[child.name] = child.effective_min if child.demand > child.effective_min or not child.lends else child.demand
     left = capacity - sum(runtime.values())
-    borrowers = [child for child in children if child.demand > child.floor]
+    borrowers = [child for child in children if child.demand > child.effective_min]
     while left > 0 and borrowers:
         weights = sum(child.weight for child in borrowers)
         weights = wrapped(weights) if Quirk.WEIGHTS_WRAP in quirks else weights

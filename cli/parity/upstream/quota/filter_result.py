@@ -21,9 +21,9 @@ class Rejection(Shortfall, frozen=True, kw_only=True):
         return found | ({"ancestor": self.quota} if self.stage == "ancestor" else {})
 
 
-def limit_of(scheduler: QuotaPlugin, account: QuotaInfo) -> Mapping[str, int]:
+def limit_of(scheduler: QuotaPlugin, info: QuotaInfo) -> Mapping[str, int]:
     """Returns the amounts that a quota may use: its runtime, or its max by argument."""
-    return account.runtime if scheduler.args.get("enableRuntimeQuota", True) else account.declared.max
+    return info.runtime if scheduler.args.get("enableRuntimeQuota", True) else info.declared.max
 
 
 def verdict(scheduler: QuotaPlugin, pod: Pod) -> Rejection | None:
@@ -36,14 +36,14 @@ def verdict(scheduler: QuotaPlugin, pod: Pod) -> Rejection | None:
         checks.append(("nonPreemptible", own, own.declared.min, own.np_used))
     if scheduler.args.get("enableCheckParentQuota", False):
         checks += [("ancestor", each, limit_of(scheduler, each), each.used) for each in above if each.name != ROOT]
-    for stage, account, limit, used in checks:
+    for stage, info, limit, used in checks:
         after = add(used, request)
         if exceeded := exceeding(mask(after, request) if stage == "ancestor" else after, limit):
             path = [own, *above]
-            topmost = path.index(account) + 1 if stage == "ancestor" else 0
+            topmost = path.index(info) + 1 if stage == "ancestor" else 0
             return Rejection(
                 stage=stage,
-                quota=account.name,
+                quota=info.name,
                 limit=dict(limit),
                 used=dict(used),
                 request=dict(request),

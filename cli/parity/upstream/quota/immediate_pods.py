@@ -94,7 +94,7 @@ class ImmediatePods:
         if key not in self._pods or (pod := self._pods[key].pod).status.phase in ENDED:
             return None
         quota, tree = self._scheduler.resolve(pod)
-        if tree not in self._scheduler.trees or quota not in self._scheduler.trees[tree].accounts:
+        if tree not in self._scheduler.trees or quota not in self._scheduler.trees[tree].quotas:
             return None
         vector = self._scheduler.counted(quota, tree, pod)
         return Place(quota, tree, vector, is_preemptible(pod), bool(pod.spec.node_name) or key in self._placed)

@@ -19,21 +19,21 @@ def revoke(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
     scheduler = QuotaPlugin.after(given, quirks)
     quotas = {}
     for name, tree in scheduler.trees.items():
-        for account in tree.accounts.values():
-            if account.name in (ROOT, *RESERVED):
+        for info in tree.quotas.values():
+            if info.name in (ROOT, *RESERVED):
                 continue
-            quotas[account.name] = {
-                "overused": bool(exceeding(account.used, account.runtime)),
-                "runtime": {key: size for key, size in account.runtime.items() if size or key in account.declared.max},
-                "used": nonzero(account.used),
-                "revoke": _victims(scheduler, account, scheduler.pods.of(name, account.name)),
+            quotas[info.name] = {
+                "overused": bool(exceeding(info.used, info.runtime)),
+                "runtime": {key: size for key, size in info.runtime.items() if size or key in info.declared.max},
+                "used": nonzero(info.used),
+                "revoke": _victims(scheduler, info, scheduler.pods.of(name, info.name)),
             }
     return {"quotas": quotas}
 
 
-def _victims(scheduler: QuotaPlugin, account: QuotaInfo, booked: Mapping[str, Booked]) -> list[str]:
+def _victims(scheduler: QuotaPlugin, info: QuotaInfo, booked: Mapping[str, Booked]) -> list[str]:
     """Takes the least important pods until the quota is within its runtime, and gives back those that need not go."""
-    quirks, limit, rest = scheduler.quirks, account.runtime, account.used
+    quirks, limit, rest = scheduler.quirks, info.runtime, info.used
     pods: list[Pod] = []
     for each in booked.values():
         pod = (each.first if Quirk.FIRST_SEEN in quirks else each.latest).pod

@@ -116,7 +116,7 @@ class EventPods:
         key = pod.metadata.key
         if self._is_left_out(version) or key in self.of(tree, quota):
             return
-        if quota not in self._scheduler.tree(tree).accounts:
+        if quota not in self._scheduler.tree(tree).quotas:
             return
         booked = Booked(version, self._scheduler.counted(quota, tree, pod))
         self._books.setdefault((tree, quota), {})[key] = booked

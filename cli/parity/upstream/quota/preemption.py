@@ -88,13 +88,13 @@ def _dry_run(
         )
         for other in weaker
     ]
-    account = scheduler.trees[tree].accounts[quota]
+    info = scheduler.trees[tree].quotas[quota]
     request = scheduler.counted(quota, tree, pod)
     choice = reprieved(
         candidates,
         request,
-        account.used,
-        limit_of(scheduler, account),
+        info.used,
+        limit_of(scheduler, info),
         lambda without: nodes.status(node, pod, without) == "Success",
     )
     return ("Error", None) if choice is None else ("Success", choice)

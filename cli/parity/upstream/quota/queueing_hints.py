@@ -39,7 +39,7 @@ def _is_related(copied: QuotaPlugin, query: Mapping[str, Any]) -> bool:
     if not own:
         return False
     has_parents = copied.args.get("enableCheckParentQuota", False)
-    path = [account.name for account in copied.trees[tree].path(own) if account.name != ROOT]
+    path = [info.name for info in copied.trees[tree].path(own) if info.name != ROOT]
     related = path if has_parents else path[:1]
     event = query["event"]
     if event["type"] == "quotaUpdate":
@@ -100,8 +100,8 @@ def _seen(scheduler: QuotaPlugin) -> _Seen:
     booked: dict[str, tuple[str, Amounts, bool]] = {}
     runtimes: dict[str, Amounts] = {}
     for name, tree in scheduler.trees.items():
-        for quota, account in tree.accounts.items():
-            runtimes[quota] = account.runtime
+        for quota, info in tree.quotas.items():
+            runtimes[quota] = info.runtime
             for key, each in scheduler.pods.of(name, quota).items():
                 booked[key] = quota, each.vector, each.assigned
     return _Seen(booked, runtimes, dict(scheduler.names.quotas))

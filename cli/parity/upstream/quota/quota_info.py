@@ -43,10 +43,10 @@ class QuotaInfo:
         self.allocated: Amounts = {}
         self.guaranteed: Amounts = {}
 
-    def limited(self) -> Amounts:
+    def limited_request(self) -> Amounts:
         """Returns the request that its parent counts: at most its max."""
         return capped(self.request, self.declared.max)
 
-    def floor_request(self) -> None:
+    def update_request(self) -> None:
         """Recomputes the request from the demand below."""
         self.request = self.child_request if self.lends else largest(self.child_request, self.declared.min)

@@ -47,8 +47,8 @@ class QuotaPlugin:
         tree = self.tree("")
         for group in RESERVED:
             quota = stock(group, self.args, self.quirks)
-            tree.declare(quota)
-            tree.accounts[group].lends |= Quirk.GROUPS_COMPETE in self.quirks
+            tree.add_quota(quota)
+            tree.quotas[group].lends |= Quirk.GROUPS_COMPETE in self.quirks
             self.names.put(quota)
             self.tree_of[group] = ""
 
@@ -119,8 +119,8 @@ class QuotaPlugin:
 
     def counted(self, quota: str, tree: str, pod: Pod) -> Amounts:
         """Returns a pod's request in the resources that a quota counts now."""
-        account = self.trees[tree].accounts.get(quota) if tree in self.trees else None
-        return mask(self.request(pod), account.declared.max) if account else {}
+        info = self.trees[tree].quotas.get(quota) if tree in self.trees else None
+        return mask(self.request(pod), info.declared.max) if info else {}
 
     def read(self, raw: Raw) -> PodVersion:
         """Reads a pod's object."""
@@ -153,11 +153,11 @@ class QuotaPlugin:
         self.names.put(quota)
         where = self.tree_of.setdefault(quota.name, quota.tree if "MultiQuotaTree" in self.gates else "")
         tree = self.tree(where)
-        known = tree.accounts.get(quota.name)
+        known = tree.quotas.get(quota.name)
         if known is None:
-            tree.declare(quota)
+            tree.add_quota(quota)
         elif not is_same(known.declared, quota) and not self._is_second(quota, is_new=is_new):
-            tree.amend(quota)
+            tree.update_quota(quota)
         if quota.is_root and quota.total is not None and where:
             self._set_total(where, quota.total, quota)
 
@@ -168,7 +168,7 @@ class QuotaPlugin:
         """A reserved group whose object is deleted is as at the start."""
         quota = stock(group, self.args, self.quirks)
         self.names.put(quota)
-        self.trees[""].amend(quota)
+        self.trees[""].update_quota(quota)
 
     def _quota_gone(self, quota: DeclaredQuota) -> None:
         if quota.name in RESERVED:
@@ -189,8 +189,8 @@ class QuotaPlugin:
         self.names.drop(name)
         where = self.tree_of.pop(name)
         self.pods.forget(where, name)
-        if where in self.trees and name in self.trees[where].accounts:
-            self.trees[where].retire(name)
+        if where in self.trees and name in self.trees[where].quotas:
+            self.trees[where].delete_quota(name)
         if Quirk.FORGETS_CHILDREN not in self.quirks and where and gone.is_root and gone.total is not None:
             self._set_total(where, {}, gone)
         return where
@@ -225,7 +225,7 @@ class QuotaPlugin:
         for raw in raws:
             self._quota(raw, is_new=True)
         for tree in self.trees.values():
-            tree.accounts[ROOT].allocated = {}
+            tree.quotas[ROOT].allocated = {}
             tree.rebuild()
 
 

@@ -16,173 +16,173 @@ from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota
 class QuotaTree(Aggregation):
     """The quotas of one tree id."""
 
-    def declare(self, quota: DeclaredQuota) -> None:
+    def add_quota(self, quota: DeclaredQuota) -> None:
         """Adds a quota. Its children may be there already."""
-        account = QuotaInfo(quota, lends=self._lends(quota))
-        self.accounts[quota.name] = account
-        account.children = {name: None for name, each in self.accounts.items() if each.declared.parent == quota.name}
-        self._attach(account)
-        if account.children and Quirk.STALE_DEMAND not in self.quirks:
+        info = QuotaInfo(quota, lends=self._lends(quota))
+        self.quotas[quota.name] = info
+        info.children = {name: None for name, each in self.quotas.items() if each.declared.parent == quota.name}
+        self._attach(info)
+        if info.children and Quirk.STALE_DEMAND not in self.quirks:
             self.rebuild()
         else:
-            self._enter(account)
+            self._enter(info)
 
-    def amend(self, quota: DeclaredQuota) -> None:
+    def update_quota(self, quota: DeclaredQuota) -> None:
         """Changes a quota's declaration."""
-        account = self.accounts[quota.name]
-        before, lends = account.declared, self._lends(quota)
+        info = self.quotas[quota.name]
+        before, lends = info.declared, self._lends(quota)
         if Quirk.STALE_DEMAND not in self.quirks:
-            account.scaled_min = mask(account.scaled_min, quota.min)
+            info.scaled_min = mask(info.scaled_min, quota.min)
         if before.parent != quota.parent:
-            self._detach(account)
-            account.declared, account.lends = quota, lends
+            self._detach(info)
+            info.declared, info.lends = quota, lends
             if self.guarantees and Quirk.WHOLE_DELTA in self.quirks:
-                account.allocated = dict(account.used)
-                account.guaranteed = largest(account.allocated, quota.min)
-            self._attach(account)
-            self._reenter(account)
-        elif (account.lends, before.is_parent) != (lends, quota.is_parent):
-            account.declared, account.lends = quota, lends
+                info.allocated = dict(info.used)
+                info.guaranteed = largest(info.allocated, quota.min)
+            self._attach(info)
+            self._reenter(info)
+        elif (info.lends, before.is_parent) != (lends, quota.is_parent):
+            info.declared, info.lends = quota, lends
             self.rebuild()
         else:
-            self._amend_amounts(account, quota)
+            self._amend_amounts(info, quota)
 
-    def retire(self, name: str) -> None:
+    def delete_quota(self, name: str) -> None:
         """Removes a quota and its numbers from those of its parent."""
-        account = self.accounts.pop(name)
-        self._detach(account)
+        info = self.quotas.pop(name)
+        self._detach(info)
 
     def rebuild(self) -> None:
         """Recomputes all sums from the demand and use of each quota's own pods."""
-        allocated = self.accounts[ROOT].allocated
-        for account in self.accounts.values():
-            account.clear_sums()
+        allocated = self.quotas[ROOT].allocated
+        for info in self.quotas.values():
+            info.clear_sums()
             if Quirk.STALE_DEMAND in self.quirks:
-                account.runtime, account.scaled_min = {}, dict(account.declared.min)
+                info.runtime, info.scaled_min = {}, dict(info.declared.min)
         if Quirk.WHOLE_DELTA in self.quirks:
-            self.accounts[ROOT].allocated = allocated
-        for account in self.accounts.values():
-            self._enter(account)
-        for account in self.accounts.values():
-            path = self.path(account.name)
-            self.raise_request(path, account.self_request, account.self_np_request)
-            self.raise_used(path, account.self_used, account.self_np_used)
-            if account.name in RESERVED and Quirk.GROUPS_COMPETE in self.quirks:
-                self._leave_out(account)
+            self.quotas[ROOT].allocated = allocated
+        for info in self.quotas.values():
+            self._enter(info)
+        for info in self.quotas.values():
+            path = self.path(info.name)
+            self.raise_request(path, info.self_request, info.self_np_request)
+            self.raise_used(path, info.self_used, info.self_np_used)
+            if info.name in RESERVED and Quirk.GROUPS_COMPETE in self.quirks:
+                self._leave_out(info)
 
     def settle(self) -> None:
         """RuntimeUpdate every level, parents before children."""
-        level = [account.name for account in self.accounts.values() if account.declared.parent not in self.accounts]
+        level = [info.name for info in self.quotas.values() if info.declared.parent not in self.quotas]
         while level:
             below: list[str] = []
             for parent in level:
                 self._share_level(parent)
-                below += self.accounts[parent].children
+                below += self.quotas[parent].children
             level = below
 
     def _share_level(self, parent: str) -> None:
-        capacity = self.capacity if parent == ROOT else self.accounts[parent].runtime
+        capacity = self.capacity if parent == ROOT else self.quotas[parent].runtime
         members = list(self._members(parent))
-        minima = [{} if account.name in RESERVED else account.declared.min for account in members]
+        minima = [{} if info.name in RESERVED else info.declared.min for info in members]
         floors = scaled_minima(capacity, minima, self.quirks) if self.scales_min else [dict(each) for each in minima]
         is_stale = Quirk.STALE_DEMAND in self.quirks
         known: list[tuple[QuotaInfo, Amounts]] = []
-        for account, floor in zip(members, floors, strict=True):
-            if account.demand is None and floor != account.scaled_min:
-                self.notify(account, account.limited())  # another min in force is a notification too
-            if account.demand is not None:
-                known.append((account, floor))
-        runtimes: dict[str, Amounts] = {account.name: {} for account, _ in known}
+        for info, floor in zip(members, floors, strict=True):
+            if info.demand is None and floor != info.scaled_min:
+                self.notify(info, info.limited_request())  # another min in force is a notification too
+            if info.demand is not None:
+                known.append((info, floor))
+        runtimes: dict[str, Amounts] = {info.name: {} for info, _ in known}
         for resource in sorted(self.shared_by(parent)):
-            children = [_child(account, floor, resource) for account, floor in known]
+            children = [_child(info, floor, resource) for info, floor in known]
             for name, given in share(capacity.get(resource, 0), children, self.quirks).items():
                 runtimes[name][resource] = given
-        for account, floor in known:
-            if account.name not in RESERVED:
-                account.scaled_min = floor if is_stale else mask(floor, account.declared.min)
-                account.runtime = mask(runtimes[account.name], account.shared) if is_stale else runtimes[account.name]
+        for info, floor in known:
+            if info.name not in RESERVED:
+                info.scaled_min = floor if is_stale else mask(floor, info.declared.min)
+                info.runtime = mask(runtimes[info.name], info.shared) if is_stale else runtimes[info.name]
 
     def _members(self, parent: str) -> Iterator[QuotaInfo]:
         """Yields the quotas that share a level; by a quirk a reserved group, too, once its demand has changed."""
-        for name in self.accounts[parent].children:
-            account = self.accounts[name]
-            if name not in RESERVED or (Quirk.GROUPS_COMPETE in self.quirks and account.demand):
-                yield account
+        for name in self.quotas[parent].children:
+            info = self.quotas[name]
+            if name not in RESERVED or (Quirk.GROUPS_COMPETE in self.quirks and info.demand):
+                yield info
 
     def _lends(self, quota: DeclaredQuota) -> bool:
         return quota.lends and not self.guarantees
 
-    def _amend_amounts(self, account: QuotaInfo, quota: DeclaredQuota) -> None:
-        before, known = account.declared, account.demand
-        limited = account.limited()
-        account.declared = quota
+    def _amend_amounts(self, info: QuotaInfo, quota: DeclaredQuota) -> None:
+        before, known = info.declared, info.demand
+        limited_request = info.limited_request()
+        info.declared = quota
         if before.max != quota.max:
-            known = account.limited()
-        account.floor_request()
-        self.notify(account, known if Quirk.STALE_DEMAND in self.quirks else account.limited())
-        self.raise_guaranteed([account, *self.path(quota.parent)], {})
-        self.raise_request(self.path(quota.parent), sub(account.limited(), limited), {})
+            known = info.limited_request()
+        info.update_request()
+        self.notify(info, known if Quirk.STALE_DEMAND in self.quirks else info.limited_request())
+        self.raise_guaranteed([info, *self.path(quota.parent)], {})
+        self.raise_request(self.path(quota.parent), sub(info.limited_request(), limited_request), {})
 
-    def _attach(self, account: QuotaInfo) -> None:
-        if (parent := self.accounts.get(account.declared.parent)) is not None:
-            parent.children[account.name] = None
+    def _attach(self, info: QuotaInfo) -> None:
+        if (parent := self.quotas.get(info.declared.parent)) is not None:
+            parent.children[info.name] = None
 
-    def _detach(self, account: QuotaInfo) -> None:
-        above = self.path(account.declared.parent)
+    def _detach(self, info: QuotaInfo) -> None:
+        above = self.path(info.declared.parent)
         if above:
-            above[0].children.pop(account.name, None)
+            above[0].children.pop(info.name, None)
         whole = Quirk.WHOLE_DELTA in self.quirks
-        self.raise_request(above, negated(account.request if whole else account.limited()), negated(account.np_request))
-        self.raise_sums(above, negated(account.used), negated(account.np_used))
-        self.raise_guaranteed(above, negated(account.used if whole else account.guaranteed))
+        self.raise_request(above, negated(info.request if whole else info.limited_request()), negated(info.np_request))
+        self.raise_sums(above, negated(info.used), negated(info.np_used))
+        self.raise_guaranteed(above, negated(info.used if whole else info.guaranteed))
 
-    def _enter(self, account: QuotaInfo) -> None:
+    def _enter(self, info: QuotaInfo) -> None:
         """Counts a quota without pods: the demand and the guarantee of its min alone."""
-        if account.name == ROOT:
+        if info.name == ROOT:
             return
-        before = account.limited()
-        account.floor_request()
-        after = account.limited()
-        self._notify_of_min(account)
-        above = self.path(account.declared.parent)
-        self.raise_guaranteed([account, *above], {})
+        before = info.limited_request()
+        info.update_request()
+        after = info.limited_request()
+        self._notify_of_min(info)
+        above = self.path(info.declared.parent)
+        self.raise_guaranteed([info, *above], {})
         self.raise_request(above, sub(after, before), {})
 
-    def _reenter(self, account: QuotaInfo) -> None:
+    def _reenter(self, info: QuotaInfo) -> None:
         """Counts a quota with all that is below it under another parent."""
-        above = self.path(account.declared.parent)
-        account.floor_request()
-        if any(account.child_request.values()):
-            self.notify(account, account.limited())
+        above = self.path(info.declared.parent)
+        info.update_request()
+        if any(info.child_request.values()):
+            self.notify(info, info.limited_request())
         else:
-            self._notify_of_min(account)
-        self.raise_request(above, account.limited(), account.np_request)
-        self.raise_sums(above, account.used, account.np_used)
-        self.raise_guaranteed(above, account.guaranteed)
+            self._notify_of_min(info)
+        self.raise_request(above, info.limited_request(), info.np_request)
+        self.raise_sums(above, info.used, info.np_used)
+        self.raise_guaranteed(above, info.guaranteed)
 
-    def _notify_of_min(self, account: QuotaInfo) -> None:
+    def _notify_of_min(self, info: QuotaInfo) -> None:
         """Notifies the level of a quota that is new there.
 
         By a quirk not of its demand, and not at all before its parent is there.
         """
         if Quirk.STALE_DEMAND not in self.quirks:
-            self.notify(account, account.limited())
+            self.notify(info, info.limited_request())
         else:
-            self.notify(account, {} if account.declared.parent in self.accounts else None)
+            self.notify(info, {} if info.declared.parent in self.quotas else None)
 
-    def _leave_out(self, account: QuotaInfo) -> None:
+    def _leave_out(self, info: QuotaInfo) -> None:
         """Keeps a reserved group out of the first level after a rebuild, until its demand changes."""
-        root = self.accounts[ROOT]
-        root.request = add_clamped(root.request, sub(account.request, account.limited()))
-        root.allocated = add_clamped(root.allocated, negated(account.guaranteed))
-        account.demand = {}
+        root = self.quotas[ROOT]
+        root.request = add_clamped(root.request, sub(info.request, info.limited_request()))
+        root.allocated = add_clamped(root.allocated, negated(info.guaranteed))
+        info.demand = {}
 
 
-def _child(account: QuotaInfo, floor: Amounts, resource: str) -> Child:
+def _child(info: QuotaInfo, floor: Amounts, resource: str) -> Child:
     return Child(
-        account.name,
-        max(floor.get(resource, 0), account.guaranteed.get(resource, 0)),
-        (account.demand or {}).get(resource, 0),
-        account.declared.weight.get(resource, 0),
-        account.lends,
+        info.name,
+        max(floor.get(resource, 0), info.guaranteed.get(resource, 0)),
+        (info.demand or {}).get(resource, 0),
+        info.declared.weight.get(resource, 0),
+        info.lends,
     )

@@ -67,24 +67,24 @@ def _history(given: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
 
 
 def _tree(scheduler: QuotaPlugin, name: str, tree: QuotaTree) -> dict[str, Any]:
-    quotas = {account.name: _account(scheduler, name, account) for account in tree.accounts.values()}
+    quotas = {info.name: _account(scheduler, name, info) for info in tree.quotas.values()}
     return {"total": tree.total, "capacity": tree.capacity, "quotas": quotas}
 
 
-def _account(scheduler: QuotaPlugin, tree: str, account: QuotaInfo) -> dict[str, Any]:
-    declared = account.declared
+def _account(scheduler: QuotaPlugin, tree: str, info: QuotaInfo) -> dict[str, Any]:
+    declared = info.declared
     return {
         "parent": declared.parent,
         "isParent": declared.is_parent,
-        "allowLent": account.lends,
-        "runtime": shown(account, account.runtime),
-        "autoScaleMin": {} if account.name in (ROOT, *RESERVED) else nonzero(account.scaled_min),
+        "allowLent": info.lends,
+        "runtime": shown(info, info.runtime),
+        "autoScaleMin": {} if info.name in (ROOT, *RESERVED) else nonzero(info.scaled_min),
         "sharedWeight": declared.weight,
-        **amounts_of(account),
-        "pods": {key: booked.assigned for key, booked in scheduler.pods.of(tree, account.name).items()},
+        **amounts_of(info),
+        "pods": {key: booked.assigned for key, booked in scheduler.pods.of(tree, info.name).items()},
     }
 
 
-def shown(account: QuotaInfo, limit: Mapping[str, int]) -> dict[str, int]:
+def shown(info: QuotaInfo, limit: Mapping[str, int]) -> dict[str, int]:
     """Returns a limit without the zeros of resources that the quota itself does not name."""
-    return {name: size for name, size in limit.items() if size or name in account.declared.max}
+    return {name: size for name, size in limit.items() if size or name in info.declared.max}
