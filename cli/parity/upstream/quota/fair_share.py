@@ -31,7 +31,9 @@ def share(capacity: int, children: Sequence[Child], quirks: Quirks) -> dict[str,
     """Returns the runtime of each child by name."""
     runtime = {}
     for child in children:
-        runtime[child.name] = child.effective_min if child.demand > child.effective_min or not child.lends else child.demand
+        runtime[child.name] = (
+            child.effective_min if child.demand > child.effective_min or not child.lends else child.demand
+        )
     left = capacity - sum(runtime.values())
     borrowers = [child for child in children if child.demand > child.effective_min]
     while left > 0 and borrowers:
