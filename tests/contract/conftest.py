@@ -80,5 +80,5 @@ async def world(system: System) -> AsyncIterator[World]:
 def _spec(cluster: Cluster | None) -> Spec:
     if cluster is None:
         return Spec("simulator", "simulator", {"KOORD_SIMULATOR_REPORT_INTERVAL_S": "0"})
-    settings = {"KUBECONFIG": str(cluster.kubeconfig()), "CONFIG_NAMESPACE": "", "SWEEP_S": "0.5"}
+    settings = {"KUBECONFIG": str(cluster.kubeconfig()), "CONFIG_NAMESPACE": "", "SWEEP_INTERVAL_S": "0.5"}
     return Spec("gateway", "gateway", {f"KOORD_GATEWAY_{name}": value for name, value in settings.items()})

@@ -174,7 +174,7 @@ async def test_a_question_is_answered_by_one_of_the_replicas(server: EmbeddedNat
 
 async def test_a_question_nobody_answers_ends_at_its_deadline(server: EmbeddedNats, bus: Bus, other: Bus) -> None:
     began = time.monotonic()
-    with pytest.raises(NoResponse, match=r"koord\.ask\.nobody within 0\.3 s"):
+    with pytest.raises(NoResponse, match=r"koord\.request\.nobody within 0\.3 s"):
         await bus.request("koord.request.nobody", b"", deadline_s=0.3)
     assert time.monotonic() - began >= 0.3
 
