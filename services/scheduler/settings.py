@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from services.scheduler.framework.config.decision_settings import DecisionSettings
 from shared.settings import Settings
 
 
@@ -48,3 +49,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
         float,
         Meta(gt=0, description="how long a binding asked for by an extender's caller may take; below its httpTimeout"),
     ] = 4.5
+
+    def decision_settings(self) -> DecisionSettings:
+        """The values that are recorded with the configuration."""
+        return DecisionSettings(self.batch_size, self.shadow_scheduler, self.extender_profile)

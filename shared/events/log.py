@@ -29,8 +29,9 @@ class ConfigApplied(Event, frozen=True, tag="koord.log.ConfigApplied.v1"):
 
     Attributes:
         source: where it came from: a file, a ConfigMap, the built-in default.
-        digest: SHA-256 of `text`, hexadecimal; decisions name it.
+        digest: SHA-256 of `text` and, where there are any, of `settings`, hexadecimal; decisions name it.
         text: the whole configuration.
+        settings: settings of the process that shape decisions, such as the size of a batch.
     """
 
     KEY: ClassVar[str] = "source"
@@ -38,6 +39,7 @@ class ConfigApplied(Event, frozen=True, tag="koord.log.ConfigApplied.v1"):
     source: str
     digest: str
     text: str
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ConfigRejected(Event, frozen=True, tag="koord.log.ConfigRejected.v1"):

@@ -60,6 +60,10 @@ class ExtenderService:
         self._timeout_s: float = runtime.settings.extender_timeout_s
         self._pending_evictions = PendingEvictions()
 
+    def lead_with(self, cache: SchedulingCache, config_digest: str, profile: str) -> None:
+        """Serves from a settled cache, under the configuration that it was made with."""
+        self.cache, self.config_digest, self.profile = cache, config_digest, profile
+
     def query(self, pod: Pod) -> EvaluationQuery:
         """Evaluates a pod on the present state.
 

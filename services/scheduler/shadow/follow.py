@@ -21,17 +21,17 @@ AT_ONCE = 256
 class Shadow:
     """What is known of another scheduler's bindings that the log does not say yet."""
 
-    def __init__(self, view: ClusterView, scheduler: str) -> None:
+    def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._scheduler = scheduler
+        self._scheduler = ""
         self._cache: SchedulingCache | None = None
         self._config = ""
         self._drafts: list[Draft] = []
 
-    def use_cache(self, cache: SchedulingCache | None, config_digest: str = "") -> None:
-        """Compare by a settled index, which was made for this configuration; None while there is none."""
-        self._cache = cache
-        self._config = config_digest
+    def use_cache(self, cache: SchedulingCache | None, config_digest: str = "", scheduler: str = "") -> None:
+        """Compares that scheduler's bindings by a settled cache, made for this configuration; None while there is none."""
+        self._cache = cache if scheduler else None
+        self._config, self._scheduler = config_digest, scheduler
 
     def look(self, record: RecordedEvent) -> None:
         """See a record that is about to be folded."""

@@ -111,6 +111,7 @@ class SchedulingFold(StateFields):
     def _config_taken(self, record: RecordedEvent, event: ConfigApplied) -> None:
         self.config_seq = record.seq
         self.config_source, self.config_text, self.config_digest = event.source, event.text, event.digest
+        self.config_settings = dict(sorted(event.settings.items()))
         self.refused_digest = ""
 
     def _config_refused(self, _: RecordedEvent, event: ConfigRejected) -> None:

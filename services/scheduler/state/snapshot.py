@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class _Kept(msgspec.Struct):
     positions: dict[str, int]
-    scalars: list[int | str | None]
+    scalars: list[int | str | dict[str, str] | None]
     pod_classes: list[Pod]
     pods: msgspec.Raw
     nodes: list[tuple[str, Node, list[int]]]
@@ -36,7 +36,7 @@ class _Kept(msgspec.Struct):
 
 _SCALARS = (
     "released_seq", "gateway_since", "config_map", "cycle", "cycle_saw", "cycle_ns", "config_source", "config_text",
-    "config_digest", "config_seq", "refused_digest", "listed_seq", "clock_ns",
+    "config_digest", "config_seq", "config_settings", "refused_digest", "listed_seq", "clock_ns",
 )  # fmt: skip
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)

@@ -34,6 +34,7 @@ class StateFields:
         cycle, cycle_saw, cycle_ns: the last cycle of our log: its number, the `cluster` seq it saw, its `now_ns`.
         config_source, config_text, config_digest: the configuration in force, empty before the first; config_seq: when (`scheduling`
             seq) it came into force.
+        config_settings: settings of the process that came into force with it and shape decisions.
         refused_digest: digest of the last configuration that was refused, empty when one was taken since.
         pod_classes: key -> class of equal pods.
         quota: what the quota ledger says, and what it will have to.
@@ -64,6 +65,7 @@ class StateFields:
         self.config_text = ""
         self.config_digest = ""
         self.config_seq = 0
+        self.config_settings: dict[str, str] = {}
         self.refused_digest = ""
         self.pod_classes: dict[bytes, PodClass] = {}
         self.quota = QuotaView()

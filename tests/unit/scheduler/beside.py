@@ -19,7 +19,7 @@ class Beside(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shadow = Shadow(self.view, THEIRS)
+        self.shadow = Shadow(self.view)
         self.list_all()
 
     def list_all(self) -> None:
@@ -31,7 +31,7 @@ class Beside(World):
         if self.cache is None:
             self.cache = SchedulingCache(self.view, config_of(self.view).profiles, THEIRS)
             self.cache.settle()
-            self.shadow.use_cache(self.cache, self.view.config_digest)
+            self.shadow.use_cache(self.cache, self.view.config_digest, THEIRS)
         return self.cache
 
     def read(self, upto: int | None = None) -> None:

@@ -1,17 +1,20 @@
 """A cycle is a function of its record: the State at `seen`, `now_ns`, the configuration, and the quota ledger's response."""
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from services.scheduler.cache.scheduling_cache import SchedulingCache
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.framework.config.profiles import config_of
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.quota.preemption import QuotaPreemptor
 from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Event, RecordedEvent
 from shared.events.intents import EvictionRequested
+from shared.events.log import ConfigApplied
 from shared.events.scheduling import CycleDecided, PodNominated
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
@@ -68,7 +71,7 @@ def decided_again(world: Teams, runtime: LeadingRuntime) -> list[Event]:
     )
     cache = SchedulingCache(view, config_of(view).profiles)
     client = ChargeClient(again, 1.0)  # type: ignore[arg-type]  # the parts that it uses
-    drafts = decide(cache, cycle.now_ns, runtime.settings.batch_size)
+    drafts = decide(cache, cycle.now_ns, in_force(view.config_settings).batch_size)
     charged = asyncio.run(client.charge(drafts, dict(cycle.seen), QuotaPreemptor(cache)))
     return [draft.event for draft in charged]
 
@@ -101,3 +104,48 @@ def test_quota_preemption_rests_on_the_recorded_positions_whatever_arrives_while
         without_inputs(event) for event in decided_again(world, runtime)
     ]
     assert world.view.positions["cluster"] == len(world.logs["cluster"]), "the hold has ended"
+
+
+def test_the_recorded_configuration_has_the_settings_that_shape_a_cycle() -> None:
+    world = Teams()
+    for number in range(5):
+        world.add_pod(pod(f"p{number}"))
+    world.read()
+    runtime = LeadingRuntime(world, batch_size=3, shadow_scheduler="theirs", extender_profile="koord-scheduler")
+    lead_until_idle(runtime)
+    first = next(r.event for r in world.logs["scheduling"] if isinstance(r.event, ConfigApplied))
+    assert first.settings == {"batch_size": "3", "shadow_scheduler": "theirs", "extender_profile": "koord-scheduler"}
+    cycles = [r.event for r in world.logs["scheduling"] if isinstance(r.event, CycleDecided)]
+    assert [(len(cycle.pods), cycle.config) for cycle in cycles] == [(3, first.digest), (2, first.digest)]
+    assert [record.event for record in decided(world)][1:] == decided_again(world, runtime)[1:]
+
+
+def test_another_batch_size_is_another_configuration_with_another_digest_and_is_applied_by_a_new_leader() -> None:
+    world = Teams()
+    for size in (3, 3, 2):
+        lead_until_idle(LeadingRuntime(world, batch_size=size))
+    applied = [r.event for r in world.logs["scheduling"] if isinstance(r.event, ConfigApplied)]
+    assert [event.settings["batch_size"] for event in applied] == ["3", "2"]
+    assert applied[0].text == applied[1].text
+    assert applied[0].digest != applied[1].digest
+
+
+def test_a_rejected_configuration_leaves_the_recorded_settings_in_force(tmp_path: Path) -> None:
+    world = Teams()
+    lead_until_idle(LeadingRuntime(world, batch_size=3))
+    for number in range(5):
+        world.add_pod(pod(f"p{number}"))
+    world.read()
+    bad = tmp_path / "scheduler.yaml"
+    bad.write_text("nonsense")
+    lead_until_idle(LeadingRuntime(world, batch_size=2, config=str(bad)))
+    cycles = [r.event for r in world.logs["scheduling"] if isinstance(r.event, CycleDecided)]
+    assert [len(cycle.pods) for cycle in cycles] == [3, 2]
+
+
+def test_a_snapshot_keeps_the_recorded_settings() -> None:
+    world = Teams()
+    lead_until_idle(LeadingRuntime(world, batch_size=3))
+    restored = ClusterView()
+    restored.restore(world.view.encode())
+    assert in_force(restored.config_settings).batch_size == 3

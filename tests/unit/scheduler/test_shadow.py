@@ -140,7 +140,7 @@ def test_a_log_whose_beginning_was_dropped_is_as_good_as_listed() -> None:
     for log in world.logs.values():
         log.clear()
     world.view = ClusterView()
-    world.shadow, world.cache = Shadow(world.view, THEIRS), None
+    world.shadow, world.cache = Shadow(world.view), None
     world.add_node(node("a"))
     world.add_pod(theirs("p"))
     world.bind("p", "a")
@@ -185,9 +185,9 @@ def test_a_compared_pod_is_not_compared_again_by_a_successor() -> None:
     successor.restore(behind)
     for record in world.logs["scheduling"]:
         successor.apply(record)
-    shadow = Shadow(successor, THEIRS)
+    shadow = Shadow(successor)
     cache = SchedulingCache(successor, config_of(successor).profiles, THEIRS)
-    shadow.use_cache(cache, successor.config_digest)
+    shadow.use_cache(cache, successor.config_digest, THEIRS)
     shadow.look(world.logs["cluster"][-1])
     assert shadow.take() == ()
 
@@ -265,8 +265,8 @@ def test_a_comparison_is_what_a_state_folded_to_just_before_the_binding_judges(
         assert record.cause is not None
         binding = world.logs["cluster"][record.cause.seq - 1]
         assert binding.seq == view.positions["cluster"] + 1
-        shadow = Shadow(view, THEIRS)
-        shadow.use_cache(SchedulingCache(view, config_of(view).profiles, THEIRS), view.config_digest)
+        shadow = Shadow(view)
+        shadow.use_cache(SchedulingCache(view, config_of(view).profiles, THEIRS), view.config_digest, THEIRS)
         shadow.look(binding)
         (again,) = shadow.take()
         blank = {"seen": None, "now_ns": None, "config": None}  # what an append puts on its first event

@@ -1,7 +1,10 @@
-"""Which configuration comes into force: taking over what is offered, on record."""
+"""Applies a configuration that differs from the one in force, and records it."""
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import NamedTuple
+
+import msgspec
 
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.config.profiles import BadConfig, read_config
@@ -9,40 +12,55 @@ from services.scheduler.state.cluster_view import ClusterView
 from shared.events import Draft
 from shared.events.log import ConfigApplied, ConfigRejected
 
+NO_SETTINGS: Mapping[str, str] = {}
+
 
 class OfferedConfig(NamedTuple):
-    """A configuration that somebody offers; `source` is a file's path or a ConfigMap."""
+    """A configuration that is not in force yet.
+
+    Attributes:
+        source: a file's path or a ConfigMap.
+        text: KubeSchedulerConfiguration.
+        settings: those of the process that shape decisions (`DecisionSettings.recorded`).
+    """
 
     source: str
     text: str
+    settings: Mapping[str, str] = NO_SETTINGS
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text, hexadecimal: the name that decisions give it."""
-        return sha256(self.text.encode()).hexdigest()
+        """SHA-256 of the text, and of the settings if there are any, hexadecimal: decisions name it."""
+        settings = b"\n" + msgspec.json.encode(self.settings, order="sorted") if self.settings else b""
+        return sha256(self.text.encode() + settings).hexdigest()
 
 
-def config_drafts(view: ClusterView, file: OfferedConfig | None) -> tuple[Draft, ...]:
-    """Take over what is offered, if it is new: the file, else the ConfigMap, else the shipped profile.
+def config_drafts(
+    view: ClusterView, file: OfferedConfig | None, settings: Mapping[str, str] = NO_SETTINGS
+) -> tuple[Draft, ...]:
+    """Applies the file, else the ConfigMap, else the default profile, if its text or the settings have changed.
 
     Returns:
-        ConfigApplied, or ConfigRejected (the last good one stays in force), or nothing.
+        ConfigApplied, or ConfigRejected (the last good one stays in force, its settings too), or nothing.
     """
-    offered = file
-    if offered is None and view.config_map is not None:
-        offered = OfferedConfig("ConfigMap koordinator-system/koord-scheduler-config", view.config_map)
-    shipped = OfferedConfig("shipped profile", DEFAULT_PROFILE)
-    offered = offered or shipped
+    default = OfferedConfig("default profile", DEFAULT_PROFILE, settings)
+    offered = default
+    if file is not None:
+        offered = file._replace(settings=settings)
+    elif view.config_map is not None:
+        offered = OfferedConfig("ConfigMap koordinator-system/koord-scheduler-config", view.config_map, settings)
     if offered.digest in (view.config_digest, view.refused_digest):
         return ()
     try:
         read_config(offered.text)
     except BadConfig as error:
-        refused = ConfigRejected(source=offered.source, digest=offered.digest, path=error.path, reason=error.reason)
-        first = () if view.config_digest else (_applied(shipped),)
-        return (*first, Draft(refused))
+        rejected = ConfigRejected(source=offered.source, digest=offered.digest, path=error.path, reason=error.reason)
+        first = () if view.config_digest else (_applied(default),)
+        return (*first, Draft(rejected))
     return (_applied(offered),)
 
 
 def _applied(offered: OfferedConfig) -> Draft:
-    return Draft(ConfigApplied(source=offered.source, digest=offered.digest, text=offered.text))
+    return Draft(
+        ConfigApplied(source=offered.source, digest=offered.digest, text=offered.text, settings=dict(offered.settings))
+    )

@@ -1,0 +1,28 @@
+"""Settings of the process that shape decisions: recorded with the configuration, so that a cycle can be decided again."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class DecisionSettings(msgspec.Struct, frozen=True):
+    """The part of SchedulerSettings that ConfigApplied records; decisions read it from there, not from the environment.
+
+    Attributes:
+        batch_size: pods a cycle takes at most.
+        shadow_scheduler: the scheduler whose bindings are compared, empty for none.
+        extender_profile: the profile that evaluates pods of other schedulers, empty for the one of their scheduler's name.
+    """
+
+    batch_size: int = 256
+    shadow_scheduler: str = ""
+    extender_profile: str = ""
+
+    def recorded(self) -> dict[str, str]:
+        """Field -> value as text, for ConfigApplied."""
+        return {name: str(value) for name, value in msgspec.structs.asdict(self).items()}
+
+
+def in_force(recorded: Mapping[str, str]) -> DecisionSettings:
+    """The values of a ConfigApplied; a field that it lacks has its default."""
+    return msgspec.convert(recorded, DecisionSettings, strict=False)
